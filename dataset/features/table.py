@@ -1,0 +1,113 @@
+"""Containers of features: what the assembly writes and what every cost model reads.
+
+A candidate is a set of *store* tokens (one per buffer store of the lowered program), *decision* tokens
+(one per sampled decision of its trace), one task vector and one hardware vector, all at the same level as
+One-Shot Tuner section 4.1.3 asks. Both token lists vary in length, so a table keeps them flat with offsets
+and pads only when a batch is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+STORE_DIM = 164
+"""Length of TVM's per-store feature vector without workload features."""
+
+
+@dataclass(frozen=True)
+class CandidateFeatures:
+    """Features of one candidate, all float32."""
+
+    stores: NDArray[np.float32]  # [n_stores, STORE_DIM]
+    decisions: NDArray[np.float32]  # [n_decisions, DECISION_DIM]
+    task: NDArray[np.float32]  # [TASK_DIM]
+    hardware: NDArray[np.float32]  # [HARDWARE_DIM]
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """A padded batch; masks are True where a token is real."""
+
+    stores: NDArray[np.float32]  # [n, max_stores, STORE_DIM]
+    store_mask: NDArray[np.bool_]  # [n, max_stores]
+    decisions: NDArray[np.float32]  # [n, max_decisions, DECISION_DIM]
+    decision_mask: NDArray[np.bool_]  # [n, max_decisions]
+    task: NDArray[np.float32]  # [n, TASK_DIM]
+    hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features of many candidates; token `j` of candidate `i` sits at row `offsets[i] + j`."""
+
+    stores: NDArray[np.float32]  # [total_stores, STORE_DIM]
+    store_offsets: NDArray[np.int64]  # [n + 1]
+    decisions: NDArray[np.float32]  # [total_decisions, DECISION_DIM]
+    decision_offsets: NDArray[np.int64]  # [n + 1]
+    task: NDArray[np.float32]  # [n, TASK_DIM]
+    hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
+
+    @classmethod
+    def from_candidates(cls, candidates: Sequence[CandidateFeatures]) -> FeatureTable:
+        """Stacks candidates; raises ValueError when there is none."""
+        if not candidates:
+            raise ValueError("no candidates: a feature table needs at least one")
+        return cls(
+            stores=np.concatenate([c.stores for c in candidates]),
+            store_offsets=np.cumsum([0, *(len(c.stores) for c in candidates)], dtype=np.int64),
+            decisions=np.concatenate([c.decisions for c in candidates]),
+            decision_offsets=np.cumsum([0, *(len(c.decisions) for c in candidates)], dtype=np.int64),
+            task=np.stack([c.task for c in candidates]),
+            hardware=np.stack([c.hardware for c in candidates]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def batch(self, rows: NDArray[np.int64] | None = None) -> FeatureBatch:
+        """Pads the chosen rows (all of them by default) to the longest token list among them."""
+        if rows is None:
+            rows = np.arange(len(self), dtype=np.int64)
+        stores, store_mask = _pad(self.stores, self.store_offsets, rows)
+        decisions, decision_mask = _pad(self.decisions, self.decision_offsets, rows)
+        return FeatureBatch(stores, store_mask, decisions, decision_mask, self.task[rows], self.hardware[rows])
+
+
+def _pad(
+    flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Gathers ragged rows of `flat` into zero-padded [len(rows), longest, dim] and its mask."""
+    lengths = offsets[rows + 1] - offsets[rows]
+    longest = max(int(lengths.max(initial=0)), 1)
+    position = np.arange(longest)
+    mask = position[None, :] < lengths[:, None]
+    padded = np.zeros((len(rows), longest, flat.shape[1]), dtype=np.float32)
+    padded[mask] = flat[(offsets[rows][:, None] + position[None, :])[mask]]
+    return padded, mask
+
+
+@dataclass(frozen=True)
+class LabelledFeatures:
+    """What training reads: one row a record.
+
+    `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
+    share it are rivals. `operator` is the task's operator type, `source` is "operator" for a sampled task or
+    "network:<name>" for a task of a network.
+    """
+
+    features: FeatureTable
+    latency_s: NDArray[np.float64]  # [n]
+    workload_hash: NDArray[np.str_]  # [n]
+    operator: NDArray[np.str_]  # [n]
+    source: NDArray[np.str_]  # [n]
+    hardware_id: NDArray[np.str_]  # [n]
+
+    def __len__(self) -> int:
+        return len(self.latency_s)
