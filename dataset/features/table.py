@@ -77,7 +77,9 @@ class FeatureTable:
             rows = np.arange(len(self), dtype=np.int64)
         stores, store_mask = _pad(self.stores, self.store_offsets, rows)
         decisions, decision_mask = _pad(self.decisions, self.decision_offsets, rows)
-        return FeatureBatch(stores, store_mask, decisions, decision_mask, self.task[rows], self.hardware[rows])
+        return FeatureBatch(
+            stores, store_mask, decisions, decision_mask, self.task[rows], self.hardware[rows]
+        )
 
 
 def _pad(

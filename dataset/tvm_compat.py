@@ -1,0 +1,153 @@
+"""Everything that changes between TVM versions, written for the wheel that pyproject.toml pins."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule
+from tvm.target import Target
+from tvm.target.codegen import llvm_get_system_cpu
+
+
+class UnknownTargetError(ValueError):
+    """The target is none that this TVM can generate code for."""
+
+
+class NoDesignSpaceError(ValueError):
+    """MetaSchedule has no schedule to sample for the task."""
+
+
+@contextmanager
+def _stack_without_source() -> Iterator[None]:
+    """Makes `inspect.stack` skip source context, which TVM's decorators never read."""
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        frames = []
+        frame = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            frames.append(
+                inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+            )
+            frame = frame.f_back  # type: ignore[assignment]
+        return frames
+
+    original = inspect.stack
+    inspect.stack = stack  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        inspect.stack = original
+
+
+@cache
+def load_tensor_intrinsics() -> None:
+    """Imports TVM's tensor intrinsics, which every tune context needs.
+
+    Each of their decorators calls `inspect.stack`, which reads source files: 20-37 s in all. Without source
+    context the same import takes 2 s.
+    """
+    with _stack_without_source():
+        import tvm.s_tir.tensor_intrin  # noqa: F401
+
+
+def available_cores() -> int:
+    """Number of CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
+    """Turns `llvm`, `cuda`, a TVM tag such as `nvidia/nvidia-a100`, a JSON object or a mapping into a target.
+
+    A bare `llvm` becomes this machine's CPU with its core count; a bare `cuda` the device that TVM detects.
+    Raises UnknownTargetError.
+    """
+    if isinstance(spec, Target):
+        return spec
+    try:
+        if isinstance(spec, str) and spec.lstrip().startswith("{"):
+            spec = json.loads(spec)
+        if spec == "llvm":
+            spec = {"kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "num-cores": available_cores()}
+        elif spec == "cuda":
+            if not tvm.cuda().exist:
+                raise UnknownTargetError(
+                    "target=cuda: no CUDA device here; name one, such as target=nvidia/nvidia-a100, to generate "
+                    "code only, or use target=llvm"
+                )
+            return Target.from_device(tvm.cuda())
+        return Target(dict(spec) if isinstance(spec, Mapping) else spec)
+    except UnknownTargetError:
+        raise
+    except Exception as error:  # TVM reports bad targets as ValueError, TypeError or InternalError
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        raise UnknownTargetError(
+            f"target={spec!r}: not a target of TVM {tvm.__version__} ({reason}); use llvm, cuda, a tag such as "
+            'nvidia/nvidia-a100, or a JSON object such as {"kind": "llvm", "mcpu": "znver3", '
+            '"num-cores": 2}'
+        ) from error
+
+
+def target_to_json(target: Target) -> str:
+    """Canonical JSON of a target: what records carry and `parse_target` reads back."""
+    return json.dumps(json.loads(str(target)), sort_keys=True)
+
+
+def workload_hash(mod: tvm.IRModule) -> str:
+    """16 hex digits that name a task: MetaSchedule's structural hash of its module."""
+    return f"{tvm.ir.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
+
+
+def as_task_module(func: Any) -> tvm.IRModule:
+    """A PrimFunc as the module with one function `main` that MetaSchedule tunes."""
+    return tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+
+
+def argument_buffers(mod: tvm.IRModule) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each argument of `main`, in order."""
+    buffers = []
+    for arg in ms.arg_info.ArgInfo.from_entry_func(mod, remove_preproc=True):
+        buffers.append((tuple(int(extent) for extent in arg.shape), str(arg.dtype)))
+    return buffers
+
+
+def make_tune_context(
+    mod: tvm.IRModule,
+    target: Target,
+    *,
+    seed: int,
+    strategy: Any = "evolutionary",
+    space: Any = "post-order-apply",
+    name: str = "task",
+) -> ms.TuneContext:
+    """A single-threaded tune context: replay does not gain from threads, and one thread makes it repeatable."""
+    load_tensor_intrinsics()
+    return ms.TuneContext(
+        mod=mod,
+        target=target,
+        space_generator=space,
+        search_strategy=strategy,
+        task_name=name,
+        rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
+        num_threads=1,
+    ).clone()
+
+
+def design_spaces(context: ms.TuneContext, name: str) -> list[Schedule]:
+    """Design spaces of a task; raises NoDesignSpaceError where nothing can be sampled."""
+    spaces = list(context.generate_design_space())
+    if not any(space.trace.decisions for space in spaces):
+        raise NoDesignSpaceError(
+            f"task={name}: MetaSchedule has no tunable decision for it; leave it out of tuning and it runs with "
+            "TVM's default schedule"
+        )
+    return spaces
