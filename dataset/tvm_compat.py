@@ -12,17 +12,20 @@ from functools import cache
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 from tvm.target.codegen import llvm_get_system_cpu
 
+from ..errors import UserError
 
-class UnknownTargetError(ValueError):
+
+class UnknownTargetError(UserError, ValueError):
     """The target is none that this TVM can generate code for."""
 
 
-class NoDesignSpaceError(ValueError):
+class NoDesignSpaceError(UserError, ValueError):
     """MetaSchedule has no schedule to sample for the task."""
 
 
@@ -81,8 +84,8 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
         elif spec == "cuda":
             if not tvm.cuda().exist:
                 raise UnknownTargetError(
-                    "target=cuda: no CUDA device here; name one, such as target=nvidia/nvidia-a100, to generate "
-                    "code only, or use target=llvm"
+                    "target=cuda: no CUDA device here; name one, such as target=nvidia/nvidia-a100, to "
+                    "generate code only, or use target=llvm"
                 )
             return Target.from_device(tvm.cuda())
         return Target(dict(spec) if isinstance(spec, Mapping) else spec)
@@ -91,8 +94,8 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
     except Exception as error:  # TVM reports bad targets as ValueError, TypeError or InternalError
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
         raise UnknownTargetError(
-            f"target={spec!r}: not a target of TVM {tvm.__version__} ({reason}); use llvm, cuda, a tag such as "
-            'nvidia/nvidia-a100, or a JSON object such as {"kind": "llvm", "mcpu": "znver3", '
+            f"target={spec!r}: not a target of TVM {tvm.__version__} ({reason}); use llvm, cuda, a "
+            'tag such as nvidia/nvidia-a100, or a JSON object such as {"kind": "llvm", "mcpu": "znver3", '
             '"num-cores": 2}'
         ) from error
 
@@ -104,7 +107,7 @@ def target_to_json(target: Target) -> str:
 
 def workload_hash(mod: tvm.IRModule) -> str:
     """16 hex digits that name a task: MetaSchedule's structural hash of its module."""
-    return f"{tvm.ir.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
+    return f"{tvm_ffi.structural_hash(mod) & 0xFFFFFFFFFFFFFFFF:016x}"
 
 
 def as_task_module(func: Any) -> tvm.IRModule:
@@ -129,7 +132,7 @@ def make_tune_context(
     space: Any = "post-order-apply",
     name: str = "task",
 ) -> ms.TuneContext:
-    """A single-threaded tune context: replay does not gain from threads, and one thread makes it repeatable."""
+    """A single-threaded tune context: replay gains nothing from threads, and one makes it repeatable."""
     load_tensor_intrinsics()
     return ms.TuneContext(
         mod=mod,
@@ -147,7 +150,7 @@ def design_spaces(context: ms.TuneContext, name: str) -> list[Schedule]:
     spaces = list(context.generate_design_space())
     if not any(space.trace.decisions for space in spaces):
         raise NoDesignSpaceError(
-            f"task={name}: MetaSchedule has no tunable decision for it; leave it out of tuning and it runs with "
-            "TVM's default schedule"
+            f"task={name}: MetaSchedule has no tunable decision for it; leave it out of tuning and it runs "
+            "with TVM's default schedule"
         )
     return spaces

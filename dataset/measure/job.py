@@ -1,0 +1,66 @@
+"""What goes to a measuring worker and what comes back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...errors import UserError
+from ..records import FailureKind, latency_of
+
+
+class MeasureConfigError(UserError, ValueError):
+    """A setting of the measurement cannot be."""
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """How a candidate is built and timed; the defaults suit programs between 10 us and 1 s on a CPU.
+
+    A candidate runs once to warm up. If that run took longer than `slow_factor` times the best latency of
+    its task so far, it is the measurement. Otherwise groups of `repeats` runs follow, with the caches flushed
+    before each run, until their spread (median over minimum, less one) is at most `spread` or `groups` are
+    done or `budget_s` is spent.
+    """
+
+    build_timeout_s: float = 30.0
+    run_timeout_s: float = 10.0
+    repeats: int = 3
+    groups: int = 4
+    spread: float = 0.03
+    budget_s: float = 0.25
+    # One-Shot Tuner section 5 leaves programs over 20x slower than the best out of training.
+    slow_factor: float = 20.0
+    cache_flush: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("build_timeout_s", "run_timeout_s", "repeats", "groups", "budget_s"):
+            if getattr(self, name) <= 0:
+                raise MeasureConfigError(f"measure.{name}={getattr(self, name)}: must be positive")
+        if self.slow_factor <= 1:
+            raise MeasureConfigError(f"measure.slow_factor={self.slow_factor}: must be over 1")
+
+
+@dataclass(frozen=True)
+class MeasureJob:
+    """A scheduled module as TVM's JSON, and the best latency of its task so far (infinite at first)."""
+
+    module: str
+    best_latency_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class MeasureOutcome:
+    """Either `run_secs`, the repeats in seconds, or a typed failure."""
+
+    run_secs: tuple[float, ...] = ()
+    failure: FailureKind | None = None
+    message: str = ""
+    cut_short: bool = False
+    build_s: float = 0.0
+    run_s: float = 0.0
+
+    @property
+    def latency_s(self) -> float:
+        """`latency_of` the repeats."""
+        return latency_of(self.run_secs)

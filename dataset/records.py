@@ -1,0 +1,130 @@
+"""What is measured: records, the tasks they belong to, and how they lie in Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+"""Changes whenever a column changes its meaning; a store of another version is refused."""
+
+
+class FailureKind(str, Enum):
+    """Why a candidate has no latency."""
+
+    BUILD_ERROR = "build_error"
+    RUN_ERROR = "run_error"
+    BUILD_TIMEOUT = "build_timeout"
+    RUN_TIMEOUT = "run_timeout"
+    WORKER_DIED = "worker_died"
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task of a dataset; `tir` is TVM's JSON of its module and the truth, the rest describes it."""
+
+    workload_hash: str
+    name: str
+    operator: str
+    settings: str  # JSON object of the operator's settings
+    source: str  # "operator" or "network:<name>"
+    flops: float
+    tir: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured candidate.
+
+    `trace` is TVM's JSON of the trace without postprocessing, which replays on the task's module.
+    `run_secs` are the repeats in seconds, empty for a failure. `cut_short` marks a program measured by a
+    single run because it was far behind the best of its task.
+    """
+
+    workload_hash: str
+    trace: str
+    run_secs: tuple[float, ...]
+    failure: FailureKind | None
+    failure_message: str
+    cut_short: bool
+    sampler: str
+    round: int
+    seed: int
+    hardware_id: str
+    target: str  # JSON
+    tvm_version: str
+    timestamp: float  # seconds since the epoch
+    build_s: float
+    run_s: float
+
+    def __post_init__(self) -> None:
+        if bool(self.run_secs) == (self.failure is not None):
+            raise ValueError(
+                f"record of {self.workload_hash}: run_secs={self.run_secs} and failure={self.failure}; "
+                "a record has either latencies or a failure"
+            )
+
+    @property
+    def latency_s(self) -> float:
+        """`latency_of` the repeats."""
+        return latency_of(self.run_secs)
+
+    @property
+    def key(self) -> str:
+        """Content hash of what was measured and where: equal keys are the same measurement."""
+        return record_key(self.workload_hash, self.trace, self.hardware_id, self.target)
+
+
+def latency_of(run_secs: Sequence[float]) -> float:
+    """The latency in seconds that repeats stand for: the shortest, or infinite where there is none.
+
+    What disturbs a run on a shared machine only ever adds time, so the shortest has the least
+    error. All repeats are kept, so another statistic can be taken from the same records.
+    """
+    return min(run_secs, default=math.inf)
+
+
+def record_key(workload_hash: str, trace: str, hardware_id: str, target: str) -> str:
+    """32 hex digits of a candidate on a device."""
+    content = "\0".join((workload_hash, trace, hardware_id, target))
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+TASK_SCHEMA = pa.schema(
+    [
+        ("workload_hash", pa.string()),
+        ("name", pa.string()),
+        ("operator", pa.string()),
+        ("settings", pa.string()),
+        ("source", pa.string()),
+        ("flops", pa.float64()),
+        ("tir", pa.string()),
+    ],
+    metadata={"foretune_schema": str(SCHEMA_VERSION)},
+)
+
+RECORD_SCHEMA = pa.schema(
+    [
+        ("workload_hash", pa.string()),
+        ("trace", pa.string()),
+        ("run_secs", pa.list_(pa.float64())),
+        ("failure", pa.string()),
+        ("failure_message", pa.string()),
+        ("cut_short", pa.bool_()),
+        ("sampler", pa.string()),
+        ("round", pa.int32()),
+        ("seed", pa.int64()),
+        ("hardware_id", pa.string()),
+        ("target", pa.string()),
+        ("tvm_version", pa.string()),
+        ("timestamp", pa.float64()),
+        ("build_s", pa.float32()),
+        ("run_s", pa.float32()),
+    ],
+    metadata={"foretune_schema": str(SCHEMA_VERSION)},
+)

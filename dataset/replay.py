@@ -1,0 +1,45 @@
+"""Traces as text, and back: a record's trace replayed on its task gives the program that was measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule, Trace
+
+
+def trace_to_json(trace: Trace) -> str:
+    """Canonical JSON of a trace without postprocessing and dead instructions."""
+    content = trace.simplified(remove_postproc=True).as_json()
+    return json.dumps(content, separators=(",", ":"), default=lambda immediate: immediate.value)
+
+
+def candidate_trace_json(candidate: ms.MeasureCandidate) -> str:
+    """Canonical JSON of the trace that made a candidate."""
+    return trace_to_json(candidate.sch.trace)
+
+
+def candidate_module_json(candidate: ms.MeasureCandidate) -> str:
+    """TVM's JSON of a candidate's scheduled module, which is what a measuring worker builds."""
+    return tvm.ir.save_json(candidate.sch.mod)
+
+
+def replay(context: ms.TuneContext, trace: str | Any) -> ms.MeasureCandidate | None:
+    """Applies a trace (its JSON text or object) and the postprocessors of `context` to its task.
+
+    Returns None where the trace does not fit the task or a postprocessor refuses the program.
+    """
+    schedule = Schedule(context.mod, seed=1, debug_mask=0, error_render_level="none")
+    try:
+        Trace.apply_json_to_schedule(json.loads(trace) if isinstance(trace, str) else trace, schedule)
+        schedule.enter_postproc()
+        for postprocessor in context.space_generator.postprocs:
+            if not postprocessor.apply(schedule):
+                return None
+    except Exception:  # TVM raises ScheduleError, InternalError and others for a trace that does not fit
+        return None
+    return ms.MeasureCandidate(
+        schedule, ms.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
+    )
