@@ -84,7 +84,7 @@ class GenerateSummary:
 
 
 def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
-    """Generates the dataset; safe to interrupt and to call again. Raises UserError on what a user can mend."""
+    """Generates the dataset; safe to interrupt and to call again. Raises UserError."""
     console = console or Console()
     target = parse_target(config.target)
     if target.kind.name != "llvm":

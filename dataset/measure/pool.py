@@ -23,6 +23,7 @@ from ..tvm_compat import available_cores, target_to_json
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
 
 _START_TIMEOUT_S = 120.0
+_START_ATTEMPTS = 3
 
 
 class WorkerStartError(UserError, RuntimeError):
@@ -56,7 +57,7 @@ class _Worker:
         )
         theirs.close()
         self.ready = False
-        self._send({"target": target_to_json(target), "config": asdict(config)})
+        self.send({"target": target_to_json(target), "config": asdict(config)})
 
     def wait_ready(self) -> None:
         if self.ready:
@@ -64,20 +65,15 @@ class _Worker:
         try:
             self.receive(_START_TIMEOUT_S, FailureKind.BUILD_TIMEOUT)
         except _WorkerGone as gone:
-            self.kill()
             raise WorkerStartError(
                 f"measuring process: {gone}; `{sys.executable} -c 'import tvm'` shows whether TVM starts"
             ) from gone
         self.ready = True
 
-    def _send(self, message: dict) -> None:
+    def send(self, message: dict) -> None:
         # A dead worker shows at the next receive, which says of what it died.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(json.dumps(message).encode())
-
-    def send(self, message: dict) -> None:
-        self.wait_ready()
-        self._send(message)
 
     def receive(self, timeout_s: float, on_timeout: FailureKind) -> dict:
         """The reply to the request in flight; raises _WorkerGone after death or `timeout_s` seconds."""
@@ -156,9 +152,10 @@ class WorkerPool:
         in_flight: dict[int, tuple[int, float]] = {}  # slot -> job, deadline
         built: dict[int, tuple[int, float]] = {}
         while queue or in_flight:
-            for slot, worker in enumerate(self._workers):
+            for slot in range(len(self._workers)):
                 if queue and slot not in in_flight:
                     number = queue.pop()
+                    worker = self._ready_worker(slot)
                     worker.send({"op": "build", "job": number, "module": jobs[number].module})
                     in_flight[slot] = (number, time.monotonic() + self.config.build_timeout_s)
             next_deadline = min(deadline for _, deadline in in_flight.values())
@@ -206,6 +203,18 @@ class WorkerPool:
             build_s=build_s,
             run_s=reply["run_s"],
         )
+
+    def _ready_worker(self, slot: int) -> _Worker:
+        """The worker of a slot once it has started; one killed while starting is tried again."""
+        for attempts_left in reversed(range(_START_ATTEMPTS)):
+            try:
+                self._workers[slot].wait_ready()
+                break
+            except WorkerStartError:
+                if not attempts_left:
+                    raise
+                self._replace(slot)
+        return self._workers[slot]
 
     def _replace(self, slot: int) -> None:
         self._workers[slot].kill()

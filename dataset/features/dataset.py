@@ -1,0 +1,138 @@
+"""Records to features: traces are replayed on their tasks, and the result is kept in a cache.
+
+The cache is keyed by the content of the dataset and FEATURE_VERSION, so it can be deleted at any time and is
+never read for anything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import fields
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from rich.progress import track
+
+from ...errors import UserError
+from ..hardware import Hardware
+from ..records import FailureKind, Record, TaskRow
+from ..store import RecordStore
+from . import FEATURE_VERSION
+from .table import CandidateFeatures, FeatureTable, LabelledFeatures
+
+
+class EmptyDatasetError(UserError, ValueError):
+    """The dataset has no record that features could be made of."""
+
+
+def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
+    """Features and latencies of every record whose trace replays.
+
+    `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Replaying takes about 15 ms a record and core
+    the first time. Raises StoreError where there is no dataset, EmptyDatasetError where it has no records.
+    """
+    store = RecordStore(dataset).require()
+    path = (cache or _default_cache()) / f"features-v{FEATURE_VERSION}-{store.content_hash()}.npz"
+    if path.exists():
+        with suppress(OSError, ValueError, KeyError):  # a damaged cache is made again
+            return _read(path)
+    labelled = _featurize(store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, labelled)
+    return labelled
+
+
+def _default_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "foretune"
+
+
+def _featurize(store: RecordStore) -> LabelledFeatures:
+    by_task: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in store.records():
+        # A candidate that failed elsewhere than in building says nothing that a latency could teach.
+        if record.failure in (None, FailureKind.RUN_TIMEOUT):
+            by_task[record.workload_hash].append(record)
+    hardware = store.hardware()
+    work = [(row, records, hardware) for row in store.tasks() if (records := by_task.get(row.workload_hash))]
+    features: list[CandidateFeatures] = []
+    kept: list[tuple[TaskRow, Record]] = []
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
+        results = processes.map(_task_rows, work)
+        for (row, records, _), rows in track(
+            zip(work, results, strict=True), description="features", total=len(work), transient=True
+        ):
+            for record, candidate in zip(records, rows, strict=True):
+                if candidate is not None:
+                    features.append(candidate)
+                    kept.append((row, record))
+    if not features:
+        raise EmptyDatasetError(
+            f"dataset={store.folder}: no record with a latency that replays; generate more with "
+            "foretune-generate"
+        )
+    return LabelledFeatures(
+        features=FeatureTable.from_candidates(features),
+        latency_s=np.array([record.latency_s for _, record in kept]),
+        workload_hash=np.array([row.workload_hash for row, _ in kept]),
+        operator=np.array([row.operator for row, _ in kept]),
+        source=np.array([row.source for row, _ in kept]),
+        hardware_id=np.array([record.hardware_id for _, record in kept]),
+    )
+
+
+def _task_rows(work: tuple[TaskRow, list[Record], dict[str, Hardware]]) -> list[CandidateFeatures | None]:
+    """Features of the records of one task, None where a trace does not replay; run in another process."""
+    import tvm
+
+    from ..replay import replay
+    from ..tvm_compat import make_tune_context, parse_target
+    from .assembly import FeatureAssembler
+
+    row, records, hardware = work
+    mod = tvm.ir.load_json(row.tir)
+    found: dict[int, CandidateFeatures] = {}
+    groups = defaultdict(list)
+    for number, record in enumerate(records):
+        groups[record.target, record.hardware_id].append(number)
+    for (target, hardware_id), numbers in groups.items():
+        context = make_tune_context(mod, parse_target(target), seed=0, name=row.name)
+        replayed = [(number, replay(context, records[number].trace)) for number in numbers]
+        fitting = [(number, candidate) for number, candidate in replayed if candidate is not None]
+        assembler = FeatureAssembler(hardware[hardware_id])
+        rows = assembler.rows(context, [candidate for _, candidate in fitting]) if fitting else []
+        found.update(zip([number for number, _ in fitting], rows, strict=True))
+    return [found.get(number) for number in range(len(records))]
+
+
+def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:
+    for field in fields(FeatureTable):
+        yield f"features.{field.name}", getattr(labelled.features, field.name)
+    for field in fields(LabelledFeatures):
+        if field.name != "features":
+            yield field.name, getattr(labelled, field.name)
+
+
+def _write(path: Path, labelled: LabelledFeatures) -> None:
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **dict(_arrays(labelled)))
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> LabelledFeatures:
+    with np.load(path, allow_pickle=False) as arrays:
+        table = FeatureTable(
+            **{field.name: arrays[f"features.{field.name}"] for field in fields(FeatureTable)}
+        )
+        rest = {
+            field.name: arrays[field.name] for field in fields(LabelledFeatures) if field.name != "features"
+        }
+    return LabelledFeatures(features=table, **rest)

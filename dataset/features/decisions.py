@@ -1,0 +1,41 @@
+"""Decision tokens: the raw knobs of a candidate (One-Shot Tuner section 4.1.3, Table 1).
+
+AutoTVM's knobs are MetaSchedule's sampled decisions here: one token a sampling instruction of the trace.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.s_tir.schedule import Trace
+
+_MAX_FACTORS = 5  # CUDA's spatial tiles have five factors, the most of any MetaSchedule rule
+_KINDS = {"SamplePerfectTile": 0, "SampleCategorical": 1, "SampleComputeLocation": 2}
+
+DECISION_DIM = len(_KINDS) + 2 + 2 * _MAX_FACTORS + 2
+"""Length of a decision token: kind one-hot; number of factors; log2 extent of the loop; log2 of each factor;
+log2 of the extent inside each factor; value and index of a categorical or compute-location decision."""
+
+
+def decision_features(trace: Trace) -> NDArray[np.float32]:
+    """float32 [n_decisions, DECISION_DIM] in the order of the trace, without kinds not known here."""
+    tokens = []
+    for instruction, decision in trace.decisions.items():
+        kind = _KINDS.get(instruction.kind.name)
+        if kind is None:
+            continue
+        token = np.zeros(DECISION_DIM, dtype=np.float32)
+        token[kind] = 1.0
+        if kind == 0:
+            factors = np.log2([max(int(factor), 1) for factor in decision][:_MAX_FACTORS])
+            token[3:5] = len(factors), factors.sum()
+            # The innermost factor is always the last entry, however many levels the structure has.
+            token[5 + _MAX_FACTORS - len(factors) : 5 + _MAX_FACTORS] = factors
+            inside = np.cumsum(factors[::-1])[::-1]
+            token[5 + 2 * _MAX_FACTORS - len(factors) : 5 + 2 * _MAX_FACTORS] = inside
+        else:
+            chosen = int(decision)
+            value = float(instruction.attrs[0][chosen]) if kind == 1 else float(chosen)
+            token[-2:] = (np.log2(1.0 + value) if kind == 1 else value), chosen
+        tokens.append(token)
+    return np.stack(tokens) if tokens else np.zeros((0, DECISION_DIM), dtype=np.float32)

@@ -1,0 +1,79 @@
+"""The task vector: what identifies the search space (One-Shot Tuner section 4.1.3, Figure 7).
+
+It is computed from the TIR alone, so that a task of any origin has it: argument shapes, the loops of the
+anchor block (the one with most iterations), arithmetic and traffic.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm.s_tir.stmt import SBlock
+from tvm.tirx import IterVar
+
+from ..task import count_flops
+from ..tvm_compat import argument_buffers
+
+_MAX_ARGUMENTS = 6
+_MAX_RANK = 6
+_MAX_SPATIAL = 6
+_MAX_REDUCTION = 4
+
+TASK_DIM = _MAX_ARGUMENTS * _MAX_RANK + _MAX_SPATIAL + _MAX_REDUCTION + 6
+"""Length of the task vector."""
+
+
+def task_features(mod: tvm.IRModule) -> NDArray[np.float32]:
+    """float32 [TASK_DIM]; extents, operations and bytes as log2(1 + x), absent entries 0.
+
+    The last argument is the output; it has a fixed place, however many inputs there are.
+    """
+    arguments = argument_buffers(mod)
+    *inputs, output = arguments
+    shapes = np.zeros((_MAX_ARGUMENTS, _MAX_RANK), dtype=np.float64)
+    for row, (shape, _) in enumerate(inputs[: _MAX_ARGUMENTS - 1]):
+        shapes[row, : len(shape[:_MAX_RANK])] = shape[:_MAX_RANK]
+    shapes[-1, : len(output[0][:_MAX_RANK])] = output[0][:_MAX_RANK]
+
+    blocks = _block_loops(mod)
+    anchor = max(
+        blocks, key=lambda loops: np.prod([extent for _, extent in loops], dtype=np.float64), default=[]
+    )
+    spatial = _fixed([extent for is_reduction, extent in anchor if not is_reduction], _MAX_SPATIAL)
+    reduction = _fixed([extent for is_reduction, extent in anchor if is_reduction], _MAX_REDUCTION)
+
+    flops = count_flops(mod)
+    traffic = sum(np.prod(shape, dtype=np.float64) * np.dtype(dtype).itemsize for shape, dtype in arguments)
+    scalars = [
+        flops,
+        traffic,
+        flops / max(traffic, 1.0),
+        len(inputs),
+        len(blocks),
+        sum(is_reduction for is_reduction, _ in anchor),
+    ]
+    return np.log2(1.0 + np.concatenate([shapes.ravel(), spatial, reduction, scalars])).astype(np.float32)
+
+
+def _block_loops(mod: tvm.IRModule) -> list[list[tuple[bool, int]]]:
+    """Per block: whether each of its iterators reduces, and its extent (1 where it is symbolic)."""
+    blocks = []
+
+    def visit(block: SBlock) -> None:
+        loops = []
+        for iterator in block.iter_vars:
+            extent = getattr(iterator.dom.extent, "value", 1)
+            loops.append((iterator.iter_type == IterVar.CommReduce, int(extent)))
+        if loops:
+            blocks.append(loops)
+
+    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    return blocks
+
+
+def _fixed(extents: list[int], length: int) -> NDArray[np.float64]:
+    padded = np.zeros(length)
+    padded[: len(extents[:length])] = extents[:length]
+    return padded
