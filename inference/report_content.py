@@ -1,0 +1,214 @@
+"""What a report says, shared by its two forms: the terminal's table and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..models.metrics import spearman
+from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult
+
+MISSING = "-"
+WHOLE_NETWORK = "one run of the network"
+"""Name of the last line of the task table."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task with its share of the network's time, in [0, 1], None where no latency is known."""
+
+    task: TaskResult
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the task table."""
+
+    title: str
+    value: Callable[[Row], str | float | None]
+    """What a reader sorts by."""
+    show: Callable[[float], str] = lambda number: f"{number:,.0f}"
+    total: Callable[[list[Row]], float | None] | None = None
+    """Of all rows, shown like a value in the last line of the table; None for a column without."""
+
+    def cell(self, row: Row) -> str:
+        return self._text(self.value(row))
+
+    def footer(self, rows: list[Row]) -> str:
+        return "" if self.total is None else self._text(self.total(rows))
+
+    def _text(self, value: str | float | None) -> str:
+        if value is None:
+            return MISSING
+        return value if isinstance(value, str) else self.show(value)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the summary; `good` colours it, None leaves it neutral."""
+
+    label: str
+    value: str
+    detail: str
+    good: bool | None = None
+
+
+def rows(result: TuneResult) -> list[Row]:
+    """The tasks, those with the largest share of the network's time first."""
+    pairs = [Row(task, share) for task, share in zip(result.tasks, result.shares(), strict=True)]
+    return sorted(pairs, key=lambda row: -1.0 if row.share is None else row.share, reverse=True)
+
+
+def significant(number: float, digits: int = 3) -> str:
+    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:.0f}"
+    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """82.1 ms"""
+    return f"{significant(seconds * 1e3)} ms"
+
+
+def duration(seconds: float) -> str:
+    """14.3 s, 2 min 05 s, 1 h 07 min"""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def rank_correlation(result: TuneResult) -> float | None:
+    """Spearman of predicted and measured score within a task, averaged over tasks.
+
+    A task counts from three candidates on, unless they all measured the same. None where no task counts.
+    """
+    correlations = [
+        spearman(np.asarray(task.predicted_scores), np.asarray(task.measured_scores))
+        for task in result.tasks
+        if len(task.predicted_scores) >= 3
+    ]
+    known = [correlation for correlation in correlations if not math.isnan(correlation)]
+    return sum(known) / len(known) if known else None
+
+
+def facts(result: TuneResult) -> list[Fact]:
+    """The summary: speed, correctness, cost."""
+    found = [_ratio(result, name) for name in (UNTUNED, EAGER) if result.speedup_over(name) is not None]
+    tuned = sum(task.tuned_latency_s is not None for task in result.tasks)
+    scored = sum(task.candidates_scored for task in result.tasks)
+    measured = sum(task.candidates_measured for task in result.tasks)
+    failed = sum(task.candidates_failed for task in result.tasks)
+    return [
+        *found,
+        _outputs(result),
+        Fact(
+            "Wall time",
+            duration(result.total_s),
+            f"{tuned} of {len(result.tasks)} tasks tuned; "
+            f"candidates: {scored:,} scored, {measured:,} measured, {failed:,} failed",
+        ),
+    ]
+
+
+def _ratio(result: TuneResult, name: str) -> Fact:
+    tuned, other, ratio = result.latency(TUNED), result.latency(name), result.speedup_over(name)
+    assert tuned is not None and other is not None and ratio is not None
+    faster = ratio >= 1
+    return Fact(
+        f"Against {name}",
+        f"{significant(ratio if faster else 1 / ratio)}x {'faster' if faster else 'slower'}",
+        f"median {milliseconds(tuned.median_s)} against {milliseconds(other.median_s)}",
+        faster,
+    )
+
+
+def _outputs(result: TuneResult) -> Fact:
+    if result.max_abs_difference is None:
+        return Fact("Outputs", "not compared", "there was no reference to compare with")
+    return Fact(
+        "Outputs",
+        "equal" if result.outputs_match else "differ",
+        f"largest difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}",
+        result.outputs_match,
+    )
+
+
+def _milli(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def _network_total(latency: Callable[[TaskResult], float | None]) -> Callable[[list[Row]], float | None]:
+    """Milliseconds that a run of the network takes in all tasks, None unless all of them are known."""
+
+    def total(table: list[Row]) -> float | None:
+        times = [latency(row.task) for row in table]
+        known = [time * row.task.weight for row, time in zip(table, times, strict=True) if time is not None]
+        return sum(known) * 1e3 if known and len(known) == len(table) else None
+
+    return total
+
+
+def _total_speedup(table: list[Row]) -> float | None:
+    before = _network_total(lambda task: task.untuned_latency_s)(table)
+    after = _network_total(lambda task: task.tuned_latency_s)(table)
+    return None if before is None or after is None else before / after
+
+
+COLUMNS = (
+    Column("Task", lambda row: row.task.name),
+    Column("Weight", lambda row: row.task.weight, total=lambda table: sum(row.task.weight for row in table)),
+    Column(
+        "GFLOP",
+        lambda row: row.task.flops / 1e9,
+        significant,
+        lambda table: sum(row.task.weight * row.task.flops for row in table) / 1e9,
+    ),
+    Column(
+        "Untuned ms",
+        lambda row: _milli(row.task.untuned_latency_s),
+        significant,
+        _network_total(lambda task: task.untuned_latency_s),
+    ),
+    Column(
+        "Tuned ms",
+        lambda row: _milli(row.task.tuned_latency_s),
+        significant,
+        _network_total(lambda task: task.tuned_latency_s),
+    ),
+    Column("Speed-up", lambda row: row.task.speedup, lambda ratio: f"{significant(ratio)}x", _total_speedup),
+    Column(
+        "Scored",
+        lambda row: row.task.candidates_scored,
+        total=lambda table: sum(row.task.candidates_scored for row in table),
+    ),
+    Column(
+        "Measured",
+        lambda row: row.task.candidates_measured,
+        total=lambda table: sum(row.task.candidates_measured for row in table),
+    ),
+    Column(
+        "Seconds",
+        lambda row: row.task.search_s + row.task.measure_s,
+        lambda seconds: f"{seconds:,.1f}",
+        lambda table: sum(row.task.search_s + row.task.measure_s for row in table),
+    ),
+    Column("Share", lambda row: row.share, lambda share: f"{share:.1%}"),
+)
+"""The task table; the last line is for one run of the whole network, each task times its weight."""
+
+
+def notes(result: TuneResult) -> list[str]:
+    """What the table cannot say: tasks that were not tuned, and those that a database served."""
+    untuned = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
+    served = sum(task.from_database for task in result.tasks)
+    if served:
+        untuned.append(f"{served} of {len(result.tasks)} schedules came from a database, without a search.")
+    return untuned

@@ -1,0 +1,77 @@
+"""The report as one HTML page that needs no other file and no network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from .report_content import COLUMNS, WHOLE_NETWORK, Column, Fact, Row, facts, notes, rows
+from .report_plots import Plot, plots
+from .tune_result import TuneResult
+
+
+def render_page(result: TuneResult) -> str:
+    """The whole page; every text of the result is escaped."""
+    page = Template(resources.files(__package__).joinpath("report_page.html").read_text(encoding="utf-8"))
+    source = "no checkpoint" if not result.checkpoint else f"checkpoint {result.checkpoint}"
+    return page.substitute(
+        title=escape(f"{result.network} tuned for {result.hardware}"),
+        subtitle=escape(f"{result.target} | {source} | {result.started_at}"),
+        facts="\n".join(_fact(fact) for fact in facts(result)),
+        plots="\n".join(_figure(plot) for plot in plots(result)),
+        table_note=escape(
+            "Latencies are of one call; the last line is one run of the network, each task times its weight. "
+            "Share is of the time spent in tasks."
+        ),
+        table=_table(rows(result)),
+        notes="\n".join(f'<p class="note">{escape(note)}</p>' for note in notes(result)),
+        settings="\n".join(_setting(name, value) for name, value in _settings(result).items()),
+    )
+
+
+def _fact(fact: Fact) -> str:
+    tone = {None: "", True: " good", False: " bad"}[fact.good]
+    return (
+        f'<div class="card"><dt>{escape(fact.label)}</dt><dd class="value{tone}">{escape(fact.value)}</dd>'
+        f'<dd class="detail">{escape(fact.detail)}</dd></div>'
+    )
+
+
+def _figure(plot: Plot) -> str:
+    return (
+        f'<figure class="card{" wide" if plot.wide else ""}"><h2>{escape(plot.title)}</h2>'
+        f'<figcaption>{escape(plot.caption)}</figcaption><div class="scroll">{plot.svg}</div></figure>'
+    )
+
+
+def _table(table: list[Row]) -> str:
+    heads = "".join(
+        f'<th scope="col" data-kind="{"text" if column is COLUMNS[0] else "number"}"'
+        f"{' aria-sort=descending' if column is COLUMNS[-1] else ''}>"
+        f'<button type="button">{escape(column.title)}</button></th>'
+        for column in COLUMNS
+    )
+    body = "\n".join(f"<tr>{''.join(_cell(column, row) for column in COLUMNS)}</tr>" for row in table)
+    totals = "".join(f"<td>{escape(column.footer(table))}</td>" for column in COLUMNS[1:])
+    return (
+        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"
+        f"<tfoot><tr><td>{WHOLE_NETWORK}</td>{totals}</tr></tfoot>"
+    )
+
+
+def _cell(column: Column, row: Row) -> str:
+    value = column.value(row)
+    key = "" if value is None else str(value)
+    return f'<td data-key="{escape(key)}">{escape(column.cell(row))}</td>'
+
+
+def _settings(result: TuneResult) -> dict[str, Any]:
+    return {**result.settings, **{f"{name} version": version for name, version in result.versions.items()}}
+
+
+def _setting(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>"

@@ -1,0 +1,99 @@
+"""Figures of matplotlib as SVG elements that take colours and font from the page around them."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from .report_content import significant
+
+# Stand-ins that matplotlib can draw with; `fragment` replaces each by the page's CSS variable.
+INK, MUTED, GRID = "#010101", "#010102", "#010103"
+BEFORE, AFTER, PEER, BAD = "#010104", "#010105", "#010106", "#010107"
+CSS_VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    GRID: "--grid",
+    BEFORE: "--before",
+    AFTER: "--after",
+    PEER: "--peer",
+    BAD: "--bad",
+}
+
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: it can be selected, and takes the page's font
+    "svg.hashsalt": "foretune",  # the same result gives the same file
+    "text.parse_math": False,  # a task's name may hold a dollar sign
+    "font.size": 12,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "ytick.left": False,
+    "legend.frameon": False,
+    "legend.labelcolor": INK,
+    "figure.constrained_layout.use": True,
+}
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[Figure]:
+    """A figure of so many inches in the report's style, which holds until it has been saved."""
+    with matplotlib.rc_context(_STYLE):
+        yield Figure(figsize=(width, height))
+
+
+def log_axis(axes: Axes, which: str) -> None:
+    """Makes an axis with its data drawn logarithmic, with plain numbers (matplotlib's own need math text)."""
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = sorted((axes.get_xlim if which == "x" else axes.get_ylim)())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(_tick))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float, _position: int | None = None) -> str:
+    return significant(value, 1)
+
+
+def fragment(figure: Figure, prefix: str, label: str) -> str:
+    """The figure as an element for an HTML page; `prefix` keeps its ids apart from those of other figures."""
+    file = io.StringIO()
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(file, format="svg", transparent=True, metadata=no_metadata)
+    text = file.getvalue()
+    view = re.search(r'viewBox="([^"]*)"', text)
+    assert view is not None
+    body = text[text.index(">", view.end()) + 1 :]
+    body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)  # would hold for the whole page
+    body = re.sub(r"<[^>]*>", lambda tag: _adapt(tag[0], prefix), body)
+    return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view[1]}">{body.strip()}'
+
+
+def _adapt(tag: str, prefix: str) -> str:
+    """One tag of the SVG with the page's colours and font, and with ids of its own."""
+    for colour, variable in CSS_VARIABLES.items():
+        tag = tag.replace(colour, f"var({variable})")
+    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
+    tag = tag.replace("xlink:href", "href")
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", tag)
