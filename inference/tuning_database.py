@@ -1,0 +1,74 @@
+"""The tuning database: measured schedules of one target on one device, in MetaSchedule's own format.
+
+MetaSchedule's database does not look at the target, so each target and device has a folder of its own. Stock
+TVM compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ..dataset.hardware import Hardware
+from ..dataset.task import Task
+from ..dataset.tvm_compat import target_to_json
+from .one_shot import Validation
+
+_FILES = ("database_workload.json", "database_tuning_record.json")
+
+
+class TuningDatabase:
+    """Schedules of tasks on one target and device."""
+
+    def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
+        """Opens or makes the folder of this target and device under `root`."""
+        identity = f"{target_to_json(target)}\0{hardware.hardware_id}"
+        self.folder = root / f"{target.kind.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.dropped_lines = sum(_drop_broken_last_line(self.folder / name) for name in _FILES)
+        self._target = target
+        self.database = ms.database.JSONDatabase(work_dir=str(self.folder), module_equality="structural")
+
+    def best_latency_s(self, task: Task) -> float | None:
+        """Latency in seconds of the best schedule of a task, None where it has none."""
+        record = self.database.query_tuning_record(task.mod, self._target, "main")
+        return None if record is None else min(float(seconds) for seconds in record.run_secs)
+
+    def commit(self, task: Task, validations: Sequence[Validation]) -> None:
+        """Adds every candidate that ran."""
+        workload = self.database.commit_workload(task.mod)
+        for validation in validations:
+            if math.isfinite(validation.outcome.latency_s):
+                self.database.commit_tuning_record(
+                    ms.database.TuningRecord(
+                        validation.candidate.sch.trace,
+                        workload,
+                        # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
+                        [validation.outcome.latency_s],
+                        self._target,
+                        validation.candidate.args_info,
+                    )
+                )
+
+
+def _drop_broken_last_line(path: Path) -> int:
+    """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
+    if not path.exists():
+        return 0
+    lines = path.read_text().splitlines(keepends=True)
+    if not lines:
+        return 0
+    try:
+        json.loads(lines[-1])
+        if lines[-1].endswith("\n"):
+            return 0
+    except json.JSONDecodeError:
+        pass
+    path.write_text("".join(lines[:-1]))
+    return 1
