@@ -1,0 +1,147 @@
+"""Splits of a dataset by task or by source network, so that no task is on two sides.
+
+A split inside a task would let a model recognise tasks that it has been trained on; nothing is reported on
+such a split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError
+from .features.table import LabelledFeatures
+
+NETWORK_PREFIX = "network:"
+"""What `LabelledFeatures.source` starts with for a task of a network."""
+
+
+class SplitError(UserError, ValueError):
+    """The dataset cannot be split as asked."""
+
+
+@dataclass(frozen=True)
+class SplitConfig:
+    """How to split.
+
+    `by="task"` holds out the share `test` of the tasks, spread over the operators. `by="network"` holds out
+    the tasks of `networks`, or of the seeded share `test` of all networks where none is named; a task that a
+    held-out network shares with others is held out, too. Either way validation is the share `validation` of
+    the tasks that remain.
+    """
+
+    by: str = "task"
+    validation: float = 0.1
+    test: float = 0.1
+    networks: list[str] = field(default_factory=list)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.by not in ("task", "network"):
+            raise SplitError(f"split.by={self.by!r} is unknown: choose 'task' or 'network'")
+        for name in ("validation", "test"):
+            share = getattr(self, name)
+            if not 0 <= share < 1:
+                raise SplitError(f"split.{name}={share} is no share: choose a value in [0, 1)")
+        if self.validation + self.test >= 1:
+            raise SplitError(
+                f"split.validation={self.validation} and split.test={self.test} leave nothing to train on: "
+                "lower them until their sum is below 1"
+            )
+        if self.networks and self.by != "network":
+            raise SplitError(
+                f"split.networks={self.networks} needs split.by=network, but split.by={self.by!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Row indices of the three parts, each int64 and ascending."""
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+    def part(self, name: str) -> NDArray[np.int64]:
+        """The rows of "train", "validation" or "test"."""
+        rows: NDArray[np.int64] = getattr(self, name)
+        return rows
+
+
+def split_rows(data: LabelledFeatures, config: SplitConfig) -> Split:
+    """Assigns every row to one part, by the hash of its task; the seed fixes the result.
+
+    Rows of one task stay together even when they come from several devices or sources.
+
+    Raises:
+      SplitError: no records, too few tasks for the parts asked for, or an unknown network.
+    """
+    if len(data) == 0:
+        raise SplitError("the dataset has no records: generate some with foretune-generate")
+    rng = np.random.default_rng(config.seed)
+    tasks, first_row = np.unique(data.workload_hash, return_index=True)
+    order = _spread_over(data.operator[first_row], rng)
+    tasks = tasks[order]
+
+    if config.by == "network":
+        networks = _held_out_networks(data, config, rng)
+        held_out = np.unique(data.workload_hash[np.isin(data.source, networks)])
+        test = np.isin(tasks, held_out)
+    else:
+        test = _evenly_spaced(len(tasks), config.test, rng)
+    rest = np.flatnonzero(~test)
+    validation = np.zeros(len(tasks), dtype=np.bool_)
+    # The share is of all tasks, so that by="task" gives the same figures as it names.
+    share = min(config.validation * len(tasks) / max(len(rest), 1), 1.0)
+    validation[rest[_evenly_spaced(len(rest), share, rng)]] = True
+
+    train = ~test & ~validation
+    if not train.any():
+        raise SplitError(
+            f"the dataset has {len(tasks)} task(s), which leaves none to train on beside {test.sum()} for "
+            f"test and {validation.sum()} for validation: add tasks with foretune-generate, or set "
+            "split.test=0 or split.validation=0"
+        )
+    return Split(*(_rows_of(data, tasks[chosen]) for chosen in (train, validation, test)))
+
+
+def _rows_of(data: LabelledFeatures, tasks: NDArray[np.str_]) -> NDArray[np.int64]:
+    return np.flatnonzero(np.isin(data.workload_hash, tasks))
+
+
+def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:
+    """A random order of tasks with equal operators side by side, for `_evenly_spaced` to stratify by."""
+    shuffled = rng.permutation(len(operators))
+    return shuffled[np.argsort(operators[shuffled], kind="stable")]
+
+
+def _evenly_spaced(n: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Systematic sample of `share * n` of n positions, at least one if `share` and n are not 0."""
+    chosen = np.zeros(n, dtype=np.bool_)
+    count = min(max(round(share * n), 1), n) if share > 0 else 0
+    if count:
+        chosen[np.floor((np.arange(count) + rng.random()) * n / count).astype(np.int64)] = True
+    return chosen
+
+
+def _held_out_networks(
+    data: LabelledFeatures, config: SplitConfig, rng: np.random.Generator
+) -> NDArray[np.str_]:
+    """The `source` values of the networks to hold out."""
+    sources = np.unique(data.source[np.char.startswith(data.source, NETWORK_PREFIX)])
+    if len(sources) == 0:
+        raise SplitError(
+            "split.by=network, but no record comes from a network: generate tasks of networks, or set "
+            "split.by=task"
+        )
+    if not config.networks:
+        return sources[_evenly_spaced(len(sources), config.test, rng)]
+    wanted = np.array([NETWORK_PREFIX + name.removeprefix(NETWORK_PREFIX) for name in config.networks])
+    unknown = sorted(set(wanted) - set(sources))
+    if unknown:
+        known = ", ".join(source.removeprefix(NETWORK_PREFIX) for source in sources)
+        names = ", ".join(source.removeprefix(NETWORK_PREFIX) for source in unknown)
+        raise SplitError(f"split.networks: no record of {names}; the dataset has {known}")
+    return wanted

@@ -1,0 +1,175 @@
+"""Checkpoints: a directory with `model.safetensors` and `card.json`. Loading runs no code of theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+
+from ..errors import UserError
+from .card import SCHEMA_VERSION, Card
+from .cost_model import CostModel, Predictor
+from .registry import ModelConfigError, build_model
+
+WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "card.json"
+SHIPPED = Path(__file__).resolve().parents[1] / "checkpoints"
+"""Where the checkpoints that come with the package lie."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint cannot be read or written."""
+
+
+class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
+    """There is no checkpoint of that name or path."""
+
+
+class CheckpointExistsError(CheckpointError, FileExistsError):
+    """There is something where a checkpoint was to be written."""
+
+
+class FeatureVersionError(CheckpointError, ValueError):
+    """The checkpoint was trained on features that this version does not compute."""
+
+
+class CorruptCheckpointError(CheckpointError, ValueError):
+    """The checkpoint's files are incomplete, damaged, or of another format."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A loaded checkpoint, ready to predict."""
+
+    predictor: Predictor
+    card: Card
+    path: Path
+
+
+def shipped_checkpoints() -> list[str]:
+    """Names of the checkpoints that come with the package."""
+    return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD_FILE}"))
+
+
+def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
+    """Writes a checkpoint, whole or not at all, and returns the card with the hash of the weights.
+
+    Raises:
+      CheckpointExistsError: the directory exists.
+    """
+    if directory.exists():
+        raise CheckpointExistsError(f"{directory} exists: remove it or choose another directory")
+    weights = tensors_to_bytes(
+        {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+    )
+    card = card.with_weights(hashlib.sha256(weights).hexdigest())
+    partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    partial.mkdir(parents=True)
+    try:
+        (partial / WEIGHTS_FILE).write_bytes(weights)
+        (partial / CARD_FILE).write_text(card.to_json(), encoding="utf-8")
+        partial.rename(directory)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return card
+
+
+def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None) -> Checkpoint:
+    """Loads a checkpoint on the CPU; torch's threads, random state and other globals stay as they are.
+
+    Args:
+      path_or_name: a directory, or the name (without a slash) of a checkpoint that comes with the package.
+      feature_version: the version of the features that will be fed to it, checked when given.
+
+    Raises:
+      CheckpointNotFoundError: nothing there.
+      FeatureVersionError: it was trained on another version of the features.
+      CorruptCheckpointError: files missing, damaged, or not a checkpoint.
+    """
+    path = _resolve(path_or_name)
+    card = _read_card(path)
+    if feature_version is not None and card.feature_version != feature_version:
+        raise FeatureVersionError(
+            f"{path} was trained on features of version {card.feature_version}, and this version of foretune "
+            f"computes {feature_version}: use a checkpoint of version {feature_version}, or train one with "
+            "foretune-train on the same dataset"
+        )
+    model = _load_model(path / WEIGHTS_FILE, card)
+    return Checkpoint(Predictor(card.normaliser, model, card.target), card, path)
+
+
+def _resolve(path_or_name: str | Path) -> Path:
+    """The directory of a checkpoint, known to exist."""
+    text = str(path_or_name)
+    is_name = isinstance(path_or_name, str) and not any(mark in text for mark in ("/", os.sep))
+    path = SHIPPED / text if is_name and text else Path(path_or_name)
+    if path.is_file():
+        raise CorruptCheckpointError(
+            f"{path} is a file, and a checkpoint is a directory with {WEIGHTS_FILE} and {CARD_FILE}. Files "
+            "of torch.save or pickle are never loaded, since they can run code: export the model with "
+            "foretune-train"
+        )
+    if text and path.is_dir() and (not is_name or text in shipped_checkpoints()):
+        return path
+    shipped = ", ".join(shipped_checkpoints()) or "none"
+    hint = f"; for the local directory write ./{text}" if is_name and text and Path(text).is_dir() else ""
+    raise CheckpointNotFoundError(
+        f"no checkpoint {text!r}: give a directory, or one of those that come with foretune ({shipped}){hint}"
+    )
+
+
+def _read_card(path: Path) -> Card:
+    """Parses and checks the card; every way it can be wrong is a `CorruptCheckpointError`."""
+    file = path / CARD_FILE
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CorruptCheckpointError(f"{path} has no {CARD_FILE}: give a folder of foretune-train") from error
+    except ValueError as error:  # bad JSON and bad UTF-8
+        raise CorruptCheckpointError(f"{file} is not JSON ({error}): copy the checkpoint again") from error
+    version = values.get("schema_version") if isinstance(values, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CorruptCheckpointError(
+            f"{file}: schema_version is {version!r}, and this version of foretune reads {SCHEMA_VERSION}: "
+            "install the version of foretune that wrote it, or train the checkpoint again"
+        )
+    try:
+        return Card.from_json(values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise CorruptCheckpointError(f"{file}: {reason}; copy the checkpoint again") from error
+
+
+def _load_model(file: Path, card: Card) -> CostModel:
+    """Builds the card's model with the file's tensors after comparing their hash with the card's."""
+    try:
+        weights = file.read_bytes()
+    except FileNotFoundError as error:
+        raise CorruptCheckpointError(f"{file} is missing: copy the checkpoint again") from error
+    sha256 = hashlib.sha256(weights).hexdigest()
+    if sha256 != card.weights_sha256:
+        raise CorruptCheckpointError(
+            f"{file} has SHA-256 {sha256[:12]}..., and its card says {card.weights_sha256[:12]}...: the file "
+            "was damaged or replaced; copy the checkpoint again"
+        )
+    try:
+        with torch.device("meta"):  # neither memory nor random numbers for weights that are replaced
+            model = build_model(card.model, card.normaliser.dims)
+        model.load_state_dict(tensors_from_bytes(weights), strict=True, assign=True)
+    except SafetensorError as error:
+        raise CorruptCheckpointError(
+            f"{file} is not a safetensors file ({error}); other formats are never loaded"
+        ) from error
+    except (ModelConfigError, RuntimeError) as error:  # no such model, or other names or shapes
+        first = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise CorruptCheckpointError(f"{file} does not fit the model of its card: {first}") from error
+    return model.eval()

@@ -1,0 +1,42 @@
+"""LSTM over the tokens of a program, the baseline of One-Shot Tuner section 6.3.4 and Fasor Table 8."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .cost_model import CostModel, FeatureTensors
+from .normaliser import FeatureDims
+
+
+class LstmCostModel(CostModel):
+    """One LSTM over the stores one over the decisions; the head reads their last states and the context."""
+
+    def __init__(self, dims: FeatureDims, width: int = 128, layers: int = 2, dropout: float = 0.1) -> None:
+        super().__init__()
+        between_layers = dropout if layers > 1 else 0.0
+        self.stores = nn.LSTM(dims.stores, width, layers, batch_first=True, dropout=between_layers)
+        self.decisions = nn.LSTM(dims.decisions, width, layers, batch_first=True, dropout=between_layers)
+        self.context = nn.Linear(dims.task + dims.hardware, width)
+        self.head = nn.Sequential(
+            nn.LayerNorm(3 * width), nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, 1)
+        )
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        """[n] outputs; see `CostModel.forward`."""
+        stores = _last_state(self.stores, features.stores, features.store_mask)
+        decisions = _last_state(self.decisions, features.decisions, features.decision_mask)
+        context = self.context(torch.cat([features.task, features.hardware], dim=-1))
+        output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1)).squeeze(-1)
+        return output
+
+
+def _last_state(lstm: nn.LSTM, tokens: Tensor, mask: Tensor) -> Tensor:
+    """State after the last real token: [n, tokens, dim] -> [n, width], 0 where no token is real.
+
+    Padding comes last, so the states up to the last real token never see it.
+    """
+    states, _ = lstm(tokens)  # [n, tokens, width]
+    lengths = mask.sum(dim=1)  # [n]
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, states.shape[-1])
+    return states.gather(1, last).squeeze(1) * (lengths > 0).unsqueeze(-1)

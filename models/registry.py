@@ -1,0 +1,56 @@
+"""The cost models that a configuration or a card may name, and how to build one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import UserError
+from .cost_model import CostModel
+from .lstm import LstmCostModel
+from .mlp import MlpCostModel
+from .normaliser import FeatureDims
+from .transformer import TransformerCostModel
+
+MODELS: Mapping[str, type[CostModel]] = {
+    "transformer": TransformerCostModel,
+    "mlp": MlpCostModel,
+    "lstm": LstmCostModel,
+}
+"""A fixed table, because a checkpoint must not be able to name a class of its choice."""
+
+
+class ModelConfigError(UserError, ValueError):
+    """The model's name or one of its arguments is not known or not valid."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A cost model by name, with the keyword arguments of its constructor."""
+
+    name: str = "transformer"
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in MODELS:
+            raise ModelConfigError(f"model.name={self.name!r} is unknown: choose one of {', '.join(MODELS)}")
+        known = [name for name in inspect.signature(MODELS[self.name]).parameters if name != "dims"]
+        unknown = sorted(set(self.arguments) - set(known))
+        if unknown:
+            raise ModelConfigError(
+                f"model {self.name!r} has no argument {', '.join(unknown)}; it takes {', '.join(known)}"
+            )
+
+
+def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
+    """A freshly initialised model; seed torch before the call for a fixed initialisation.
+
+    Raises:
+      ModelConfigError: an argument has a value that the model rejects.
+    """
+    try:
+        return MODELS[config.name](dims, **config.arguments)
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        raise ModelConfigError(f"model {config.name!r} with {config.arguments}: {error}") from error

@@ -1,0 +1,72 @@
+"""Transformer over the stores and decisions of a program (One-Shot Tuner section 4.1.4, Fasor section 5)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .cost_model import CostModel, FeatureTensors, masked_mean
+from .normaliser import FeatureDims
+
+
+class TransformerCostModel(CostModel):
+    """An encoder over [task, hardware, stores..., decisions...] and a head over what it reads out.
+
+    One-Shot Tuner appends knobs and task features to TVM's curve features "at the same level" (section
+    4.1.3). Here each store, each decision, the task and the hardware is a token with an embedding of its
+    own kind, so that attention works over the parts of the program, and stores and decisions also carry
+    their place in the program.
+    """
+
+    def __init__(
+        self,
+        dims: FeatureDims,
+        width: int = 128,
+        layers: int = 3,
+        heads: int = 4,
+        feedforward: int = 256,
+        dropout: float = 0.1,
+        max_positions: int = 64,
+    ) -> None:
+        """`max_positions` bounds the places that are told apart; later tokens share the last one."""
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width={width} is no multiple of heads={heads}: choose one that is")
+        self.store_embedding = nn.Linear(dims.stores, width)
+        self.decision_embedding = nn.Linear(dims.decisions, width)
+        self.task_embedding = nn.Linear(dims.task, width)
+        self.hardware_embedding = nn.Linear(dims.hardware, width)
+        self.store_position = nn.Embedding(max_positions, width)
+        self.decision_position = nn.Embedding(max_positions, width)
+        layer = nn.TransformerEncoderLayer(
+            width, heads, feedforward, dropout, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Sequential(
+            nn.LayerNorm(2 * width), nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 1)
+        )
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        """[n] outputs; see `CostModel.forward`."""
+        # The biases of the four linear maps serve as the embedding of the token's kind.
+        task = self.task_embedding(features.task).unsqueeze(1)  # [n, 1, width]
+        hardware = self.hardware_embedding(features.hardware).unsqueeze(1)  # [n, 1, width]
+        stores = self.store_embedding(features.stores) + _places(self.store_position, features.stores)
+        decisions = self.decision_embedding(features.decisions) + _places(
+            self.decision_position, features.decisions
+        )
+        tokens = torch.cat([task, hardware, stores, decisions], dim=1)
+        real = torch.ones_like(features.store_mask[:, :1]).expand(-1, 2)
+        mask = torch.cat([real, features.store_mask, features.decision_mask], dim=1)
+        encoded = self.encoder(tokens, src_key_padding_mask=~mask)  # [n, tokens, width]
+        # Pre-norm layers leave the residual stream unnormalised, so the head normalises what it reads.
+        readout = torch.cat([encoded[:, 0], masked_mean(encoded, mask)], dim=-1)  # [n, 2 * width]
+        output: Tensor = self.head(readout).squeeze(-1)
+        return output
+
+
+def _places(embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+    """Embedding of the place of each token: [n, tokens, ...] -> [tokens, width]."""
+    last = embedding.num_embeddings - 1
+    places: Tensor = embedding(torch.arange(tokens.shape[1], device=tokens.device).clamp(max=last))
+    return places

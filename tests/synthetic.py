@@ -1,0 +1,62 @@
+"""A made-up dataset whose latencies follow from stores and decisions, for tests of models and training."""
+
+from __future__ import annotations
+
+import numpy as np
+from foretune.dataset.features.table import (
+    STORE_DIM,
+    CandidateFeatures,
+    FeatureTable,
+    LabelledFeatures,
+)
+
+DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 16, 8
+OPERATORS = ("conv2d", "dense", "batch_matmul")
+NETWORKS = ("resnet", "bert", "vgg")
+
+
+def candidate(rng: np.random.Generator, n_stores: int = 3, n_decisions: int = 5) -> CandidateFeatures:
+    """One candidate of standard normal features."""
+    return CandidateFeatures(
+        stores=rng.standard_normal((n_stores, STORE_DIM)).astype(np.float32),
+        decisions=rng.standard_normal((n_decisions, DECISION_DIM)).astype(np.float32),
+        task=rng.standard_normal(TASK_DIM).astype(np.float32),
+        hardware=np.ones(HARDWARE_DIM, dtype=np.float32),
+    )
+
+
+def table(n: int, seed: int = 0) -> FeatureTable:
+    """Candidates of 1 to 4 stores and 2 to 6 decisions."""
+    rng = np.random.default_rng(seed)
+    return FeatureTable.from_candidates(
+        [candidate(rng, int(rng.integers(1, 5)), int(rng.integers(2, 7))) for _ in range(n)]
+    )
+
+
+def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float = 0.0) -> LabelledFeatures:
+    """Records whose log latency is a sum over stores and decisions, scaled by the task.
+
+    Tasks cycle through the operators; every fourth task belongs to a network.
+    """
+    rng = np.random.default_rng(seed)
+    candidates, latency_s, rows = [], [], []
+    for task in range(tasks):
+        context = rng.standard_normal(TASK_DIM).astype(np.float32)
+        source = f"network:{NETWORKS[task // 4 % len(NETWORKS)]}" if task % 4 == 3 else "operator"
+        for _ in range(per_task):
+            made = candidate(rng, int(rng.integers(1, 5)), int(rng.integers(2, 7)))
+            work = made.stores[:, :3].sum() / 3 + made.decisions[:, :2].sum() / 3
+            candidates.append(CandidateFeatures(made.stores, made.decisions, context, made.hardware))
+            latency_s.append(1e-3 * np.exp(0.4 * work + context[0]))
+            rows.append((f"task{task:03d}", OPERATORS[task % len(OPERATORS)], source))
+    latency = np.array(latency_s)
+    latency[rng.random(len(latency)) < failures] = np.inf
+    workload_hash, operator, source_names = (np.array(column) for column in zip(*rows, strict=True))
+    return LabelledFeatures(
+        features=FeatureTable.from_candidates(candidates),
+        latency_s=latency,
+        workload_hash=workload_hash,
+        operator=operator,
+        source=source_names,
+        hardware_id=np.full(len(rows), "cpu-test"),
+    )

@@ -1,0 +1,133 @@
+"""Ranking metrics against values worked by hand."""
+
+import numpy as np
+import pytest
+from foretune.models.metrics import (
+    evaluate,
+    group_rows,
+    pairwise_accuracy,
+    r2,
+    rmse,
+    scores_from_latency,
+    spearman,
+    top_k_score,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import spearmanr
+
+finite = st.floats(-10, 10, width=32)
+
+
+def test_scores_are_best_over_latency_within_each_group():
+    latency_s = np.array([2.0, 1.0, np.inf, 4.0, 8.0, np.inf])
+    group = np.array([0, 0, 0, 1, 1, 2])
+    # best of group 0 is 1 s, of group 1 is 4 s; group 2 never ran
+    np.testing.assert_array_equal(scores_from_latency(latency_s, group), [0.5, 1, 0, 1, 0.5, np.nan])
+
+
+def test_group_rows_yields_every_row_once():
+    rows = [chunk.tolist() for chunk in group_rows(np.array([5, 3, 5, 4]))]
+    assert rows == [[1], [3], [0, 2]]
+
+
+def test_rmse_and_r2_by_hand():
+    prediction, score = np.array([0.5, 0.5, 1.0]), np.array([0.5, 0.2, 0.6])
+    # errors 0, 0.3, 0.4 -> sum of squares 0.25
+    assert rmse(prediction, score) == pytest.approx(np.sqrt(0.25 / 3))
+    # mean 13/30; deviations 2/30, -7/30, 5/30 -> spread 78/900
+    assert r2(prediction, score) == pytest.approx(1 - 0.25 / (78 / 900))
+    assert np.isnan(r2(prediction, np.ones(3)))
+
+
+def test_spearman_by_hand():
+    # ranks 1,2,3 against 1,3,2: 1 - 6 * (0 + 1 + 1) / (3 * 8) = 0.5
+    assert spearman(np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.9, 0.5])) == pytest.approx(0.5)
+    assert spearman(np.zeros(3), np.array([0.1, 0.9, 0.5])) == 0
+    assert np.isnan(spearman(np.array([0.1, 0.2, 0.3]), np.ones(3)))
+
+
+@given(st.integers(2, 30).flatmap(lambda n: st.tuples(*[arrays(np.float64, n, elements=finite)] * 2)))
+def test_spearman_agrees_with_scipy(pair):
+    prediction, score = pair
+    if np.ptp(prediction) > 0 and np.ptp(score) > 0:
+        assert spearman(prediction, score) == pytest.approx(spearmanr(prediction, score).statistic, abs=1e-9)
+
+
+def test_pairwise_accuracy_by_hand():
+    score = np.array([1.0, 0.5, 0.5, 0.2])
+    # five pairs differ; (0,1) right, (0,2) tied, (0,3) right, (1,3) wrong, (2,3) right
+    prediction = np.array([3.0, 0.0, 3.0, 1.0])
+    assert pairwise_accuracy(prediction, score) == pytest.approx((1 + 0.5 + 1 + 0 + 1) / 5)
+    assert np.isnan(pairwise_accuracy(prediction, np.ones(4)))
+
+
+def test_top_k_score_by_hand():
+    score = np.array([1.0, 0.5, 0.8, 0.0])
+    prediction = np.array([0.1, 0.9, 0.7, 1.0])  # order: row 3 (failed), 1, 2, 0
+    assert [top_k_score(prediction, score, k) for k in (1, 2, 3, 4, 9)] == [0, 0.5, 0.8, 1, 1]
+    with pytest.raises(ValueError, match="k=0"):
+        top_k_score(prediction, score, 0)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
+def test_a_constant_prediction_earns_nothing_by_the_order_of_rows(order):
+    score = np.array([1.0, 0.5, 0.2])[order]
+    assert top_k_score(np.zeros(3), score, 1) == 0.2
+    assert top_k_score(np.zeros(3), score, 2) == 0.5
+
+
+@given(st.integers(1, 20).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(0.0, 1.0))))
+def test_top_k_grows_with_k_and_reaches_the_best(score):
+    prediction = np.random.default_rng(0).random(len(score))
+    tops = [top_k_score(prediction, score, k) for k in range(1, len(score) + 1)]
+    assert tops == sorted(tops)
+    assert tops[-1] == score.max()
+
+
+def test_evaluate_averages_tasks_by_hand():
+    latency_s = np.array([1.0, 2.0, 4.0, 3.0, 6.0, np.inf])
+    group = np.array([7, 7, 7, 9, 9, 11])
+    # group 7 is ranked right; group 9 is swapped; group 11 never ran
+    prediction = np.array([0.9, 0.5, 0.2, 0.5, 0.6, 0.3])
+    metrics = evaluate(prediction, latency_s, group)
+    assert (metrics.records, metrics.tasks) == (5, 2)
+    assert metrics.spearman == pytest.approx((1 - 1) / 2)
+    assert metrics.pairwise_accuracy == pytest.approx((1 + 0) / 2)
+    assert metrics.top_1 == pytest.approx((1 + 0.5) / 2)
+    assert metrics.top_5 == pytest.approx(1)
+    assert [task.group for task in metrics.per_task] == [7, 9]
+    # errors against scores 1, 0.5, 0.25, 1, 0.5
+    assert metrics.rmse == pytest.approx(np.sqrt((0.01 + 0 + 0.0025 + 0.25 + 0.01) / 5))
+    # weights 3 and 1 on the top-k scores
+    assert evaluate(prediction, latency_s, group, {7: 3.0}).top_1 == pytest.approx((3 * 1 + 0.5) / 4)
+
+
+def test_evaluate_is_unchanged_by_the_order_of_rows():
+    rng = np.random.default_rng(1)
+    prediction, latency_s, group = rng.random(60), rng.random(60) + 0.1, rng.integers(0, 5, 60)
+    shuffled = rng.permutation(60)
+    first = evaluate(prediction, latency_s, group).summary()
+    second = evaluate(prediction[shuffled], latency_s[shuffled], group[shuffled]).summary()
+    assert first == pytest.approx(second)
+
+
+def test_a_task_with_equal_scores_does_not_enter_the_rank_means():
+    latency_s, group = np.array([1.0, 2.0, 3.0]), np.array([0, 0, 1])
+    metrics = evaluate(np.array([0.9, 0.1, 0.5]), latency_s, group)
+    assert metrics.tasks == 2
+    assert metrics.spearman == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "latency_s", "message"),
+    [
+        ([0.1], [1.0, 2.0], "1 predictions for 2 latencies"),
+        ([np.nan, 0.1], [1.0, 2.0], "1 of 2 predictions are NaN"),
+        ([0.2, 0.1], [np.inf, np.inf], "no task has a program that ran"),
+    ],
+)
+def test_unusable_input_is_refused(prediction, latency_s, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate(np.array(prediction), np.array(latency_s), np.zeros(2, dtype=np.int64))
