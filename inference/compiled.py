@@ -1,0 +1,197 @@
+"""Compiles a network, with tuned schedules or without, checks its outputs and compares latencies."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ..dataset.networks import Network, extract_tasks
+from ..dataset.tvm_compat import available_cores
+from .tune_result import LatencyStats
+
+RELATIVE_TOLERANCE = 1e-4
+"""Outputs agree within this share of the largest reference output; reordered sums stay far below it."""
+
+PRIMED_S = 1.0
+"""Calls slower than this, in seconds, are timed without a run to prime caches before each sample."""
+
+BUILD_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    # Without asynchronous copies software-pipelined schedules wait for copies never made; with storage
+    # rewrite most tensor-core schedules do not build.
+    "cuda": {"tirx.use_async_copy": True, "tirx.disable_storage_rewrite": True},
+}
+"""Compiler options by kind of target."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledNetwork:
+    """A network compiled for one device: called with numpy inputs, it returns its outputs in order."""
+
+    machine: relax.VirtualMachine
+    device: tvm.runtime.Device
+    scheduled: tuple[str, ...]
+    """Names of the tasks that run with a schedule from the database."""
+    unscheduled: tuple[str, ...]
+    """Names of the tasks that run with TVM's default schedule: plain loops on a CPU."""
+
+    def __call__(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        return [tensor.numpy() for tensor in _flatten(self.bind(*inputs)())]
+
+    def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
+        """A call to time: inputs are on the device, outputs stay there, and it returns when all is done."""
+        tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
+        run = self.machine["main"]
+
+        def call() -> Any:
+            outputs = run(*tensors)
+            self.device.sync()
+            return outputs
+
+        return call
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """How far a compiled network's outputs are from the reference."""
+
+    max_abs_difference: float
+    """Over all elements of all outputs; inf where either is not finite."""
+    tolerance: float
+    """RELATIVE_TOLERANCE of the largest absolute reference output."""
+
+    @property
+    def agrees(self) -> bool:
+        """True where the difference is within the tolerance."""
+        return self.max_abs_difference <= self.tolerance
+
+
+def compile_network(
+    relax_mod: tvm.IRModule, target: Target, database: ms.Database | None = None
+) -> CompiledNetwork:
+    """Compiles a module from `dataset.networks.to_relax` for this machine's device of the target's kind.
+
+    Tasks found in `database` get their best schedule there; without a database the result is the untuned
+    baseline. A database does not know its target: pass one that was filled for `target` alone.
+    """
+    scheduled_mod = relax_mod
+    if database is not None:
+        with target, database:
+            scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    names = [task.name for task in extract_tasks(relax_mod, "")]
+    scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
+    options = dict(BUILD_OPTIONS.get(target.kind.name, {}))
+    with tvm.transform.PassContext(opt_level=3, config=options):
+        executable = tvm.compile(scheduled_mod, target=target)
+    device = tvm.cpu() if target.kind.name == "llvm" else tvm.runtime.device(target.kind.name, 0)
+    return CompiledNetwork(
+        machine=relax.VirtualMachine(executable, device),
+        device=device,
+        scheduled=scheduled,
+        unscheduled=tuple(name for name in names if name not in scheduled),
+    )
+
+
+def check_outputs(network: Network, compiled: CompiledNetwork) -> OutputCheck:
+    """Compares the outputs for the network's example inputs with `Network.reference_outputs`.
+
+    Raises ValueError where the two differ in the number or the shapes of outputs.
+    """
+    reference, actual = network.reference_outputs(), compiled(*network.inputs)
+    shapes = [array.shape for array in reference], [array.shape for array in actual]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"network={network.name}: compiled outputs have shapes {shapes[1]}, expected {shapes[0]}"
+        )
+    difference = scale = 0.0
+    for expected, got in zip(reference, actual, strict=True):
+        if expected.size:
+            gap = np.abs(got.astype(np.float64) - expected.astype(np.float64))
+            difference = max(difference, float(np.where(np.isfinite(gap), gap, np.inf).max()))
+            scale = max(scale, float(np.abs(expected.astype(np.float64)).max()))
+    return OutputCheck(difference, RELATIVE_TOLERANCE * scale)
+
+
+def bind_eager(network: Network) -> Callable[[], Any]:
+    """PyTorch eager's call to time, on the CPU. Raises ValueError for a network without a PyTorch module."""
+    if network.module is None:
+        raise ValueError(f"network={network.name} comes from an ONNX file: there is no PyTorch eager to time")
+    module, inputs = network.module, network.torch_inputs()
+
+    def call() -> Any:
+        with torch.inference_mode():
+            return module(*inputs)
+
+    return call
+
+
+def compare_latency(
+    calls: Mapping[str, Callable[[], Any]],
+    *,
+    repeats: int = 20,
+    max_seconds: float = 60.0,
+    threads: int | None = None,
+) -> list[LatencyStats]:
+    """Times calls in turns, so that whatever else the machine does meets all of them alike.
+
+    In each round every call runs twice and the second run counts: the first brings its data back into the
+    caches and lets the threads of the one before it fall asleep. A run of over PRIMED_S counts itself, since
+    those effects drown in it. Rounds rotate who goes first.
+
+    Args:
+        calls: what to time by name, such as `CompiledNetwork.bind(*inputs)` and `bind_eager(network)`.
+        repeats: number of rounds, and so of samples of each call.
+        max_seconds: no new round starts after this long; slow calls get fewer samples, but one at least.
+        threads: threads that PyTorch may use; by default all cores of this process, as TVM does.
+    """
+    if repeats < 1 or not calls:
+        raise ValueError(f"repeats={repeats}, calls={list(calls)}: give at least one repeat and one call")
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    with _torch_threads(threads or available_cores()):
+        start = time.perf_counter()
+        for turn in range(repeats):
+            if turn and time.perf_counter() - start > max_seconds:
+                break
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                seconds = _timed(calls[name])
+                samples[name].append(seconds if seconds > PRIMED_S else _timed(calls[name]))
+    return [LatencyStats(name, statistics.median(s), min(s), s) for name, s in samples.items()]
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    before = time.perf_counter()
+    call()
+    return time.perf_counter() - before
+
+
+def _is_scheduled(func: tvm.tirx.PrimFunc) -> bool:
+    return bool(func.attrs.get("tirx.is_scheduled", False))
+
+
+def _flatten(output: Any) -> list[tvm.runtime.Tensor]:
+    if isinstance(output, tvm.runtime.Tensor):
+        return [output]
+    return [tensor for item in output for tensor in _flatten(item)]
