@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 from tvm.relax.frontend.torch import from_exported_program
+from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..errors import UserError
@@ -158,33 +159,33 @@ def to_relax(network: Network, target: Target) -> tvm.IRModule:
         return tvm.transform.Sequential(passes)(fold_batch_norm(mod))
 
 
-def extract_tasks(relax_mod: tvm.IRModule, network_name: str) -> list[Task]:
+def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) -> list[Task]:
     """The distinct tasks of a module from `to_relax`, in the order in which the network first calls them.
 
     Plain reshapes are left out: the compiler turns them into views, which cost nothing, as long as nobody
-    schedules them. MetaSchedule's own extraction gives the same modules and weights, in no fixed order.
+    schedules them.
     """
-    calls: dict[str, list[str]] = {}
-    for name in _called_functions(relax_mod):
-        calls.setdefault(workload_hash(as_task_module(relax_mod[name])), []).append(name)
+    first_calls = _first_calls(relax_mod)
+    order = list(first_calls)
     tasks = []
-    for names in calls.values():
-        mod = as_task_module(relax_mod[names[0]])
+    for extracted in ms.relax_integration.extract_tasks(relax_mod, target):  # in no fixed order
+        mod = extracted.dispatched[0]
         if has_reshape_pattern(mod["main"]):
             continue
         operator, settings = describe(mod)
-        source = f"network:{network_name}"
-        tasks.append(Task(names[0], mod, len(names), source, operator, settings, count_flops(mod)))
-    return tasks
+        name, source = first_calls[workload_hash(mod)], f"network:{network_name}"
+        tasks.append(Task(name, mod, int(extracted.weight), source, operator, settings, count_flops(mod)))
+    return sorted(tasks, key=lambda task: order.index(task.workload_hash))
 
 
-def _called_functions(mod: tvm.IRModule) -> list[str]:
-    """Names of the TIR functions that the Relax functions call, one entry a call, in order."""
-    names = []
+def _first_calls(mod: tvm.IRModule) -> dict[str, str]:
+    """Workload hash -> name of the TIR function first called with it, in the order of the calls."""
+    names: dict[str, str] = {}
 
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, relax.Call) and expr.op.same_as(CALL_TIR):
-            names.append(expr.args[0].name_hint)
+            callee = expr.args[0]
+            names.setdefault(workload_hash(as_task_module(mod[callee])), callee.name_hint)
 
     for func in mod.functions.values():
         if isinstance(func, relax.Function):

@@ -89,7 +89,7 @@ def compile_network(
     if database is not None:
         with target, database:
             scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
-    names = [task.name for task in extract_tasks(relax_mod, "")]
+    names = [task.name for task in extract_tasks(relax_mod, target, "")]
     scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
     options = dict(BUILD_OPTIONS.get(target.kind.name, {}))
     with tvm.transform.PassContext(opt_level=3, config=options):
