@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,11 @@ from tvm.target import Target
 from tvm.target.codegen import llvm_get_system_cpu
 
 from ..errors import UserError
+
+
+# MetaSchedule tells every step of its search; a user wants to hear of what went wrong.
+_SEARCH_LOG = logging.getLogger("foretune.metaschedule")
+_SEARCH_LOG.setLevel(logging.WARNING)
 
 
 class UnknownTargetError(UserError, ValueError):
@@ -142,6 +148,7 @@ def make_tune_context(
         task_name=name,
         rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
         num_threads=1,
+        logger=_SEARCH_LOG,
     ).clone()
 
 

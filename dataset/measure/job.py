@@ -23,8 +23,8 @@ class MeasureConfig:
     done or `budget_s` is spent.
     """
 
-    build_timeout_s: float = 30.0
-    run_timeout_s: float = 10.0
+    build_timeout_s: float = 10.0
+    run_timeout_s: float = 5.0
     repeats: int = 3
     groups: int = 4
     spread: float = 0.03
