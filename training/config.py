@@ -1,0 +1,141 @@
+"""Settings of the training and evaluation commands as frozen dataclasses, which are also their schema."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from ..dataset.split import SplitConfig
+from ..errors import UserError
+from ..models.losses import LossConfig
+from ..models.registry import ModelConfig
+from ..models.target import TargetConfig
+from .datamodule import DataConfig
+from .module import OptimiserConfig
+
+MONITORS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "rmse")
+PARTS = ("unseen", "train", "validation", "test", "all")
+
+Config = TypeVar("Config")
+
+
+class ConfigError(UserError, ValueError):
+    """A setting is missing, unknown, of another type, or out of range."""
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """Length and place of the training.
+
+    `monitor` names the validation metric by which the best epoch is kept and training stops after `patience`
+    epochs without a better one. `threads` of None leaves torch's choice.
+    """
+
+    max_epochs: int = 60
+    patience: int = 12
+    monitor: str = "spearman"
+    accelerator: str = "cpu"
+    precision: str = "32-true"
+    gradient_clip: float = 1.0
+    threads: int | None = None
+    progress_bar: bool = True
+
+    def __post_init__(self) -> None:
+        if self.monitor not in MONITORS:
+            raise ConfigError(
+                f"trainer.monitor={self.monitor!r} is unknown: choose one of {', '.join(MONITORS)}"
+            )
+        if self.max_epochs < 1 or self.patience < 1:
+            raise ConfigError(
+                f"trainer.max_epochs={self.max_epochs}, trainer.patience={self.patience}: "
+                "set both to 1 or more"
+            )
+
+    @property
+    def mode(self) -> str:
+        """Whether the monitored metric is better "max" or "min"."""
+        return "min" if self.monitor == "rmse" else "max"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that `foretune-train` needs.
+
+    `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to resume.
+    """
+
+    dataset: Path
+    run_dir: Path
+    checkpoint_dir: Path
+    model: ModelConfig = field(default_factory=ModelConfig)
+    target: TargetConfig = field(default_factory=TargetConfig)
+    split: SplitConfig = field(default_factory=SplitConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    seed: int = 0
+    resume: Path | None = None
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Everything that `foretune-evaluate` needs.
+
+    `part` is "train", "validation" or "test" as the checkpoint was trained, "unseen" for all tasks of the
+    dataset that it was neither trained nor validated on, or "all".
+    """
+
+    checkpoint: str
+    dataset: Path
+    output: Path
+    part: str = "unseen"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.part not in PARTS:
+            raise ConfigError(f"part={self.part!r} is unknown: choose one of {', '.join(PARTS)}")
+
+
+def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
+    """Validates a composed configuration against the fields and types of `schema`.
+
+    Raises:
+      ConfigError: says which field is missing, unknown or of another type.
+    """
+    merged = OmegaConf.structured(schema)
+    _thaw(merged)
+    try:
+        merged.merge_with(config)
+        return cast(Config, OmegaConf.to_object(merged))
+    except MissingMandatoryValue as error:
+        name = str(error).splitlines()[0].rpartition(" ")[2]
+        raise ConfigError(f"{name} is missing: give it, as in {name}=VALUE") from error
+    except OmegaConfBaseException as error:
+        reason = (error.msg or str(error)).splitlines()[0]
+        raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
+
+
+def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
+    """A configuration as JSON values."""
+    return cast(dict[str, Any], _paths_to_text(asdict(config)))
+
+
+def _thaw(node: Any) -> None:
+    """Lifts the read-only mark that OmegaConf sets on the nodes of frozen dataclasses."""
+    OmegaConf.set_readonly(node, None)
+    for key in node:
+        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
+            _thaw(node[key])
+
+
+def _paths_to_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _paths_to_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_paths_to_text(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,166 @@
+"""Evaluates a checkpoint on the measured tasks of a dataset (`foretune-evaluate`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import hydra
+import numpy as np
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from ..dataset.features.table import LabelledFeatures
+from ..errors import UserError, exits_cleanly
+from ..models.card import SplitSummary
+from ..models.checkpoint import Checkpoint, load_checkpoint
+from ..models.metrics import Metrics, TaskMetrics, evaluate
+from .config import EvaluateConfig, from_hydra, plain
+from .labels import Labels
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("spearman", "pairwise_accuracy", "top_1", "top_5")
+
+
+class NothingToEvaluateError(UserError, ValueError):
+    """The dataset has no record of the part asked for."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a checkpoint and, for comparison, of random predictions on the same records."""
+
+    model: Metrics
+    chance: Metrics
+    per_task: list[dict[str, Any]]  # names of the task beside its metrics
+
+
+def run(config: EvaluateConfig) -> Evaluation:
+    """Evaluates a checkpoint on a dataset and writes `config.output` as JSON.
+
+    Raises:
+      UserError: checkpoint or dataset are not usable; the message says what to do.
+    """
+    from ..dataset.features import FEATURE_VERSION
+    from ..dataset.features.dataset import load_labelled_features
+
+    checkpoint = load_checkpoint(config.checkpoint, FEATURE_VERSION)
+    result = evaluate_checkpoint(checkpoint, load_labelled_features(config.dataset), config.part, config.seed)
+    write_evaluation(result, checkpoint, config)
+    return result
+
+
+def evaluate_checkpoint(
+    checkpoint: Checkpoint, data: LabelledFeatures, part: str = "unseen", seed: int = 0
+) -> Evaluation:
+    """Evaluates on the records of one part; see `EvaluateConfig` for the parts.
+
+    Raises:
+      NothingToEvaluateError: the part is empty or none of its programs ran.
+    """
+    rows = part_rows(checkpoint.card.split, data, part)
+    if not np.isfinite(data.latency_s[rows]).any():
+        raise NothingToEvaluateError(
+            f"part={part}: {len(rows)} of {len(data)} records belong to it, and none of them ran: choose "
+            "another part or dataset, or part=all, which includes tasks that the checkpoint has seen"
+        )
+    labels = Labels.of(data)
+    latency_s, group = data.latency_s[rows], labels.group[rows]
+    model = evaluate(checkpoint.predictor.predict_table(data.features, rows), latency_s, group)
+    chance = evaluate(np.random.default_rng(seed).random(len(rows)), latency_s, group)
+    first_row = dict(zip(group[::-1].tolist(), rows[::-1].tolist(), strict=True))
+    return Evaluation(model, chance, [_named(task, data, first_row[task.group]) for task in model.per_task])
+
+
+def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray[np.int64]:
+    """Rows of the dataset whose task belongs to the part, by the task hashes on the card."""
+    if part == "all":
+        return np.arange(len(data))
+    if part == "unseen":
+        seen = [*split.train_tasks, *split.validation_tasks]
+        return np.flatnonzero(~np.isin(data.workload_hash, seen))
+    return np.flatnonzero(np.isin(data.workload_hash, split.tasks(part)))
+
+
+def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: EvaluateConfig) -> None:
+    """Writes overall and per-task metrics, with what they were measured on."""
+    values = {
+        "config": plain(config),
+        "checkpoint": {
+            "path": str(checkpoint.path),
+            "weights_sha256": checkpoint.card.weights_sha256,
+            "feature_version": checkpoint.card.feature_version,
+        },
+        "overall": _json(result.model.summary()),
+        "chance": _json(result.chance.summary()),
+        "per_task": [_json(task) for task in result.per_task],
+    }
+    config.output.parent.mkdir(parents=True, exist_ok=True)
+    config.output.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def evaluation_table(result: Evaluation) -> Table:
+    """One line an operator, then all tasks and chance."""
+    table = Table("operator", "tasks", "records", *COLUMNS, title="mean over tasks")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    operators = sorted({task["operator"] for task in result.per_task})
+    for operator in operators:
+        tasks = [task for task in result.per_task if task["operator"] == operator]
+        means = {name: _mean([task[name] for task in tasks]) for name in COLUMNS}
+        _add_row(table, operator, {"tasks": len(tasks), "records": sum(t["records"] for t in tasks), **means})
+    table.add_section()
+    _add_row(table, "all", result.model.summary())
+    _add_row(table, "random order", result.chance.summary(), style="dim")
+    return table
+
+
+def _add_row(table: Table, name: str, values: dict[str, Any], style: str | None = None) -> None:
+    cells = [f"{values[column]:.3f}" for column in COLUMNS]
+    table.add_row(name, str(values["tasks"]), str(values["records"]), *cells, style=style)
+
+
+def _named(task: TaskMetrics, data: LabelledFeatures, row: int) -> dict[str, Any]:
+    names = {
+        name: str(getattr(data, name)[row]) for name in ("workload_hash", "hardware_id", "operator", "source")
+    }
+    values = asdict(task)
+    del values["group"]
+    return {**names, **values}
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _json(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in values.items()
+    }
+
+
+@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="evaluate")
+@exits_cleanly()
+def main(config: DictConfig) -> None:
+    """Entry point: composes, validates, evaluates, prints a table."""
+    settings = from_hydra(config, EvaluateConfig)
+    result = run(settings)
+    Console().print(evaluation_table(result))
+    log.info(
+        "predicted scores: RMSE %.3f, R2 %.3f; wrote %s",
+        result.model.rmse,
+        result.model.r2,
+        settings.output,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""One training and validation step of a cost model."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor
+
+from ..errors import UserError
+from ..models.cost_model import CostModel
+from ..models.losses import LossConfig
+from ..models.metrics import evaluate
+from ..models.target import TargetConfig
+from .datamodule import TrainingBatch
+
+log = logging.getLogger(__name__)
+
+
+class DivergedError(UserError, ArithmeticError):
+    """The model's outputs are no numbers any more."""
+
+
+class OptimiserError(UserError, ValueError):
+    """A setting of the optimiser is out of range."""
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """AdamW; the rate rises linearly over the share `warmup` of all steps and falls linearly to 0."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    warmup: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (self.learning_rate > 0 and self.weight_decay >= 0 and 0 <= self.warmup < 1):
+            raise OptimiserError(
+                f"{self}: set learning_rate above 0, weight_decay to 0 or more, warmup within [0, 1)"
+            )
+
+
+class CostModelModule(pl.LightningModule):
+    """Trains `model` and ranks the validation tasks after each epoch."""
+
+    def __init__(
+        self, model: CostModel, target: TargetConfig, loss: LossConfig, optimiser: OptimiserConfig
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._target = target
+        self._loss = loss
+        self._optimiser = optimiser
+        self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def training_step(self, batch: TrainingBatch, _: int) -> Tensor:
+        """The loss of one batch."""
+        loss = self._loss(self.model(batch.features), batch.target, batch.group)
+        self.log(
+            "train/loss", loss, batch_size=len(batch.target), on_step=False, on_epoch=True, prog_bar=True
+        )
+        return loss
+
+    def validation_step(self, batch: TrainingBatch, _: int) -> None:
+        """Keeps the outputs, since the metrics need whole tasks."""
+        output = self.model(batch.features)
+        loss = self._loss(output, batch.target, batch.group)
+        self.log("validation/loss", loss, batch_size=len(batch.target))
+        self._outputs.append((output.float().cpu(), batch.latency_s.cpu(), batch.group.cpu()))
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs `validation/<metric>` for each metric."""
+        output, latency_s, group = (torch.cat(parts).numpy() for parts in zip(*self._outputs, strict=True))
+        self._outputs.clear()
+        if not np.isfinite(output).all():
+            raise DivergedError(
+                f"the outputs are not finite after epoch {self.current_epoch}: lower "
+                f"optimiser.learning_rate, which is {self._optimiser.learning_rate}"
+            )
+        metrics = evaluate(self._target.decode(output), latency_s.astype(np.float64), group).summary()
+        for name in ("records", "tasks"):
+            del metrics[name]
+        self.log_dict({f"validation/{name}": value for name, value in metrics.items()}, prog_bar=False)
+        log.info(
+            "epoch %3d  %s",
+            self.current_epoch,
+            "  ".join(f"{name} {value:.3f}" for name, value in metrics.items()),
+        )
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """AdamW with a linear warm-up and a linear decay."""
+        optimiser = torch.optim.AdamW(
+            self.parameters(), self._optimiser.learning_rate, weight_decay=self._optimiser.weight_decay
+        )
+        steps = max(int(self.trainer.estimated_stepping_batches), 1)
+        warmup = max(round(self._optimiser.warmup * steps), 1)
+
+        def rate(step: int) -> float:
+            return min((step + 1) / warmup, max(steps - step, 0) / max(steps - warmup, 1))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -1,0 +1,240 @@
+"""Trains a cost model on a measured dataset and writes a checkpoint (`foretune-train`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import hydra
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
+from pytorch_lightning.loggers import CSVLogger
+
+from ..dataset.features.table import LabelledFeatures
+from ..errors import exits_cleanly
+from ..models.card import Card, DataSummary, SplitSummary
+from ..models.checkpoint import CheckpointExistsError, save_checkpoint
+from ..models.cost_model import Predictor
+from ..models.metrics import Metrics, evaluate
+from ..models.registry import build_model
+from .config import ConfigError, TrainConfig, TrainerConfig, from_hydra, plain
+from .datamodule import CostModelData
+from .module import CostModelModule
+
+log = logging.getLogger(__name__)
+
+RESUME = "resume"
+_PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Where the checkpoint is and how it does; metrics by part of the split."""
+
+    checkpoint_dir: Path
+    metrics: dict[str, Metrics]
+    epochs: int
+    seconds: float
+
+
+def run(config: TrainConfig) -> TrainResult:
+    """Reads the dataset of `config`, trains on it and writes a checkpoint.
+
+    Raises:
+      UserError: settings, dataset or split are not usable; the message says what to do.
+    """
+    from ..dataset.features import FEATURE_VERSION
+    from ..dataset.features.dataset import load_labelled_features
+
+    _refuse_to_overwrite(config)
+    return train_model(config, load_labelled_features(config.dataset), FEATURE_VERSION)
+
+
+def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:
+    """Trains on `data`, keeps the best epoch by validation, and writes checkpoint, metrics and config.
+
+    The seed fixes split, initialisation and batches, and on one CPU the result.
+    """
+    _refuse_to_overwrite(config)
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    (config.run_dir / "config.json").write_text(json.dumps(plain(config), indent=2) + "\n", encoding="utf-8")
+
+    started = time.monotonic()
+    pl.seed_everything(config.seed, verbose=False)
+    records = CostModelData(data, config.split, config.target, config.data, config.seed)
+    model = build_model(config.model, records.normaliser.dims)
+    log.info(
+        "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
+        config.model.name,
+        f"{sum(p.numel() for p in model.parameters()):,}",
+        len(records.train),
+        len(data),
+        *(len(np.unique(data.workload_hash[records.split.part(part)])) for part in _PARTS),
+    )
+    module = CostModelModule(model, config.target, config.loss, config.optimiser)
+    epochs = _fit(module, records, config)
+
+    predictor = Predictor(records.normaliser, model, config.target)
+    metrics = {}
+    for part in ("validation", "test"):
+        rows = records.split.part(part)
+        if np.isfinite(data.latency_s[rows]).any():
+            prediction = predictor.predict_table(data.features, rows)
+            metrics[part] = evaluate(prediction, data.latency_s[rows], records.labels.group[rows])
+    seconds = time.monotonic() - started
+    card = _card(config, data, records, metrics, feature_version, epochs, seconds)
+    save_checkpoint(config.checkpoint_dir, model, card)
+    (config.run_dir / "metrics.json").write_text(
+        json.dumps(json.loads(card.to_json())["metrics"], indent=2) + "\n", encoding="utf-8"
+    )
+    return TrainResult(config.checkpoint_dir, metrics, epochs, seconds)
+
+
+def _fit(module: CostModelModule, records: CostModelData, config: TrainConfig) -> int:
+    """Trains, leaves the best weights in the module, and returns the number of epochs trained."""
+    validates = len(records.validation) > 0
+    best = ModelCheckpoint(
+        dirpath=config.run_dir / RESUME,
+        filename="best",
+        monitor=f"validation/{config.trainer.monitor}" if validates else None,
+        mode=config.trainer.mode,
+        save_last=True,
+        enable_version_counter=False,
+    )
+    trainer = pl.Trainer(
+        max_epochs=config.trainer.max_epochs,
+        accelerator=config.trainer.accelerator,
+        devices=1,
+        precision=config.trainer.precision,  # type: ignore[arg-type]  # a Literal of Lightning's
+        gradient_clip_val=config.trainer.gradient_clip,
+        callbacks=[best, *_callbacks(config.trainer, validates)],
+        logger=CSVLogger(config.run_dir, name="log"),
+        enable_progress_bar=_shows_progress(config.trainer),
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        limit_val_batches=1.0 if validates else 0,
+        log_every_n_steps=10,
+    )
+    resume = config.resume
+    if resume is not None and not resume.is_file():
+        raise ConfigError(f"resume={resume} is no file: give the {RESUME}/last.ckpt of an interrupted run")
+    with warnings.catch_warnings():
+        # Advice on loader processes (the rows are in memory already), on folders that exist, and on what
+        # Lightning itself calls of torch.
+        for category in (UserWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        trainer.fit(module, datamodule=records, ckpt_path=resume, weights_only=True)
+    state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
+    module.load_state_dict(state)
+    module.cpu().eval()
+    return trainer.current_epoch
+
+
+def _callbacks(config: TrainerConfig, validates: bool) -> list[Callback]:
+    callbacks: list[Callback] = []
+    if validates:
+        callbacks.append(
+            EarlyStopping(f"validation/{config.monitor}", patience=config.patience, mode=config.mode)
+        )
+    if _shows_progress(config):
+        callbacks.append(RichProgressBar(leave=False))
+    return callbacks
+
+
+def _shows_progress(config: TrainerConfig) -> bool:
+    """A log file or a pipe gets one line an epoch instead of a bar."""
+    return config.progress_bar and sys.stdout.isatty()
+
+
+def _refuse_to_overwrite(config: TrainConfig) -> None:
+    if config.checkpoint_dir.exists():
+        raise CheckpointExistsError(
+            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
+        )
+
+
+def _card(
+    config: TrainConfig,
+    data: LabelledFeatures,
+    records: CostModelData,
+    metrics: dict[str, Metrics],
+    feature_version: str,
+    epochs: int,
+    seconds: float,
+) -> Card:
+    train = records.train.rows
+    tasks = {
+        part: [str(task) for task in np.unique(data.workload_hash[records.split.part(part)])]
+        for part in _PARTS
+    }
+    return Card(
+        feature_version=feature_version,
+        model=config.model,
+        target=config.target,
+        normaliser=records.normaliser,
+        data=DataSummary(
+            sha256=data_sha256(data),
+            records=len(train),
+            tasks=len(np.unique(data.workload_hash[train])),
+            hardware_ids=[str(name) for name in np.unique(data.hardware_id[train])],
+            operators=[str(name) for name in np.unique(data.operator[train])],
+        ),
+        split=SplitSummary(asdict(config.split), tasks["train"], tasks["validation"], tasks["test"]),
+        metrics={part: dict(of_part.summary()) for part, of_part in metrics.items()},
+        seed=config.seed,
+        training={
+            **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
+            "epochs": epochs,
+            "seconds": round(seconds, 1),
+        },
+    )
+
+
+def data_sha256(data: LabelledFeatures) -> str:
+    """Hash of the features and labels of a dataset, in the order of its rows."""
+    digest = hashlib.sha256()
+    for container in (data.features, data):
+        for f in fields(container):
+            array = getattr(container, f.name)
+            if isinstance(array, np.ndarray):
+                digest.update(f"{f.name} {array.dtype.kind} {array.shape}".encode())
+                content = array if array.dtype.kind != "U" else np.char.encode(array, "utf-8")
+                digest.update(np.ascontiguousarray(content).tobytes())
+    return digest.hexdigest()
+
+
+@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="train")
+@exits_cleanly()
+def main(config: DictConfig) -> None:
+    """Entry point: composes, validates, trains, and says what it wrote."""
+    settings = from_hydra(config, TrainConfig)
+    result = run(settings)
+    for part, metrics in result.metrics.items():
+        log.info(
+            "%-10s %4d tasks  spearman %.3f  pairwise %.3f  top-1 %.3f  top-5 %.3f  rmse %.3f",
+            part,
+            metrics.tasks,
+            metrics.spearman,
+            metrics.pairwise_accuracy,
+            metrics.top_1,
+            metrics.top_5,
+            metrics.rmse,
+        )
+    log.info("%d epochs in %.0f s; wrote %s", result.epochs, result.seconds, result.checkpoint_dir)
+    log.info("next: foretune-evaluate checkpoint=%s dataset=%s", result.checkpoint_dir, settings.dataset)
+    log.info("      foretune-tune checkpoint=%s network=resnet18", result.checkpoint_dir)
+
+
+if __name__ == "__main__":
+    main()
