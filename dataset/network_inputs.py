@@ -38,6 +38,9 @@ def _random_array(spec: InputSpec, position: int, rng: np.random.Generator) -> N
         )
     if not all(isinstance(extent, int) and extent > 0 for extent in shape):
         raise BadInputShapeError(f"{field}: every extent must be a whole number of at least 1")
+    high = settings.get("high", 2)
+    if not isinstance(high, int) or high < 1:
+        raise BadInputShapeError(f"{field}: high={high!r} must be a whole number of at least 1")
     try:
         dtype = np.dtype(settings.get("dtype", "float32"))
     except TypeError as error:
@@ -45,5 +48,5 @@ def _random_array(spec: InputSpec, position: int, rng: np.random.Generator) -> N
     if dtype.kind == "f":
         return rng.standard_normal(tuple(shape)).astype(dtype)
     if dtype.kind in "iub":
-        return rng.integers(0, int(settings.get("high", 2)), size=tuple(shape)).astype(dtype)
+        return rng.integers(0, high, size=tuple(shape)).astype(dtype)
     raise BadInputShapeError(f"{field}: dtype {dtype} cannot be an input; use float32, int64 or bool")

@@ -1,0 +1,211 @@
+"""Compiling with and without tuned schedules, comparing outputs, and timing in turns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
+from foretune.dataset.task import Task
+from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.inference import compiled as subject
+from foretune.inference.compiled import (
+    CompiledNetwork,
+    OutputCheck,
+    bind_eager,
+    check_outputs,
+    compare_latency,
+    compile_network,
+)
+from tvm.s_tir import meta_schedule as ms
+
+
+@pytest.fixture(scope="module")
+def target() -> tvm.target.Target:
+    return parse_target("llvm")
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network("networks_under_test:Residual", inputs=[[1, 8, 6, 6]])
+
+
+@pytest.fixture(scope="module")
+def relax_mod(network: Network, target: tvm.target.Target) -> tvm.IRModule:
+    return to_relax(network, target)
+
+
+@pytest.fixture(scope="module")
+def tasks(relax_mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:
+    return extract_tasks(relax_mod, target, "residual")
+
+
+@pytest.fixture(scope="module")
+def untuned(relax_mod: tvm.IRModule, target: tvm.target.Target) -> CompiledNetwork:
+    return compile_network(relax_mod, target)
+
+
+def database_of(task: Task, target: tvm.target.Target) -> ms.Database:
+    """One record: the first schedule of the task's design space, with the decisions drawn there."""
+    (space, *_) = design_spaces(make_tune_context(task.mod, target, seed=0), task.name)
+    database = ms.database.MemoryDatabase()
+    workload = database.commit_workload(task.mod)
+    record = ms.database.TuningRecord(
+        space.trace, workload, [1e-3], target, ms.arg_info.ArgInfo.from_entry_func(task.mod, True)
+    )
+    database.commit_tuning_record(record)
+    return database
+
+
+def test_the_untuned_network_computes_what_pytorch_does(
+    network: Network, untuned: CompiledNetwork, tasks: list[Task]
+) -> None:
+    assert untuned.scheduled == () and untuned.unscheduled == tuple(task.name for task in tasks)
+    check = check_outputs(network, untuned)
+    assert check.agrees and check.max_abs_difference < 1e-4
+    features, logits = untuned(*network.inputs)
+    assert features.shape == (1, 8, 6, 6) and logits.shape == (1, 3)
+
+
+def test_a_schedule_of_the_database_is_applied(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task]
+) -> None:
+    conv = tasks[0]
+    tuned = compile_network(relax_mod, target, database_of(conv, target))
+    assert tuned.scheduled == (conv.name,)
+    assert tuned.unscheduled == tuple(task.name for task in tasks[1:])
+    assert check_outputs(network, tuned).agrees
+
+
+def test_compiling_leaves_the_module_unscheduled(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task]
+) -> None:
+    compile_network(relax_mod, target, database_of(tasks[0], target))
+    assert compile_network(relax_mod, target, ms.database.MemoryDatabase()).scheduled == ()
+
+
+def test_binding_copies_inputs_once(network: Network, untuned: CompiledNetwork) -> None:
+    array = network.inputs[0].copy()
+    call = untuned.bind(array)
+    before = call()[0].numpy()
+    array[:] = 0
+    np.testing.assert_array_equal(call()[0].numpy(), before)
+
+
+class _Outputs:
+    """Stands for a compiled network that gives these outputs."""
+
+    def __init__(self, *outputs: np.ndarray) -> None:
+        self.outputs = list(outputs)
+
+    def __call__(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        return self.outputs
+
+
+@pytest.fixture
+def doubling() -> Network:
+    """Its one output is (2, -20)."""
+
+    class Double(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+    return Network("double", (np.array([1.0, -10.0], np.float32),), Double())
+
+
+@pytest.mark.parametrize(
+    ("output", "difference", "agrees"),
+    [
+        ([2.0, -20.0], 0.0, True),
+        ([2.0, -20.001], 0.001, True),  # within 1e-4 of 20
+        ([2.0, -20.003], 0.003, False),
+        ([2.5, -20.0], 0.5, False),
+        ([float("nan"), -20.0], float("inf"), False),
+        ([2.0, float("-inf")], float("inf"), False),
+    ],
+)
+def test_outputs_are_compared_to_the_largest_reference(
+    doubling: Network, output: list[float], difference: float, agrees: bool
+) -> None:
+    check = check_outputs(doubling, _Outputs(np.array(output)))  # type: ignore[arg-type]
+    assert check.max_abs_difference == pytest.approx(difference, rel=1e-6)
+    assert check.tolerance == pytest.approx(20e-4)
+    assert check.agrees is agrees
+
+
+def test_a_reference_that_is_not_finite_never_agrees() -> None:
+    network = Network("nan", (np.array([np.nan, 1.0], np.float32),), torch.nn.Identity())
+    assert not check_outputs(network, _Outputs(np.array([np.nan, 1.0]))).agrees  # type: ignore[arg-type]
+
+
+def test_outputs_of_another_shape_are_an_error(doubling: Network) -> None:
+    with pytest.raises(ValueError, match=r"network=double: .*\(3,\).*\(2,\)"):
+        check_outputs(doubling, _Outputs(np.zeros(3)))  # type: ignore[arg-type]
+
+
+def test_the_tolerance_itself_agrees() -> None:
+    assert OutputCheck(0.5, 0.5).agrees and not OutputCheck(0.51, 0.5).agrees
+
+
+def test_calls_take_turns_and_rounds_rotate() -> None:
+    order: list[str] = []
+    calls = {name: (lambda name=name: order.append(name)) for name in "abc"}
+    stats = compare_latency(calls, repeats=3)
+    # Each call runs twice in its turn, once to prime the caches.
+    assert "".join(order) == "aabbcc" + "bbccaa" + "ccaabb"
+    assert [(s.name, len(s.samples_s)) for s in stats] == [("a", 3), ("b", 3), ("c", 3)]
+
+
+class _Clock:
+    """A clock that only `wait` moves, in place of the time module."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    monkeypatch.setattr(subject, "time", clock)
+    return clock
+
+
+def test_latencies_are_seconds_of_the_second_run(clock: _Clock) -> None:
+    waits = iter([0.5, 0.25, 0.5, 0.75, 0.5, 0.125])
+    (stats,) = compare_latency({"call": lambda: clock.wait(next(waits))}, repeats=3)
+    assert stats.samples_s == [0.25, 0.75, 0.125]
+    assert stats.median_s == 0.25 and stats.min_s == 0.125
+
+
+def test_slow_calls_run_once_and_time_limits_rounds(clock: _Clock) -> None:
+    (stats,) = compare_latency({"slow": lambda: clock.wait(4.0)}, repeats=50, max_seconds=9.0)
+    # Rounds start at 0, 4 and 8 seconds.
+    assert stats.samples_s == [4.0, 4.0, 4.0] and clock.now == 12.0
+    (only,) = compare_latency({"slow": lambda: clock.wait(4.0)}, repeats=50, max_seconds=0.0)
+    assert only.samples_s == [4.0]
+
+
+def test_torch_threads_are_set_for_the_comparison_only() -> None:
+    before = torch.get_num_threads()
+    seen: list[int] = []
+    compare_latency({"x": lambda: seen.append(torch.get_num_threads())}, repeats=1, threads=before + 1)
+    assert set(seen) == {before + 1} and torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("calls", "repeats"), [({}, 3), ({"x": lambda: None}, 0)])
+def test_nothing_to_compare_is_an_error(calls: dict, repeats: int) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        compare_latency(calls, repeats=repeats)
+
+
+def test_eager_needs_a_pytorch_module(network: Network, doubling: Network) -> None:
+    assert bind_eager(doubling)().tolist() == [2.0, -20.0]
+    with pytest.raises(ValueError, match="ONNX"):
+        bind_eager(Network("onnx", ()))
