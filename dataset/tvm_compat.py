@@ -21,7 +21,6 @@ from tvm.target.codegen import llvm_get_system_cpu
 
 from ..errors import UserError
 
-
 # MetaSchedule tells every step of its search; a user wants to hear of what went wrong.
 _SEARCH_LOG = logging.getLogger("foretune.metaschedule")
 _SEARCH_LOG.setLevel(logging.WARNING)
