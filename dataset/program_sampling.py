@@ -17,7 +17,7 @@ from ..errors import UserError
 from .measure.job import MeasureOutcome
 from .replay import candidate_trace_json
 from .task import Task
-from .tvm_compat import design_spaces, make_tune_context
+from .tvm_compat import available_cores, design_spaces, make_tune_context
 
 
 class SamplingError(UserError, ValueError):
@@ -78,8 +78,12 @@ class ProgramSampler:
         config: ExplorationConfig,
         per_round: int,
         seed: int,
+        threads: int | None = None,
     ) -> None:
-        """Raises NoDesignSpaceError where the task has nothing to tune."""
+        """`threads` replay candidates, by default one a core; see `make_tune_context`.
+
+        Raises NoDesignSpaceError where the task has nothing to tune.
+        """
         search = ms.search_strategy.EvolutionarySearch(
             population_size=config.population_size,
             genetic_num_iters=config.generations,
@@ -87,7 +91,14 @@ class ProgramSampler:
             init_min_unmeasured=min(50, config.population_size),
             eps_greedy=config.random_share,
         )
-        self.context = make_tune_context(task.mod, target, seed=seed, strategy=search, name=task.name)
+        self.context = make_tune_context(
+            task.mod,
+            target,
+            seed=seed,
+            strategy=search,
+            name=task.name,
+            threads=threads or available_cores(),
+        )
         self.scorer = scorer
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self.context.mod)

@@ -136,8 +136,13 @@ def make_tune_context(
     strategy: Any = "evolutionary",
     space: Any = "post-order-apply",
     name: str = "task",
+    threads: int = 1,
 ) -> ms.TuneContext:
-    """A single-threaded tune context: replay gains nothing from threads, and one makes it repeatable."""
+    """A tune context that logs warnings only.
+
+    Replay and features take `threads` threads. With more than one, which thread draws which candidate is left
+    to chance, so that only a single thread repeats a search exactly.
+    """
     load_tensor_intrinsics()
     return ms.TuneContext(
         mod=mod,
@@ -146,7 +151,7 @@ def make_tune_context(
         search_strategy=strategy,
         task_name=name,
         rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
-        num_threads=1,
+        num_threads=threads,
         logger=_SEARCH_LOG,
     ).clone()
 
