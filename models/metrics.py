@@ -118,6 +118,13 @@ class Metrics:
     top_5: float
     per_task: tuple[TaskMetrics, ...] = ()
 
+    def __str__(self) -> str:
+        """The figures that tell how well tasks are ranked, on one short line."""
+        return (
+            f"spearman {self.spearman:.3f}  pairs {self.pairwise_accuracy:.3f}  "
+            f"top-1 {self.top_1:.3f}  top-5 {self.top_5:.3f}"
+        )
+
     def summary(self) -> dict[str, float]:
         """The overall figures by name, ready for a logger or JSON."""
         return {name: value for name, value in vars(self).items() if name != "per_task"}

@@ -13,12 +13,14 @@ from foretune.dataset.features.table import (
 DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 16, 8
 OPERATORS = ("conv2d", "dense", "batch_matmul")
 NETWORKS = ("resnet", "bert", "vgg")
+# Real store features are redundant, too: 164 columns follow from few properties of a store.
+STORE_PROPERTIES = np.random.default_rng(42).standard_normal((6, STORE_DIM)).astype(np.float32)
 
 
 def candidate(rng: np.random.Generator, n_stores: int = 3, n_decisions: int = 5) -> CandidateFeatures:
-    """One candidate of standard normal features."""
+    """One candidate of normal features."""
     return CandidateFeatures(
-        stores=rng.standard_normal((n_stores, STORE_DIM)).astype(np.float32),
+        stores=rng.standard_normal((n_stores, 6)).astype(np.float32) @ STORE_PROPERTIES,
         decisions=rng.standard_normal((n_decisions, DECISION_DIM)).astype(np.float32),
         task=rng.standard_normal(TASK_DIM).astype(np.float32),
         hardware=np.ones(HARDWARE_DIM, dtype=np.float32),
@@ -45,7 +47,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
         source = f"network:{NETWORKS[task // 4 % len(NETWORKS)]}" if task % 4 == 3 else "operator"
         for _ in range(per_task):
             made = candidate(rng, int(rng.integers(1, 5)), int(rng.integers(2, 7)))
-            work = made.stores[:, :3].sum() / 3 + made.decisions[:, :2].sum() / 3
+            work = made.stores[:, :3].sum() / 6 + made.decisions[:, :2].sum() / 3
             candidates.append(CandidateFeatures(made.stores, made.decisions, context, made.hardware))
             latency_s.append(1e-3 * np.exp(0.4 * work + context[0]))
             rows.append((f"task{task:03d}", OPERATORS[task % len(OPERATORS)], source))

@@ -15,9 +15,8 @@ from ..models.losses import LossConfig
 from ..models.registry import ModelConfig
 from ..models.target import TargetConfig
 from .datamodule import DataConfig
-from .module import OptimiserConfig
+from .module import MONITORS, OptimiserConfig
 
-MONITORS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "rmse")
 PARTS = ("unseen", "train", "validation", "test", "all")
 
 Config = TypeVar("Config")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,9 +22,8 @@ from ..models.metrics import Metrics, TaskMetrics, evaluate
 from .config import EvaluateConfig, from_hydra, plain
 from .labels import Labels
 
-log = logging.getLogger(__name__)
-
-COLUMNS = ("spearman", "pairwise_accuracy", "top_1", "top_5")
+COLUMNS = {"spearman": "spearman", "pairwise_accuracy": "pairs", "top_1": "top-1", "top_5": "top-5"}
+"""Metrics of the printed table and their titles."""
 
 
 class NothingToEvaluateError(UserError, ValueError):
@@ -107,7 +105,7 @@ def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: Evaluat
 
 def evaluation_table(result: Evaluation) -> Table:
     """One line an operator, then all tasks and chance."""
-    table = Table("operator", "tasks", "records", *COLUMNS, title="mean over tasks")
+    table = Table("operator", "tasks", "records", *COLUMNS.values(), title="mean over tasks")
     for column in table.columns[1:]:
         column.justify = "right"
     operators = sorted({task["operator"] for task in result.per_task})
@@ -154,12 +152,8 @@ def main(config: DictConfig) -> None:
     settings = from_hydra(config, EvaluateConfig)
     result = run(settings)
     Console().print(evaluation_table(result))
-    log.info(
-        "predicted scores: RMSE %.3f, R2 %.3f; wrote %s",
-        result.model.rmse,
-        result.model.r2,
-        settings.output,
-    )
+    print(f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}")
+    print(f"wrote {settings.output}")
 
 
 if __name__ == "__main__":

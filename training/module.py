@@ -18,6 +18,9 @@ from ..models.metrics import evaluate
 from ..models.target import TargetConfig
 from .datamodule import TrainingBatch
 
+MONITORS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "rmse")
+"""Validation metrics that are logged, and by which an epoch can be chosen."""
+
 log = logging.getLogger(__name__)
 
 
@@ -81,15 +84,9 @@ class CostModelModule(pl.LightningModule):
                 f"the outputs are not finite after epoch {self.current_epoch}: lower "
                 f"optimiser.learning_rate, which is {self._optimiser.learning_rate}"
             )
-        metrics = evaluate(self._target.decode(output), latency_s.astype(np.float64), group).summary()
-        for name in ("records", "tasks"):
-            del metrics[name]
-        self.log_dict({f"validation/{name}": value for name, value in metrics.items()}, prog_bar=False)
-        log.info(
-            "epoch %3d  %s",
-            self.current_epoch,
-            "  ".join(f"{name} {value:.3f}" for name, value in metrics.items()),
-        )
+        metrics = evaluate(self._target.decode(output), latency_s.astype(np.float64), group)
+        self.log_dict({f"validation/{name}": getattr(metrics, name) for name in MONITORS})
+        log.info("epoch %3d  %s", self.current_epoch, metrics)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a linear decay."""

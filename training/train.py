@@ -220,20 +220,15 @@ def main(config: DictConfig) -> None:
     """Entry point: composes, validates, trains, and says what it wrote."""
     settings = from_hydra(config, TrainConfig)
     result = run(settings)
+    # Printed, not logged: a log wraps lines, and these are to be copied.
     for part, metrics in result.metrics.items():
-        log.info(
-            "%-10s %4d tasks  spearman %.3f  pairwise %.3f  top-1 %.3f  top-5 %.3f  rmse %.3f",
-            part,
-            metrics.tasks,
-            metrics.spearman,
-            metrics.pairwise_accuracy,
-            metrics.top_1,
-            metrics.top_5,
-            metrics.rmse,
-        )
-    log.info("%d epochs in %.0f s; wrote %s", result.epochs, result.seconds, result.checkpoint_dir)
-    log.info("next: foretune-evaluate checkpoint=%s dataset=%s", result.checkpoint_dir, settings.dataset)
-    log.info("      foretune-tune checkpoint=%s network=resnet18", result.checkpoint_dir)
+        print(f"{part:10}  {metrics.tasks} tasks, {metrics.records} records  {metrics}")
+    print(f"trained {result.epochs} epochs in {result.seconds:.0f} s; wrote {result.checkpoint_dir}")
+    print(
+        "next:\n"
+        f"  foretune-evaluate checkpoint={result.checkpoint_dir} dataset={settings.dataset}\n"
+        f"  foretune-tune checkpoint={result.checkpoint_dir} network=resnet18"
+    )
 
 
 if __name__ == "__main__":
