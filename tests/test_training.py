@@ -228,14 +228,23 @@ def test_a_run_without_validation_and_test_keeps_the_last_epoch(tmp_path):
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     data = dataset(tasks=6, per_task=10)
-    train_model(settings(tmp_path / "first", epochs=2), data, "1")
-    config = settings(tmp_path / "second", epochs=3, resume=tmp_path / "first/run/resume/last.ckpt")
-    train_model(config, data, "1")
-    rows = (tmp_path / "second/run/log/version_0/metrics.csv").read_text().splitlines()
+    train_model(settings(tmp_path, epochs=2), data, "1")
+    first = (tmp_path / "checkpoint").rename(tmp_path / "first")
+    train_model(settings(tmp_path, epochs=4, resume=True), data, "1")
+    rows = (tmp_path / "run/log/version_1/metrics.csv").read_text().splitlines()
     epoch = rows[0].split(",").index("epoch")
-    assert {row.split(",")[epoch] for row in rows[1:]} == {"2"}
-    with pytest.raises(ConfigError, match=r"resume=.*nothing\.ckpt is no file"):
-        train_model(settings(tmp_path / "third", resume=tmp_path / "nothing.ckpt"), data, "1")
+    assert {row.split(",")[epoch] for row in rows[1:]} == {"2", "3"}
+    assert load_checkpoint(first).card.training["epochs"] == 2
+    assert load_checkpoint(tmp_path / "checkpoint").card.training["epochs"] == 4
+
+
+def test_only_a_run_with_the_same_settings_is_resumed(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    with pytest.raises(ConfigError, match="holds no interrupted run: name its folder"):
+        train_model(settings(tmp_path, resume=True), data, "1")
+    train_model(settings(tmp_path, epochs=1), data, "1").checkpoint_dir.rename(tmp_path / "first")
+    with pytest.raises(ConfigError, match="seed differ from"):
+        train_model(settings(tmp_path, seed=3, resume=True), data, "1")
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path):

@@ -64,7 +64,8 @@ class TrainerConfig:
 class TrainConfig:
     """Everything that `foretune-train` needs.
 
-    `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to resume.
+    `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to go on with
+    `resume` after an interruption.
     """
 
     dataset: Path
@@ -78,7 +79,7 @@ class TrainConfig:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
-    resume: Path | None = None
+    resume: bool = False
 
 
 @dataclass(frozen=True)

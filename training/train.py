@@ -26,13 +26,14 @@ from ..models.checkpoint import CheckpointExistsError, save_checkpoint
 from ..models.cost_model import Predictor
 from ..models.metrics import Metrics, evaluate
 from ..models.registry import build_model
-from .config import ConfigError, TrainConfig, TrainerConfig, from_hydra, plain
+from .config import ConfigError, TrainConfig, from_hydra, plain
 from .datamodule import CostModelData
 from .module import CostModelModule
 
 log = logging.getLogger(__name__)
 
-RESUME = "resume"
+CONFIG = "config.json"
+LAST = Path("last.ckpt")
 _PARTS = ("train", "validation", "test")
 
 
@@ -68,7 +69,8 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     config.run_dir.mkdir(parents=True, exist_ok=True)
-    (config.run_dir / "config.json").write_text(json.dumps(plain(config), indent=2) + "\n", encoding="utf-8")
+    resume_from = _interrupted(config) if config.resume else None
+    (config.run_dir / CONFIG).write_text(json.dumps(plain(config), indent=2) + "\n", encoding="utf-8")
 
     started = time.monotonic()
     pl.seed_everything(config.seed, verbose=False)
@@ -83,7 +85,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
         *(len(np.unique(data.workload_hash[records.split.part(part)])) for part in _PARTS),
     )
     module = CostModelModule(model, config.target, config.loss, config.optimiser)
-    epochs = _fit(module, records, config)
+    epochs = _fit(module, records, config, resume_from)
 
     predictor = Predictor(records.normaliser, model, config.target)
     metrics = {}
@@ -101,60 +103,64 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     return TrainResult(config.checkpoint_dir, metrics, epochs, seconds)
 
 
-def _fit(module: CostModelModule, records: CostModelData, config: TrainConfig) -> int:
+def _fit(
+    module: CostModelModule, records: CostModelData, config: TrainConfig, resume_from: Path | None
+) -> int:
     """Trains, leaves the best weights in the module, and returns the number of epochs trained."""
     validates = len(records.validation) > 0
-    best = ModelCheckpoint(
-        dirpath=config.run_dir / RESUME,
-        filename="best",
-        monitor=f"validation/{config.trainer.monitor}" if validates else None,
-        mode=config.trainer.mode,
-        save_last=True,
-        enable_version_counter=False,
-    )
+    best = last = ModelCheckpoint(config.run_dir, LAST.stem, enable_version_counter=False)
+    callbacks: list[Callback] = [last]
+    if validates:
+        monitor, mode = f"validation/{config.trainer.monitor}", config.trainer.mode
+        best = ModelCheckpoint(
+            config.run_dir, "best", monitor=monitor, mode=mode, enable_version_counter=False
+        )
+        callbacks += [best, EarlyStopping(monitor, patience=config.trainer.patience, mode=mode)]
+    # A log file or a pipe gets one line an epoch instead of a bar.
+    bar = config.trainer.progress_bar and sys.stdout.isatty()
+    if bar:
+        callbacks.append(RichProgressBar(leave=False))
     trainer = pl.Trainer(
         max_epochs=config.trainer.max_epochs,
         accelerator=config.trainer.accelerator,
         devices=1,
         precision=config.trainer.precision,  # type: ignore[arg-type]  # a Literal of Lightning's
         gradient_clip_val=config.trainer.gradient_clip,
-        callbacks=[best, *_callbacks(config.trainer, validates)],
+        callbacks=callbacks,
         logger=CSVLogger(config.run_dir, name="log"),
-        enable_progress_bar=_shows_progress(config.trainer),
+        enable_progress_bar=bar,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         limit_val_batches=1.0 if validates else 0,
         log_every_n_steps=10,
     )
-    resume = config.resume
-    if resume is not None and not resume.is_file():
-        raise ConfigError(f"resume={resume} is no file: give the {RESUME}/last.ckpt of an interrupted run")
     with warnings.catch_warnings():
         # Advice on loader processes (the rows are in memory already), on folders that exist, and on what
         # Lightning itself calls of torch.
         for category in (UserWarning, FutureWarning):
             warnings.simplefilter("ignore", category)
-        trainer.fit(module, datamodule=records, ckpt_path=resume, weights_only=True)
+        trainer.fit(module, datamodule=records, ckpt_path=resume_from, weights_only=True)
     state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"]
     module.load_state_dict(state)
     module.cpu().eval()
     return trainer.current_epoch
 
 
-def _callbacks(config: TrainerConfig, validates: bool) -> list[Callback]:
-    callbacks: list[Callback] = []
-    if validates:
-        callbacks.append(
-            EarlyStopping(f"validation/{config.monitor}", patience=config.patience, mode=config.mode)
+def _interrupted(config: TrainConfig) -> Path:
+    """The last epoch of the run in `run_dir`, after a check that it had the same settings."""
+    last, before = config.run_dir / LAST, config.run_dir / CONFIG
+    if not (last.is_file() and before.is_file()):
+        raise ConfigError(
+            f"resume=true, but {config.run_dir} holds no interrupted run: name its folder with hydra.run.dir"
         )
-    if _shows_progress(config):
-        callbacks.append(RichProgressBar(leave=False))
-    return callbacks
-
-
-def _shows_progress(config: TrainerConfig) -> bool:
-    """A log file or a pipe gets one line an epoch instead of a bar."""
-    return config.progress_bar and sys.stdout.isatty()
+    old, new = json.loads(before.read_text(encoding="utf-8")), plain(config)
+    changed = [name for name in new if name not in ("resume", "trainer") and old.get(name) != new[name]]
+    if changed:
+        raise ConfigError(
+            f"resume=true, but {', '.join(changed)} differ from {before}: give the settings of that run, or "
+            "start another one"
+        )
+    return last
 
 
 def _refuse_to_overwrite(config: TrainConfig) -> None:
