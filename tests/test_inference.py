@@ -1,0 +1,281 @@
+"""The plug-in and the One-Shot search on real TVM, with a small random checkpoint."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.assembly import FeatureAssembler
+from foretune.dataset.hardware import Hardware
+from foretune.dataset.measure import MeasureConfig, WorkerPool
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.replay import replay, trace_to_json
+from foretune.dataset.tvm_compat import (
+    NoDesignSpaceError,
+    as_task_module,
+    design_spaces,
+    make_tune_context,
+    parse_target,
+)
+from foretune.inference import PretrainedCostModel
+from foretune.inference.one_shot import OneShotConfig, OneShotConfigError, search_one_shot
+from foretune.inference.tuning_database import TuningDatabase
+from foretune.models.card import Card, DataSummary, SplitSummary
+from foretune.models.checkpoint import CheckpointNotFoundError, save_checkpoint
+from foretune.models.normaliser import Normaliser
+from foretune.models.registry import ModelConfig, build_model
+from foretune.models.target import TargetConfig
+from tvm import te
+from tvm.s_tir import meta_schedule as ms
+
+HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
+TARGET = parse_target("llvm")
+TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A model with random weights, normalised on real candidates."""
+    table = FeatureAssembler(HARDWARE).assemble(*candidates_of(TASK))
+    normaliser = Normaliser.fit(table, np.arange(len(table)))
+    config = ModelConfig("transformer", {"width": 16, "layers": 1, "heads": 2, "feedforward": 16})
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("checkpoint") / "random"
+    card = Card(
+        feature_version=FEATURE_VERSION,
+        model=config,
+        target=TargetConfig("score"),
+        normaliser=normaliser,
+        data=DataSummary("0" * 64, records=6, tasks=1, hardware_ids=[], operators=["dense"]),
+        split=SplitSummary({"by": "task", "seed": 0}, [], [], []),
+        metrics={},
+        seed=0,
+    )
+    save_checkpoint(folder, build_model(config, normaliser.dims), card)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return PretrainedCostModel.load(checkpoint, HARDWARE)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with WorkerPool(TARGET, MeasureConfig(repeats=2, groups=1)) as pool:
+        yield pool
+
+
+def candidates_of(task, count=6):
+    """Sampled candidates of a task with their context, one of them for each design space in turn."""
+    context = make_tune_context(task.mod, TARGET, seed=0, name=task.name)
+    spaces = design_spaces(context, task.name)
+    found = []
+    while len(found) < count:
+        candidate = replay(context, spaces[len(found) % len(spaces)].trace.as_json())
+        assert candidate is not None
+        found.append(candidate)
+    return context, found
+
+
+def test_scores_are_one_finite_number_a_candidate(model):
+    context, candidates = candidates_of(TASK)
+    scores = model.predict(context, candidates)
+    assert scores.shape == (6,)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    assert model._inst.predict(context, []).shape == (0,)  # MetaSchedule itself never asks for none
+
+
+def test_serving_computes_what_training_computes(model):
+    """One assembly: a candidate's score does not depend on who else is in the batch."""
+    context, candidates = candidates_of(TASK)
+    together = model.predict(context, candidates)
+    alone = [model.predict(context, [candidate])[0] for candidate in candidates]
+    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_a_trace_survives_text_and_replay():
+    context, (candidate, *_) = candidates_of(TASK, 1)
+    text = trace_to_json(candidate.sch.trace)
+    again = replay(context, text)
+    assert again is not None
+    assert trace_to_json(again.sch.trace) == text
+    assert again.sch.mod.script() == candidate.sch.mod.script()
+
+
+def test_a_trace_of_another_task_does_not_replay():
+    _, (candidate, *_) = candidates_of(TASK, 1)
+    other = te.placeholder((4,), name="a")
+    task = as_task_module(te.create_prim_func([other, te.compute((4,), lambda i: other[i] + 1)]))
+    context = make_tune_context(task, TARGET, seed=0)
+    assert replay(context, trace_to_json(candidate.sch.trace)) is None
+
+
+def test_stock_tune_tir_takes_the_model(model, tmp_path):
+    before = model.candidates_scored
+    database = ms.tune_tir(
+        TASK.mod,
+        TARGET,
+        str(tmp_path),
+        max_trials_global=4,
+        num_trials_per_iter=4,
+        cost_model=model,
+        strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=4),
+        builder=ms.builder.LocalBuilder(timeout_sec=120.0),
+        seed=1,
+    )
+    assert model.candidates_scored > before
+    assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
+
+
+def test_one_shot_measures_the_top_k_in_order_of_prediction(model, pool):
+    config = OneShotConfig(population_size=16, generations=1, top_k=6, batch=4)
+    result = search_one_shot(TASK, TARGET, model, pool, config)
+    scores = [validation.predicted_score for validation in result.validations]
+    assert 1 <= len(scores) <= 6
+    assert scores == sorted(scores, reverse=True)
+    assert result.candidates_scored >= len(scores)
+    latencies = [validation.outcome.latency_s for validation in result.validations]
+    assert result.best.outcome.latency_s == min(latencies)
+
+
+def test_the_database_keeps_the_best_and_survives_a_torn_line(model, pool, tmp_path):
+    config = OneShotConfig(population_size=16, generations=1, top_k=4, batch=4)
+    result = search_one_shot(TASK, TARGET, model, pool, config)
+    database = TuningDatabase(tmp_path, TARGET, HARDWARE)
+    assert database.best_latency_s(TASK) is None
+    database.commit(TASK, result.validations)
+    best = result.best.outcome.latency_s
+    assert math.isclose(database.best_latency_s(TASK), best, rel_tol=1e-6)
+
+    records = database.folder / "database_tuning_record.json"
+    whole = records.read_text()
+    with records.open("a") as file:
+        file.write(whole.splitlines()[0][:50])
+    again = TuningDatabase(tmp_path, TARGET, HARDWARE)
+    assert again.dropped_lines == 1
+    assert math.isclose(again.best_latency_s(TASK), best, rel_tol=1e-6)
+    assert records.read_text() == whole
+
+
+def test_each_target_and_device_has_a_database_of_its_own(tmp_path):
+    one_core = parse_target({"kind": "llvm", "num-cores": 1})
+    folders = {
+        TuningDatabase(tmp_path, target, hardware).folder
+        for target in (TARGET, one_core)
+        for hardware in (HARDWARE, Hardware("Other", "cpu", 2, 2.5, 256, 1, 1, 1, 1.0, 1.0))
+    }
+    assert len(folders) == 4
+
+
+def test_a_task_without_decisions_has_no_design_space():
+    a = te.placeholder((1,), name="a")
+    mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
+    context = make_tune_context(mod, TARGET, seed=0)
+    with pytest.raises(NoDesignSpaceError, match="task=copy"):
+        design_spaces(context, "copy")
+
+
+@pytest.mark.parametrize("field, value", [("top_k", 0), ("generations", -1), ("random_share", 1.5)])
+def test_search_settings_that_cannot_be_are_named(field, value):
+    with pytest.raises(OneShotConfigError, match=rf"search\.{field}={value}"):
+        OneShotConfig(**{field: value})
+
+
+def test_an_unknown_checkpoint_is_an_error():
+    with pytest.raises(CheckpointNotFoundError, match="no-such-checkpoint"):
+        PretrainedCostModel.load("no-such-checkpoint", HARDWARE)
+
+
+# -- the command
+
+NETWORK = "tiny_network:Tiny"
+TINY = """
+from torch import nn
+
+class Tiny(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x - 1
+"""
+
+
+def launch(folder, checkpoint, *overrides, network=NETWORK):
+    (folder / "tiny_network.py").write_text(TINY)
+    command = [
+        *(sys.executable, "-m", "foretune.inference.tune"),
+        *(f"network={network}", "inputs=[[1,3,16,16]]", f"checkpoint={checkpoint}"),
+        *("search.population_size=8", "search.generations=1", "search.top_k=3", "search.batch=3"),
+        *("timing_repeats=3", "measure.repeats=2", "measure.groups=1"),
+        *overrides,
+    ]
+    return subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+
+
+@pytest.mark.slow
+def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
+    process = launch(tmp_path, checkpoint)
+    records = tmp_path / "outputs" / "tuning-database"
+    for _ in range(1200):  # until the first task is in the database
+        if any(path.stat().st_size for path in records.glob("*/database_tuning_record.json")):
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 2, output + errors
+    assert "goes on from there" in errors
+    assert "Traceback" not in errors
+
+    process = launch(tmp_path, checkpoint)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, output + errors
+    folder = tmp_path / "outputs" / "tune" / "tiny_network:Tiny"
+    (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
+    result = json.loads(report.read_text())
+    assert any(task["from_database"] for task in result["tasks"])
+    assert result["max_abs_difference"] <= result["tolerance"]
+    assert {stats["name"] for stats in result["latencies"]} == {"tuned TVM", "untuned TVM", "PyTorch eager"}
+    assert report.with_suffix(".html").exists()
+    assert report.parent == folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides, network, message",
+    [
+        ((), "resnet81", "did you mean resnet18"),
+        ((), "tiny_network:Branches", "does not export|torch.export failed"),
+        (("target=bogus",), NETWORK, "target='bogus'"),
+        (("target=nvidia/nvidia-a100",), NETWORK, "CPU targets only"),
+        (("search.top_k=0",), NETWORK, "search.top_k=0"),
+        (("serch.top_k=1",), NETWORK, "serch"),
+        (("checkpoint=nowhere",), NETWORK, "no checkpoint 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_clear_error(checkpoint, tmp_path, overrides, network, message):
+    process = launch(tmp_path, checkpoint, *overrides, network=network)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    assert re.search(message, errors), errors
+    assert "Traceback" not in errors
