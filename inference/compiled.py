@@ -19,6 +19,7 @@ from tvm.target import Target
 
 from ..dataset.networks import Network, extract_tasks
 from ..dataset.tvm_compat import available_cores
+from ..errors import UserError
 from .tune_result import LatencyStats
 
 RELATIVE_TOLERANCE = 1e-4
@@ -27,12 +28,16 @@ RELATIVE_TOLERANCE = 1e-4
 PRIMED_S = 1.0
 """Calls slower than this, in seconds, are timed without a run to prime caches before each sample."""
 
-BUILD_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    # Without asynchronous copies software-pipelined schedules wait for copies never made; with storage
-    # rewrite most tensor-core schedules do not build.
-    "cuda": {"tirx.use_async_copy": True, "tirx.disable_storage_rewrite": True},
+CUDA_OPTIONS: Mapping[str, Any] = {
+    # Without it software-pipelined schedules wait for copies that are never made asynchronous.
+    "tirx.use_async_copy": True,
+    # With storage rewrite most tensor-core schedules do not build.
+    "tirx.disable_storage_rewrite": True,
 }
-"""Compiler options by kind of target."""
+
+
+class NetworkBuildError(UserError, RuntimeError):
+    """TVM cannot generate code for the network."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,8 @@ def compile_network(
     """Compiles a module from `dataset.networks.to_relax` for this machine's device of the target's kind.
 
     Tasks found in `database` get their best schedule there; without a database the result is the untuned
-    baseline. A database does not know its target: pass one that was filled for `target` alone.
+    baseline. A database does not know its target: pass one that was filled for `target` alone. Raises
+    NetworkBuildError.
     """
     scheduled_mod = relax_mod
     if database is not None:
@@ -91,9 +97,16 @@ def compile_network(
             scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
     names = [task.name for task in extract_tasks(relax_mod, target, "")]
     scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
-    options = dict(BUILD_OPTIONS.get(target.kind.name, {}))
-    with tvm.transform.PassContext(opt_level=3, config=options):
-        executable = tvm.compile(scheduled_mod, target=target)
+    with build_context(target):
+        try:
+            executable = tvm.compile(scheduled_mod, target=target)
+        except Exception as error:  # TVM raises several kinds
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise NetworkBuildError(
+                f"target={target.kind.name}: TVM cannot build the network with {len(scheduled)} of "
+                f"{len(names)} tasks scheduled: {reason.strip()}; try other input shapes, or tune again with "
+                "another seed"
+            ) from error
     device = tvm.cpu() if target.kind.name == "llvm" else tvm.runtime.device(target.kind.name, 0)
     return CompiledNetwork(
         machine=relax.VirtualMachine(executable, device),
@@ -101,6 +114,15 @@ def compile_network(
         scheduled=scheduled,
         unscheduled=tuple(name for name in names if name not in scheduled),
     )
+
+
+def build_context(target: Target) -> tvm.transform.PassContext:
+    """Compiler settings for tuned networks.
+
+    TVM's pipeline for GPUs would fuse once more; without that, the tasks that were tuned are what runs.
+    """
+    options = dict(CUDA_OPTIONS) if target.kind.name == "cuda" else {}
+    return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
 
 
 def check_outputs(network: Network, compiled: CompiledNetwork) -> OutputCheck:

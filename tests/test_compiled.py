@@ -12,12 +12,15 @@ from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_
 from foretune.inference import compiled as subject
 from foretune.inference.compiled import (
     CompiledNetwork,
+    NetworkBuildError,
     OutputCheck,
     bind_eager,
+    build_context,
     check_outputs,
     compare_latency,
     compile_network,
 )
+from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 
@@ -83,6 +86,31 @@ def test_compiling_leaves_the_module_unscheduled(
 ) -> None:
     compile_network(relax_mod, target, database_of(tasks[0], target))
     assert compile_network(relax_mod, target, ms.database.MemoryDatabase()).scheduled == ()
+
+
+def test_a_gpu_build_does_not_fuse_tasks_again() -> None:
+    gpu = parse_target("nvidia/nvidia-a100")  # code generation stops short of needing the device
+    network = load_network("networks_under_test:ChannelShuffle", inputs=[[1, 4, 8, 8]])
+    mod = to_relax(network, gpu)
+    pipeline = relax.get_default_pipeline(gpu)
+
+    def fused_again(lowered: tvm.IRModule) -> bool:
+        return any(var.name_hint.startswith("fused_fused") for var in lowered.functions)
+
+    assert fused_again(pipeline(mod))
+    with build_context(gpu):
+        assert not fused_again(pipeline(mod))
+
+
+def test_a_build_that_fails_is_named(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("\nno such instruction\nat line 3")
+
+    monkeypatch.setattr(tvm, "compile", fail)
+    with pytest.raises(NetworkBuildError, match=r"llvm: .*0 of 3 tasks scheduled: no such instruction;"):
+        compile_network(relax_mod, target)
 
 
 def test_binding_copies_inputs_once(network: Network, untuned: CompiledNetwork) -> None:
