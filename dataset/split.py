@@ -6,6 +6,7 @@ such a split.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,10 +71,11 @@ class Split:
         return rows
 
 
-def split_rows(data: LabelledFeatures, config: SplitConfig) -> Split:
+def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str] = ()) -> Split:
     """Assigns every row to one part, by the hash of its task; the seed fixes the result.
 
-    Rows of one task stay together even when they come from several devices or sources.
+    Rows of one task stay together even when they come from several devices or sources. Tasks of `seen`, which
+    a model to be trained further knows already, are never held out.
 
     Raises:
       SplitError: no records, too few tasks for the parts asked for, or an unknown network.
@@ -85,17 +87,14 @@ def split_rows(data: LabelledFeatures, config: SplitConfig) -> Split:
     order = _spread_over(data.operator[first_row], rng)
     tasks = tasks[order]
 
+    fresh = ~np.isin(tasks, list(seen))
     if config.by == "network":
         networks = _held_out_networks(data, config, rng)
         held_out = np.unique(data.workload_hash[np.isin(data.source, networks)])
-        test = np.isin(tasks, held_out)
+        test = np.isin(tasks, held_out) & fresh
     else:
-        test = _evenly_spaced(len(tasks), config.test, rng)
-    rest = np.flatnonzero(~test)
-    validation = np.zeros(len(tasks), dtype=np.bool_)
-    # The share is of all tasks, so that by="task" gives the same figures as it names.
-    share = min(config.validation * len(tasks) / max(len(rest), 1), 1.0)
-    validation[rest[_evenly_spaced(len(rest), share, rng)]] = True
+        test = _hold_out(fresh, config.test, rng)
+    validation = _hold_out(fresh & ~test, config.validation, rng)
 
     train = ~test & ~validation
     if not train.any():
@@ -115,6 +114,15 @@ def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArr
     """A random order of tasks with equal operators side by side, for `_evenly_spaced` to stratify by."""
     shuffled = rng.permutation(len(operators))
     return shuffled[np.argsort(operators[shuffled], kind="stable")]
+
+
+def _hold_out(candidates: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Chooses `share` of all positions, as far as there are candidates, evenly spread over these."""
+    positions = np.flatnonzero(candidates)
+    chosen = np.zeros(len(candidates), dtype=np.bool_)
+    share_of_candidates = min(share * len(candidates) / max(len(positions), 1), 1.0)
+    chosen[positions[_evenly_spaced(len(positions), share_of_candidates, rng)]] = True
+    return chosen
 
 
 def _evenly_spaced(n: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -46,6 +46,11 @@ class SplitSummary:
     validation_tasks: list[str]
     test_tasks: list[str]
 
+    @property
+    def seen_tasks(self) -> list[str]:
+        """Hashes of the tasks that shaped the weights, by training or by the choice of an epoch."""
+        return [*self.train_tasks, *self.validation_tasks]
+
     def tasks(self, part: str) -> list[str]:
         """Hashes of "train", "validation" or "test"."""
         tasks: list[str] = getattr(self, f"{part}_tasks")

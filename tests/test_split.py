@@ -75,6 +75,16 @@ def test_a_seeded_share_of_networks_is_held_out():
     assert_disjoint_and_complete(data, split)
 
 
+def test_tasks_that_were_seen_before_are_never_held_out():
+    data = dataset(tasks=24, per_task=2)
+    seen = [f"task{number:03d}" for number in range(0, 24, 2)]
+    for config in (SplitConfig(test=0.3), SplitConfig(by="network", networks=["bert", "vgg"])):
+        split = split_rows(data, config, seen)
+        assert_disjoint_and_complete(data, split)
+        assert set(seen) <= set(data.workload_hash[split.train])
+    assert len(split_rows(data, SplitConfig(), sorted(set(data.workload_hash))).train) == len(data)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -247,6 +247,28 @@ def test_only_a_run_with_the_same_settings_is_resumed(tmp_path):
         train_model(settings(tmp_path, seed=3, resume=True), data, "1")
 
 
+def test_a_checkpoint_is_trained_further_and_remembers_what_it_has_seen(tmp_path):
+    first = train_model(settings(tmp_path / "first"), dataset(tasks=6, per_task=10), "1")
+    before = load_checkpoint(first.checkpoint_dir)
+    more = dataset(tasks=12, per_task=10, seed=1)
+    config = settings(
+        tmp_path / "second",
+        epochs=1,
+        start_from=str(first.checkpoint_dir),
+        model=ModelConfig("mlp"),
+        optimiser=OptimiserConfig(learning_rate=1e-12, weight_decay=0),
+    )
+    after = load_checkpoint(train_model(config, more, "1").checkpoint_dir)
+    # a rate this small changes nothing: it is the first model, with its own normaliser
+    batch = more.features.batch(np.arange(5))
+    np.testing.assert_allclose(after.predictor.predict(batch), before.predictor.predict(batch), atol=1e-6)
+    assert after.card.model == before.card.model
+    assert after.card.training["start_from"] == before.card.weights_sha256
+    seen = set(before.card.split.seen_tasks)
+    assert seen <= set(after.card.split.train_tasks)
+    assert not seen & {*after.card.split.validation_tasks, *after.card.split.test_tasks}
+
+
 def test_what_cannot_be_trained_is_refused(tmp_path):
     with pytest.raises(SplitError, match=r"1 task\(s\)"):
         train_model(settings(tmp_path), dataset(tasks=1), "1")

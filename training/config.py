@@ -65,7 +65,8 @@ class TrainConfig:
     """Everything that `foretune-train` needs.
 
     `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to go on with
-    `resume` after an interruption.
+    `resume` after an interruption. `start_from` names a checkpoint to train further; its model, target and
+    normaliser are kept.
     """
 
     dataset: Path
@@ -79,6 +80,7 @@ class TrainConfig:
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
+    start_from: str | None = None
     resume: bool = False
 
 

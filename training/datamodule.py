@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Sampler, Weight
 from ..dataset.features.table import FeatureTable, LabelledFeatures
 from ..dataset.split import Split, SplitConfig, split_rows
 from ..errors import UserError
+from ..models.checkpoint import Checkpoint
 from ..models.cost_model import FeatureTensors
 from ..models.normaliser import Normaliser
 from ..models.target import TargetConfig
@@ -132,11 +133,13 @@ class CostModelData(pl.LightningDataModule):
         target: TargetConfig,
         config: DataConfig,
         seed: int = 0,
+        before: Checkpoint | None = None,
     ) -> None:
+        """Takes normaliser and seen tasks from `before`, the checkpoint of a model to be trained further."""
         super().__init__()
         self.data = data
         self.labels = Labels.of(data)
-        self.split: Split = split_rows(data, split)
+        self.split: Split = split_rows(data, split, before.card.split.seen_tasks if before else ())
         train = self.labels.usable(
             self.split.train, target.max_slowdown, config.keep_slow, config.keep_failed
         )
@@ -145,7 +148,7 @@ class CostModelData(pl.LightningDataModule):
                 f"none of the {len(self.split.train)} records of the training tasks ran: set "
                 "data.keep_failed=true to train on failures, or generate more records"
             )
-        self.normaliser = Normaliser.fit(data.features, train)
+        self.normaliser = before.predictor.normaliser if before else Normaliser.fit(data.features, train)
         self._features = self.normaliser.table(data.features)
         self._target = target
         self._config = config

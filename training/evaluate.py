@@ -81,8 +81,7 @@ def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray
     if part == "all":
         return np.arange(len(data))
     if part == "unseen":
-        seen = [*split.train_tasks, *split.validation_tasks]
-        return np.flatnonzero(~np.isin(data.workload_hash, seen))
+        return np.flatnonzero(~np.isin(data.workload_hash, split.seen_tasks))
     return np.flatnonzero(np.isin(data.workload_hash, split.tasks(part)))
 
 

@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 import warnings
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import hydra
@@ -22,7 +22,7 @@ from pytorch_lightning.loggers import CSVLogger
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
 from ..models.card import Card, DataSummary, SplitSummary
-from ..models.checkpoint import CheckpointExistsError, save_checkpoint
+from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
 from ..models.cost_model import Predictor
 from ..models.metrics import Metrics, evaluate
 from ..models.registry import build_model
@@ -74,8 +74,11 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
 
     started = time.monotonic()
     pl.seed_everything(config.seed, verbose=False)
-    records = CostModelData(data, config.split, config.target, config.data, config.seed)
-    model = build_model(config.model, records.normaliser.dims)
+    before = load_checkpoint(config.start_from, feature_version) if config.start_from else None
+    if before:
+        config = replace(config, model=before.card.model, target=before.card.target)
+    records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
+    model = before.predictor.model if before else build_model(config.model, records.normaliser.dims)
     log.info(
         "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
         config.model.name,
@@ -95,7 +98,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
             prediction = predictor.predict_table(data.features, rows)
             metrics[part] = evaluate(prediction, data.latency_s[rows], records.labels.group[rows])
     seconds = time.monotonic() - started
-    card = _card(config, data, records, metrics, feature_version, epochs, seconds)
+    card = _card(config, data, records, metrics, feature_version, epochs, seconds, before)
     save_checkpoint(config.checkpoint_dir, model, card)
     (config.run_dir / "metrics.json").write_text(
         json.dumps(json.loads(card.to_json())["metrics"], indent=2) + "\n", encoding="utf-8"
@@ -178,6 +181,7 @@ def _card(
     feature_version: str,
     epochs: int,
     seconds: float,
+    before: Checkpoint | None,
 ) -> Card:
     train = records.train.rows
     tasks = {
@@ -196,11 +200,17 @@ def _card(
             hardware_ids=[str(name) for name in np.unique(data.hardware_id[train])],
             operators=[str(name) for name in np.unique(data.operator[train])],
         ),
-        split=SplitSummary(asdict(config.split), tasks["train"], tasks["validation"], tasks["test"]),
+        split=SplitSummary(
+            asdict(config.split),
+            sorted({*tasks["train"], *(before.card.split.seen_tasks if before else ())}),
+            tasks["validation"],
+            tasks["test"],
+        ),
         metrics={part: dict(of_part.summary()) for part, of_part in metrics.items()},
         seed=config.seed,
         training={
             **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
+            "start_from": before.card.weights_sha256 if before else None,
             "epochs": epochs,
             "seconds": round(seconds, 1),
         },
