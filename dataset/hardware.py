@@ -6,6 +6,7 @@ import json
 import platform
 import re
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -104,7 +105,7 @@ def _cache_bytes(level: int) -> int:
     return 0
 
 
-def _best_time(run, repeats: int) -> float:
+def _best_time(run: Callable[[], object], repeats: int) -> float:
     """Shortest of `repeats` runs in seconds: disturbances only ever add."""
     best = float("inf")
     for _ in range(repeats):

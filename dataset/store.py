@@ -194,8 +194,8 @@ class RecordStore:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise StoreError(
-                f"{path}: could not be written ({error.strerror}); free some space or name another folder, then "
-                "run the same command again: what was written before is kept"
+                f"{path}: could not be written ({error.strerror}); free some space or name another folder, "
+                "then run the same command again: what was written before is kept"
             ) from error
 
 

@@ -46,7 +46,7 @@ def _stack_without_source() -> Iterator[None]:
             frames.append(
                 inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
             )
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return frames
 
     original = inspect.stack

@@ -121,7 +121,7 @@ def _write(path: Path, labelled: LabelledFeatures) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            np.savez(file, **dict(_arrays(labelled)))
+            np.savez(file, **dict(_arrays(labelled)))  # type: ignore[arg-type]
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
