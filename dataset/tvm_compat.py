@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from types import FrameType
 from typing import Any
 
 import tvm
@@ -40,7 +41,7 @@ def _stack_without_source() -> Iterator[None]:
 
     def stack(context: int = 1) -> list[inspect.FrameInfo]:
         frames = []
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             code = frame.f_code
             frames.append(
@@ -50,7 +51,7 @@ def _stack_without_source() -> Iterator[None]:
         return frames
 
     original = inspect.stack
-    inspect.stack = stack  # type: ignore[assignment]
+    inspect.stack = stack
     try:
         yield
     finally:
