@@ -19,20 +19,13 @@ import hydra
 import tvm
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from tvm.target import Target
 
 from ..errors import UserError, exits_cleanly
 from .hardware import probe_cpu
 from .measure import MeasureConfig, MeasureJob, MeasureOutcome, WorkerPool
 from .program_sampling import ExplorationConfig, ProgramSampler, best_latency_s, make_scorer
+from .progress import job_progress
 from .records import Record, TaskRow
 from .replay import candidate_module_json, replay
 from .store import RecordStore
@@ -105,7 +98,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         tasks = sample_tasks(n=config.tasks, seed=config.seed, **config.task_sampling)
         known = {row.workload_hash for row in store.tasks()}
         store.append_tasks([_task_row(task) for task in tasks if task.workload_hash not in known])
-        with WorkerPool(target, config.measure, config.workers) as pool, _progress(console) as progress:
+        with WorkerPool(target, config.measure, config.workers) as pool, job_progress(console) as progress:
             bar = progress.add_task("", total=len(tasks) * config.records_per_task)
             try:
                 for number, task in enumerate(tasks):
@@ -239,18 +232,6 @@ def _task_row(task: Task) -> TaskRow:
         source=task.source,
         flops=task.flops,
         tir=tvm.ir.save_json(task.mod),
-    )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
     )
 
 

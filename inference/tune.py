@@ -16,20 +16,13 @@ import torch
 import tvm
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from tvm.target import Target
 
 from .. import __version__
 from ..dataset.hardware import probe_cpu
 from ..dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
+from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import NoDesignSpaceError, available_cores, parse_target
 from ..errors import UserError, exits_cleanly
@@ -197,11 +190,11 @@ class NetworkTuner:
         shares_s = [task.weight * latency for task, latency in zip(tasks, untuned, strict=True)]
         self._note(shares_s)
         results: dict[int, TaskResult] = {}
-        with _progress(console) as progress:
+        with job_progress(console) as progress:
             bar = progress.add_task("tune", total=len(tasks))
             for number in sorted(range(len(tasks)), key=lambda i: -shares_s[i]):
                 task = tasks[number]
-                progress.update(bar, description=task.name[:40])
+                progress.update(bar, description=task.name)
                 result = self._tune_task(task, untuned[number])
                 results[number] = result
                 if result.network_s is not None:
@@ -283,18 +276,6 @@ def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
         f"network={config.network}: tuned outputs differ from the original by up to "
         f"{check.max_abs_difference:.3g}, over the tolerance of {check.tolerance:.3g}; do not use this "
         f"build; tune again with retune=true, and report it with {config.output / 'report.json'}"
-    )
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<40}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
     )
 
 

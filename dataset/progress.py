@@ -1,0 +1,28 @@
+"""How a long job shows where it is: what it works on, how much is done, how long it will take."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+_DESCRIPTION_CHARS = 32
+
+
+def job_progress(console: Console) -> Progress:
+    """A bar with counts, elapsed and remaining time."""
+    return Progress(
+        TextColumn(f"{{task.description:<{_DESCRIPTION_CHARS}.{_DESCRIPTION_CHARS}}}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )
