@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from tvm.target import Target
 
-from ..errors import UserError, exits_cleanly
+from ..errors import INTERRUPTED, UserError, exits_cleanly
 from .hardware import probe_cpu
 from .measure import MeasureConfig, MeasureJob, MeasureOutcome, WorkerPool
 from .program_sampling import ExplorationConfig, ProgramSampler, best_latency_s, make_scorer
@@ -259,7 +259,7 @@ def main(cfg: DictConfig) -> None:
     settings["exploration"] = ExplorationConfig(**settings["exploration"])
     settings["measure"] = MeasureConfig(**settings["measure"])
     if run(GenerateConfig(**settings)).interrupted:
-        raise SystemExit(130)
+        raise SystemExit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..errors import UserError
+from .interruption import interrupts_deferred
 from .measure.job import MeasureOutcome
 from .replay import candidate_trace_json
 from .task import Task
@@ -115,7 +116,9 @@ class ProgramSampler:
     def propose(self) -> list[tuple[str, ms.MeasureCandidate]]:
         """The next round as (trace JSON, candidate); empty when the space is exhausted."""
         fresh = []
-        for candidate in self.context.generate_measure_candidates() or []:
+        with interrupts_deferred():
+            candidates = list(self.context.generate_measure_candidates() or [])
+        for candidate in candidates:
             trace = candidate_trace_json(candidate)
             if trace not in self._proposed:
                 self._proposed.add(trace)
@@ -142,7 +145,8 @@ class ProgramSampler:
                 )
             )
         if candidates:
-            self.scorer.update(self.context, candidates, results)
+            with interrupts_deferred():
+                self.scorer.update(self.context, candidates, results)
 
 
 def best_latency_s(outcomes: Sequence[MeasureOutcome]) -> float:

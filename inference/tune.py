@@ -42,10 +42,6 @@ class OutputMismatchError(UserError, RuntimeError):
     """The tuned network computes something else than the original."""
 
 
-class Interrupted(UserError):
-    """The user stopped the run; what was tuned is kept."""
-
-
 @dataclass(frozen=True)
 class TuneConfig:
     """One tuning run; the fields are those of conf/tune.yaml."""
@@ -119,10 +115,8 @@ def run(config: TuneConfig, console: Console | None = None) -> TuneResult:
         try:
             results = tuner.tune(tasks, console)
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted: {tuner.tuned} tasks are kept in {database.folder}; the same command goes on "
-                "from there"
-            ) from None
+            console.print(f"{tuner.tuned} tasks are done; their schedules are kept in {database.folder}")
+            raise
     with watch.stage("compile"), console.status("compiling the tuned and the untuned network"):
         tuned = compile_network(relax_mod, target, database.database)
         untuned = compile_network(relax_mod, target)

@@ -1,0 +1,33 @@
+"""Ctrl-C without a crash: TVM's search cannot be left by an exception, so it waits for its end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Holds back SIGINT inside the block and raises KeyboardInterrupt at its end if one came.
+
+    In MetaSchedule's search, Python is called back from C++ threads; an exception raised there by a signal
+    takes the process down. Outside of the main thread, where Python delivers no signals, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
