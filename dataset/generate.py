@@ -33,6 +33,9 @@ from .task import Task
 from .task_sampling import sample_tasks
 from .tvm_compat import NoDesignSpaceError, available_cores, parse_target, target_to_json
 
+# A round may propose only what was measured already; after so many in a row the space counts as exhausted.
+_EMPTY_ROUNDS = 3
+
 
 class GenerateConfigError(UserError, ValueError):
     """A setting of the generation run cannot be."""
@@ -171,8 +174,8 @@ class TaskCampaign:
         for number in itertools.count(first_round):
             if total >= config.records_per_task or time.monotonic() > deadline:
                 return
-            proposed = sampler.propose()
-            if not proposed:
+            proposed = next(filter(None, (sampler.propose() for _ in range(_EMPTY_ROUNDS))), None)
+            if proposed is None:
                 return  # the space is exhausted
             jobs = [MeasureJob(candidate_module_json(candidate), best_s) for _, candidate in proposed]
             outcomes = self.pool.measure(jobs)

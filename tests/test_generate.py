@@ -1,12 +1,12 @@
 """Generation end to end on real TVM: records, resume, Ctrl-C, kill -9, and features of the records."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
@@ -74,8 +74,9 @@ def test_asking_for_more_continues(dataset):
 
 def test_features_follow_the_records(dataset, tmp_path):
     labelled = load_labelled_features(dataset, cache=tmp_path)
-    records = {(r.workload_hash, r.latency_s) for r in RecordStore(dataset).records()}
-    assert set(zip(labelled.workload_hash.tolist(), labelled.latency_s.tolist(), strict=True)) == records
+    records = sorted((r.workload_hash, r.latency_s) for r in RecordStore(dataset).records() if not r.failure)
+    found = zip(labelled.workload_hash.tolist(), labelled.latency_s.tolist(), strict=True)
+    assert sorted(found) == records
     assert len(labelled.features) == len(records)
     assert np.isfinite(labelled.features.stores).all()
     assert (np.diff(labelled.features.store_offsets) > 0).all()
@@ -114,7 +115,7 @@ def launch(folder):
         "measure.groups=1",
         "task_sampling.sampler=uniform",
         "task_sampling.operators={dense: 1.0}",
-        "+task_sampling.max_flops=2e6",
+        "task_sampling.max_flops=2e6",
     ]
     return subprocess.Popen(
         [sys.executable, "-m", "foretune.dataset.generate", *overrides],
@@ -148,10 +149,9 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(tmp_p
     kept = store.records()
     assert len(kept) >= 8
     assert store.bad_shards == []
-    time.sleep(0.5)
-    for pid in workers:
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid), 0)
+    assert workers
+    _, alive = psutil.wait_procs([psutil.Process(int(p)) for p in workers if psutil.pid_exists(int(p))], 5)
+    assert [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE] == []
 
     process = launch(folder)
     wait_for_records(process, folder, shards=len(list(folder.glob("records-*.parquet"))) + 1)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import fields
 from multiprocessing import get_context
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from rich.progress import track
@@ -39,7 +40,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     store = RecordStore(dataset).require()
     path = (cache or _default_cache()) / f"features-v{FEATURE_VERSION}-{store.content_hash()}.npz"
     if path.exists():
-        with suppress(OSError, ValueError, KeyError):  # a damaged cache is made again
+        with suppress(OSError, ValueError, KeyError, BadZipFile):  # a damaged cache is made again
             return _read(path)
     labelled = _featurize(store)
     path.parent.mkdir(parents=True, exist_ok=True)
