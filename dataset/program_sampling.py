@@ -32,7 +32,7 @@ _FAILED_RUN_S = 1e10  # what MetaSchedule itself uses for a candidate without la
 class ExplorationConfig:
     """Exploration-based sampling. Small populations keep the search in balance with the measurement."""
 
-    population_size: int = 64
+    population_size: int = 40
     generations: int = 2
     mutation_probability: float = 0.85
     # Share of a round drawn at random instead of by score, so that the dataset knows bad programs too.
