@@ -27,11 +27,10 @@ class OneShotConfig:
     """The search and its validation.
 
     One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
-    at no cost. A MetaSchedule candidate costs milliseconds to replay, so these defaults search less; `preset`
-    files of conf/search hold the paper's.
+    at no cost. A MetaSchedule candidate costs milliseconds to replay, so these defaults search less.
     """
 
-    population_size: int = 192
+    population_size: int = 160
     generations: int = 3
     mutation_probability: float = 0.85
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
