@@ -17,10 +17,11 @@ from typing import Any
 
 import hydra
 import tvm
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
+from ..configuration import from_hydra
 from ..errors import INTERRUPTED, UserError, exits_cleanly
 from .hardware import probe_cpu
 from .measure import MeasureConfig, MeasureJob, MeasureOutcome, WorkerPool
@@ -257,11 +258,7 @@ def _say(console: Console, config: GenerateConfig, summary: GenerateSummary) -> 
 @exits_cleanly()
 def main(cfg: DictConfig) -> None:
     """Entry of `foretune-generate`."""
-    settings: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-    settings["dataset"] = Path(settings["dataset"])
-    settings["exploration"] = ExplorationConfig(**settings["exploration"])
-    settings["measure"] = MeasureConfig(**settings["measure"])
-    if run(GenerateConfig(**settings)).interrupted:
+    if run(from_hydra(cfg, GenerateConfig)).interrupted:
         raise SystemExit(INTERRUPTED)
 
 

@@ -40,10 +40,10 @@ class ExplorationConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.random_share <= 1:
-            raise SamplingError(f"program_sampling.random_share={self.random_share}: must be in [0, 1]")
+            raise SamplingError(f"exploration.random_share={self.random_share}: must be in [0, 1]")
         if self.population_size < 1 or self.generations < 0:
             raise SamplingError(
-                f"program_sampling.population_size={self.population_size}, generations={self.generations}: "
+                f"exploration.population_size={self.population_size}, generations={self.generations}: "
                 "need at least one program and no negative count"
             )
 
@@ -58,13 +58,13 @@ def make_scorer(name: str, warm_up: int) -> Callable[[], ms.CostModel]:
             import xgboost  # noqa: F401
         except ImportError as error:
             raise SamplingError(
-                "program_sampling.scorer=xgboost: xgboost is not installed; pip install 'foretune[xgboost]', "
-                "or use program_sampling.scorer=random"
+                "scorer=xgboost: xgboost is not installed; pip install 'foretune[xgboost]', "
+                "or use scorer=random"
             ) from error
         return lambda: ms.cost_model.XGBModel(num_tuning_cores=1, num_warmup_samples=warm_up)
     if name == "random":
         return ms.cost_model.RandomModel
-    raise SamplingError(f"program_sampling.scorer={name!r}: use xgboost or random")
+    raise SamplingError(f"scorer={name!r}: use xgboost or random")
 
 
 class ProgramSampler:

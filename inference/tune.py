@@ -14,11 +14,12 @@ from typing import Any
 import hydra
 import torch
 import tvm
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
 from .. import __version__
+from ..configuration import from_hydra
 from ..dataset.hardware import probe_cpu
 from ..dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
@@ -277,12 +278,7 @@ def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
 @exits_cleanly()
 def main(cfg: DictConfig) -> None:
     """Entry of `foretune-tune`."""
-    settings: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-    settings["output"] = Path(settings["output"])
-    settings["database"] = Path(settings["database"])
-    settings["search"] = OneShotConfig(**settings["search"])
-    settings["measure"] = MeasureConfig(**settings["measure"])
-    run(TuneConfig(**settings))
+    run(from_hydra(cfg, TuneConfig))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.split import SplitConfig, SplitError
 from foretune.errors import UserError, exits_cleanly
 from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
@@ -17,7 +18,7 @@ from foretune.models.losses import LossConfig
 from foretune.models.normaliser import Normaliser
 from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
-from foretune.training.config import ConfigError, EvaluateConfig, TrainConfig, TrainerConfig, from_hydra
+from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
 from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
 from foretune.training.evaluate import (
     NothingToEvaluateError,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-
+from ..configuration import ConfigError
 from ..dataset.split import SplitConfig
-from ..errors import UserError
 from ..models.losses import LossConfig
 from ..models.registry import ModelConfig
 from ..models.target import TargetConfig
@@ -18,12 +15,6 @@ from .datamodule import DataConfig
 from .module import MONITORS, OptimiserConfig
 
 PARTS = ("unseen", "train", "validation", "test", "all")
-
-Config = TypeVar("Config")
-
-
-class ConfigError(UserError, ValueError):
-    """A setting is missing, unknown, of another type, or out of range."""
 
 
 @dataclass(frozen=True)
@@ -103,36 +94,9 @@ class EvaluateConfig:
             raise ConfigError(f"part={self.part!r} is unknown: choose one of {', '.join(PARTS)}")
 
 
-def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
-    """Validates a composed configuration against the fields and types of `schema`.
-
-    Raises:
-      ConfigError: says which field is missing, unknown or of another type.
-    """
-    merged = OmegaConf.structured(schema)
-    _thaw(merged)
-    try:
-        merged.merge_with(config)
-        return cast(Config, OmegaConf.to_object(merged))
-    except MissingMandatoryValue as error:
-        name = str(error).splitlines()[0].rpartition(" ")[2]
-        raise ConfigError(f"{name} is missing: give it, as in {name}=VALUE") from error
-    except OmegaConfBaseException as error:
-        reason = (error.msg or str(error)).splitlines()[0]
-        raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
-
-
 def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
     """A configuration as JSON values."""
     return cast(dict[str, Any], _paths_to_text(asdict(config)))
-
-
-def _thaw(node: Any) -> None:
-    """Lifts the read-only mark that OmegaConf sets on the nodes of frozen dataclasses."""
-    OmegaConf.set_readonly(node, None)
-    for key in node:
-        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
-            _thaw(node[key])
 
 
 def _paths_to_text(value: Any) -> Any:

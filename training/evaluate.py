@@ -14,12 +14,13 @@ from omegaconf import DictConfig
 from rich.console import Console
 from rich.table import Table
 
+from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import UserError, exits_cleanly
 from ..models.card import SplitSummary
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.metrics import Metrics, TaskMetrics, evaluate
-from .config import EvaluateConfig, from_hydra, plain
+from .config import EvaluateConfig, plain
 from .labels import Labels
 
 COLUMNS = {"spearman": "spearman", "pairwise_accuracy": "pairs", "top_1": "top-1", "top_5": "top-5"}

@@ -19,6 +19,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
 from pytorch_lightning.loggers import CSVLogger
 
+from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
 from ..models.card import Card, DataSummary, SplitSummary
@@ -26,7 +27,7 @@ from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoi
 from ..models.cost_model import Predictor
 from ..models.metrics import Metrics, evaluate
 from ..models.registry import build_model
-from .config import ConfigError, TrainConfig, from_hydra, plain
+from .config import TrainConfig, plain
 from .datamodule import CostModelData
 from .module import CostModelModule
 
