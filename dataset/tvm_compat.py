@@ -22,6 +22,16 @@ from tvm.target.codegen import llvm_get_system_cpu
 
 from ..errors import UserError
 
+
+def available_cores() -> int:
+    """Number of CPU cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# TVM takes half of the cores it sees for hyper-threads and leaves them idle, unless it is told a number
+# before its first parallel program.
+os.environ.setdefault("TVM_NUM_THREADS", str(available_cores()))
+
 # MetaSchedule tells every step of its search; a user wants to hear of what went wrong.
 _SEARCH_LOG = logging.getLogger("foretune.metaschedule")
 _SEARCH_LOG.setLevel(logging.WARNING)
@@ -67,11 +77,6 @@ def load_tensor_intrinsics() -> None:
     """
     with _stack_without_source():
         import tvm.s_tir.tensor_intrin  # noqa: F401
-
-
-def available_cores() -> int:
-    """Number of CPU cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
