@@ -66,7 +66,7 @@ def test_the_same_command_measures_nothing_twice(dataset):
 
 def test_asking_for_more_continues(dataset):
     before = {record.key for record in RecordStore(dataset).records()}
-    summary = quiet_run(config(dataset, records_per_task=9))
+    summary = quiet_run(config(dataset, records_per_task=24))
     after = {record.key for record in RecordStore(dataset).records()}
     assert before < after
     assert summary.measured == len(after) - len(before)
