@@ -32,7 +32,7 @@ from .replay import candidate_module_json, replay
 from .store import RecordStore
 from .task import Task
 from .task_sampling import sample_tasks
-from .tvm_compat import NoDesignSpaceError, available_cores, parse_target, target_to_json
+from .tvm_compat import NoDesignSpaceError, parse_target, target_cores, target_to_json
 
 # A round may propose only what was measured already; after so many in a row the space counts as exhausted.
 _EMPTY_ROUNDS = 3
@@ -96,7 +96,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     with store.writing():
         for bad in store.set_aside_bad_shards():
             console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; what it held is measured again")
-        hardware = probe_cpu(int(target.attrs.get("num-cores", available_cores())))
+        hardware = probe_cpu(target_cores(target))
         store.put_hardware(hardware)
         earlier = _records_by_task(store, hardware.hardware_id, target_to_json(target))
         tasks = sample_tasks(n=config.tasks, seed=config.seed, **config.task_sampling)

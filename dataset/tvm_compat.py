@@ -111,6 +111,11 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
         ) from error
 
 
+def target_cores(target: Target) -> int:
+    """Number of CPU cores that programs of a target use: what it says, or else all of this process."""
+    return int(target.attrs.get("num-cores", available_cores()))
+
+
 def target_to_json(target: Target) -> str:
     """Canonical JSON of a target: what records carry and `parse_target` reads back."""
     return json.dumps(json.loads(str(target)), sort_keys=True)

@@ -25,7 +25,7 @@ from ..dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
-from ..dataset.tvm_compat import NoDesignSpaceError, available_cores, parse_target
+from ..dataset.tvm_compat import NoDesignSpaceError, parse_target, target_cores
 from ..errors import UserError, exits_cleanly
 from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, compile_network
 from .one_shot import OneShotConfig, search_one_shot
@@ -96,7 +96,7 @@ def run(config: TuneConfig, console: Console | None = None) -> TuneResult:
     if target.kind.name != "llvm":
         raise TuneConfigError(f"target={config.target}: this version tunes CPU targets only; use target=llvm")
     with watch.stage("checkpoint"):
-        hardware = probe_cpu(int(target.attrs.get("num-cores", available_cores())))
+        hardware = probe_cpu(target_cores(target))
         model = PretrainedCostModel.load(config.checkpoint, hardware)
     with WorkerPool(target, config.measure, config.workers) as pool:
         with watch.stage("network to tasks"), console.status(f"turning {config.network} into tasks"):

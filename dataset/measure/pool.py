@@ -19,7 +19,7 @@ from tvm.target import Target
 
 from ...errors import UserError
 from ..records import FailureKind
-from ..tvm_compat import available_cores, target_to_json
+from ..tvm_compat import available_cores, target_cores, target_to_json
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
 
 _START_TIMEOUT_S = 120.0
@@ -44,7 +44,7 @@ class _Worker:
     def __init__(self, target: Target, config: MeasureConfig) -> None:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        cores = int(target.attrs.get("num-cores", available_cores()))
+        cores = target_cores(target)
         environment = {**os.environ, "TVM_NUM_THREADS": str(cores), "OMP_NUM_THREADS": str(cores)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "foretune.dataset.measure.worker", str(theirs.fileno())],

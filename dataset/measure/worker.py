@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.device = tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
-        self._built: dict[int, tuple[Any, Any]] = {}
+        self._built: dict[int, tuple[Any, Any, list[tuple[tuple[int, ...], str]]]] = {}
         self._inputs_for: str = ""
         self._inputs: list[tvm.runtime.Tensor] = []
 
@@ -46,12 +46,12 @@ class Bench:
         executable = tvm.compile(mod, target=self.target)
         library = executable.jit() if hasattr(executable, "jit") else executable
         entry = library["main"]
-        self._built[job] = (library, (entry, argument_buffers(mod)))
+        self._built[job] = (library, entry, argument_buffers(mod))
         return {"build_s": time.perf_counter() - start}
 
     def run(self, job: int, best_latency_s: float, config: MeasureConfig) -> dict[str, Any]:
         """Times a built candidate as `MeasureConfig` says and forgets it."""
-        library, (entry, buffers) = self._built.pop(job)
+        library, entry, buffers = self._built.pop(job)
         inputs = self._arrays(buffers)
         start = time.perf_counter()
         with _own_core():
