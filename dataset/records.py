@@ -10,8 +10,11 @@ from enum import Enum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
-"""Changes whenever a column changes its meaning; a store of another version is refused."""
+SCHEMA_VERSION = 2
+"""Changes whenever a column comes or changes its meaning; a store of an unknown version is refused."""
+
+READABLE_VERSIONS = (1, 2)
+"""Version 1 had no `disturbed`, `simulated` and `probe_ratio`; they read as their defaults."""
 
 
 class FailureKind(str, Enum):
@@ -22,6 +25,7 @@ class FailureKind(str, Enum):
     BUILD_TIMEOUT = "build_timeout"
     RUN_TIMEOUT = "run_timeout"
     WORKER_DIED = "worker_died"
+    WRONG_OUTPUT = "wrong_output"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,10 @@ class Record:
 
     `trace` is TVM's JSON of the trace without postprocessing, which replays on the task's module.
     `run_secs` are the repeats in seconds, empty for a failure. `cut_short` marks a program measured by a
-    single run because it was far behind the best of its task.
+    single run because it was far behind the best of its task. `probe_ratio` is the latency of the noise probe
+    around the measurement over its latency on the quiet device, NaN where none ran; `disturbed` marks a
+    latency that was measured in a noisy moment and not measured again. `simulated` marks a latency that no
+    device measured.
     """
 
     workload_hash: str
@@ -61,6 +68,9 @@ class Record:
     timestamp: float  # seconds since the epoch
     build_s: float
     run_s: float
+    disturbed: bool = False
+    simulated: bool = False
+    probe_ratio: float = math.nan
 
     def __post_init__(self) -> None:
         if bool(self.run_secs) == (self.failure is not None):
@@ -125,6 +135,9 @@ RECORD_SCHEMA = pa.schema(
         ("timestamp", pa.float64()),
         ("build_s", pa.float32()),
         ("run_s", pa.float32()),
+        ("disturbed", pa.bool_()),
+        ("simulated", pa.bool_()),
+        ("probe_ratio", pa.float32()),
     ],
     metadata={"foretune_schema": str(SCHEMA_VERSION)},
 )

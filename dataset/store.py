@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UserError
 from .hardware import Hardware
-from .records import RECORD_SCHEMA, SCHEMA_VERSION, TASK_SCHEMA, FailureKind, Record, TaskRow
+from .records import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind, Record, TaskRow
 
 _HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
@@ -163,12 +163,14 @@ class RecordStore:
                 self.bad_shards.append(BadShard(path, str(error)))
                 continue
             version = (table.schema.metadata or {}).get(b"foretune_schema", b"?").decode()
-            if version != str(SCHEMA_VERSION):
+            if version not in map(str, READABLE_VERSIONS):
                 raise StoreError(
-                    f"{path}: schema version {version}, this foretune reads {SCHEMA_VERSION}; "
-                    "use the foretune that wrote it, or generate the dataset again"
+                    f"{path}: schema version {version}, this foretune reads "
+                    f"{' and '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
+                    "generate the dataset again"
                 )
-            yield from table.select([field.name for field in schema]).to_pylist()
+            known = [field.name for field in schema if field.name in table.column_names]
+            yield from table.select(known).to_pylist()
 
     def _append(self, kind: str, schema: pa.Schema, rows: list[dict]) -> None:
         if not rows:

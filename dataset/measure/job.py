@@ -43,15 +43,26 @@ class MeasureConfig:
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """A scheduled module as TVM's JSON, and the best latency of its task so far (infinite at first)."""
+    """One candidate to build and time.
+
+    `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far.
+    Where `reference` gives the unscheduled module, the outputs of both are compared. A module that comes again
+    is `keep_built`; `device` asks for one of several devices.
+    """
 
     module: str
     best_latency_s: float = math.inf
+    reference: str | None = None
+    keep_built: bool = False
+    device: int | None = None
 
 
 @dataclass(frozen=True)
 class MeasureOutcome:
-    """Either `run_secs`, the repeats in seconds, or a typed failure."""
+    """Either `run_secs`, the repeats in seconds, or a typed failure.
+
+    `device` numbers the device of the executor that ran it; `simulated` tells that none did.
+    """
 
     run_secs: tuple[float, ...] = ()
     failure: FailureKind | None = None
@@ -59,6 +70,8 @@ class MeasureOutcome:
     cut_short: bool = False
     build_s: float = 0.0
     run_s: float = 0.0
+    device: int = 0
+    simulated: bool = False
 
     @property
     def latency_s(self) -> float:
