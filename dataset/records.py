@@ -48,7 +48,7 @@ class Record:
     `trace` is TVM's JSON of the trace without postprocessing, which replays on the task's module.
     `run_secs` are the repeats in seconds, empty for a failure. `cut_short` marks a program measured by a
     single run because it was far behind the best of its task. `probe_ratio` is the latency of the noise probe
-    around the measurement over its latency on the quiet device, NaN where none ran; `disturbed` marks a
+    around the measurement over its latency on the quiet device, None where none ran; `disturbed` marks a
     latency that was measured in a noisy moment and not measured again. `simulated` marks a latency that no
     device measured.
     """
@@ -70,7 +70,7 @@ class Record:
     run_s: float
     disturbed: bool = False
     simulated: bool = False
-    probe_ratio: float = math.nan
+    probe_ratio: float | None = None
 
     def __post_init__(self) -> None:
         if bool(self.run_secs) == (self.failure is not None):

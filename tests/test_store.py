@@ -115,7 +115,7 @@ def test_two_writers_exclude_each_other(store):
 
 def test_another_schema_version_is_refused(store, monkeypatch):
     monkeypatch.setattr("foretune.dataset.store.READABLE_VERSIONS", (99,))
-    with pytest.raises(StoreError, match="schema version 1"):
+    with pytest.raises(StoreError, match="schema version 2"):
         store.records()
 
 

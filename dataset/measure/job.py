@@ -46,8 +46,8 @@ class MeasureJob:
     """One candidate to build and time.
 
     `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far.
-    Where `reference` gives the unscheduled module, the outputs of both are compared. A module that comes again
-    is `keep_built`; `device` asks for one of several devices.
+    Where `reference` gives the unscheduled module, the outputs of both are compared. `keep_built` is for a
+    module that will come again; `device` asks for one of several devices.
     """
 
     module: str
