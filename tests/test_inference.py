@@ -17,7 +17,7 @@ from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import replay, trace_to_json
+from foretune.dataset.replay import candidate_trace_json, replay, trace_to_json
 from foretune.dataset.tvm_compat import (
     NoDesignSpaceError,
     as_task_module,
@@ -137,19 +137,24 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path):
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
 
 
-def test_one_shot_measures_the_top_k_in_order_of_prediction(model, pool):
-    config = OneShotConfig(population_size=16, generations=1, top_k=6, batch=4)
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_each_round_measures_its_best_in_order_of_prediction(model, pool, rounds):
+    config = OneShotConfig(population_size=16, generations=1, rounds=rounds, top_k=6)
     result = search_one_shot(TASK, TARGET, model, pool, config)
     scores = [validation.predicted_score for validation in result.validations]
-    assert 1 <= len(scores) <= 6
-    assert scores == sorted(scores, reverse=True)
-    assert result.candidates_scored >= len(scores)
+    assert len(scores) == 6
+    of_a_round = 6 // rounds
+    for start in range(0, 6, of_a_round):
+        batch = scores[start : start + of_a_round]
+        assert batch == sorted(batch, reverse=True)
+    assert len({candidate_trace_json(v.candidate) for v in result.validations}) == 6
+    assert result.candidates_scored >= rounds * 16
     latencies = [validation.outcome.latency_s for validation in result.validations]
     assert result.best.outcome.latency_s == min(latencies)
 
 
 def test_the_database_keeps_the_best_and_survives_a_torn_line(model, pool, tmp_path):
-    config = OneShotConfig(population_size=16, generations=1, top_k=4, batch=4)
+    config = OneShotConfig(population_size=16, generations=1, rounds=1, top_k=4)
     result = search_one_shot(TASK, TARGET, model, pool, config)
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
     assert database.best_latency_s(TASK) is None
@@ -185,7 +190,9 @@ def test_a_task_without_decisions_has_no_design_space():
         design_spaces(context, "copy")
 
 
-@pytest.mark.parametrize("field, value", [("top_k", 0), ("generations", -1), ("random_share", 1.5)])
+@pytest.mark.parametrize(
+    "field, value", [("top_k", 0), ("generations", -1), ("random_share", 1.5), ("rounds", 25)]
+)
 def test_search_settings_that_cannot_be_are_named(field, value):
     with pytest.raises(OneShotConfigError, match=rf"search\.{field}={value}"):
         OneShotConfig(**{field: value})
@@ -223,7 +230,7 @@ def launch(folder, checkpoint, *overrides, network=NETWORK):
     command = [
         *(sys.executable, "-m", "foretune.inference.tune"),
         *(f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}"),
-        *("search.population_size=8", "search.generations=1", "search.top_k=3", "search.batch=3"),
+        *("search.population_size=8", "search.generations=1", "search.top_k=3", "search.rounds=1"),
         *("timing_repeats=3", "measure.repeats=2", "measure.groups=1"),
         *overrides,
     ]
