@@ -1,0 +1,141 @@
+"""Probe of the CPU that the program runs on."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from .description import Hardware
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_SYSTEM = Path("/sys/devices/system/cpu")
+_COUNTERS = Path("/sys/bus/event_source/devices")
+_COUNTER_UNITS = ("cpu", "cpu_core", "armv[78]*")
+_VECTOR_BITS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
+_INSTRUCTION_SETS = (
+    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni"),
+    *("avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
+    *("asimd", "asimddp", "fphp", "sve", "sve2", "i8mm", "bf16"),
+)
+_MATRIX_ROWS = 1024
+_SMALLEST_COPY_BYTES = 128 * 1024**2
+
+
+def probe_cpu(cores: int) -> Hardware:
+    """Describes this machine's CPU as used by `cores` threads; takes about three seconds.
+
+    `frequency_ghz` is the highest that the system lets a core reach, or where it does not say the highest
+    at this moment.
+    """
+    info = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
+    flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
+    peak_gflops, bandwidth_gbs = _measure(cores)
+    return Hardware(
+        name=_first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine(),
+        kind="cpu",
+        cores=cores,
+        frequency_ghz=_frequency_ghz(info),
+        vector_bits=next((bits for flag, bits in _VECTOR_BITS if flag in flags), 128),
+        l1_bytes=_cache_bytes(1),
+        l2_bytes=_cache_bytes(2),
+        l3_bytes=_cache_bytes(3),
+        peak_gflops=peak_gflops,
+        bandwidth_gbs=bandwidth_gbs,
+        details=_details(info, flags),
+    )
+
+
+def _details(info: str, flags: set[str]) -> dict[str, Any]:
+    """What the system says; an entry that it does not tell is left out."""
+    told = {
+        "vendor": _first(r"^(?:vendor_id|CPU implementer)\s*:\s*(.*)$", info),
+        "family": _first(r"^(?:cpu family|CPU architecture)\s*:\s*(.*)$", info),
+        "model": _first(r"^(?:model|CPU part)\s*:\s*(.*)$", info),
+        "stepping": _first(r"^(?:stepping|CPU revision)\s*:\s*(.*)$", info),
+        "system_cores": psutil.cpu_count(logical=False),
+        "threads_per_core": _listed(_read(_SYSTEM / "cpu0/topology/thread_siblings_list")),
+        "threads_per_l3": _listed(_read(_cache_folder(3) / "shared_cpu_list")),
+        "cache_line_bytes": int(_read(_cache_folder(1) / "coherency_line_size") or 0),
+        "memory_bytes": psutil.virtual_memory().total,
+    }
+    return {
+        "figures": "measured",
+        **{name: value for name, value in told.items() if value},
+        "instruction_sets": [flag for flag in _INSTRUCTION_SETS if flag in flags],
+        "virtual_machine": "hypervisor" in flags,
+        "hardware_counters": any(any(_COUNTERS.glob(unit)) for unit in _COUNTER_UNITS),
+    }
+
+
+def _first(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    return match.group(1).strip() if match else ""
+
+
+def _read(path: Path) -> str:
+    """Text of a file of the system, empty where there is none."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _listed(ranges: str) -> int:
+    """How many numbers a list such as "0-3,8" holds."""
+    bounds = [part.partition("-") for part in ranges.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in bounds)
+
+
+def _frequency_ghz(info: str) -> float:
+    allowed = [_read(path) for path in _SYSTEM.glob("cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    khz = [float(text) for text in allowed if text]
+    khz = khz or [float(mhz) * 1e3 for mhz in re.findall(r"^cpu MHz\s*:\s*(.*)$", info, re.MULTILINE)]
+    return max(khz, default=0.0) / 1e6
+
+
+def _cache_folder(level: int) -> Path:
+    """Where the system describes the first core's data or unified cache of a level."""
+    caches = _SYSTEM / "cpu0/cache"
+    for index in sorted(caches.glob("index*")):
+        if _read(index / "level") == str(level) and _read(index / "type") != "Instruction":
+            return index
+    return caches / "none"
+
+
+def _cache_bytes(level: int) -> int:
+    """Size of the first core's data or unified cache of a level, 0 where the system does not say."""
+    size = _read(_cache_folder(level) / "size")
+    units = {"K": 1024, "M": 1024**2}
+    return int(size[:-1]) * units[size[-1]] if size and size[-1] in units else int(size or 0)
+
+
+def _measure(cores: int) -> tuple[float, float]:
+    """float32 GFLOP/s and GB/s of `cores` threads."""
+    import torch
+
+    from .peaks import copy_gbs, matmul_gflops
+
+    cpu = torch.device("cpu")
+    # Source and target together are more than the last cache holds, as far as the memory allows.
+    fits = psutil.virtual_memory().available // 8
+    size_bytes = max(_SMALLEST_COPY_BYTES, min(5 * _cache_bytes(3) // 8, fits))
+    with _torch_threads(cores):
+        return matmul_gflops(cpu, _MATRIX_ROWS), copy_gbs(cpu, size_bytes)
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,45 @@
+"""Devices described by name, for targets that are not at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from .description import Hardware
+
+_FILE = Path(__file__).with_name("named_hardware.json")
+_VENDOR_WORDS = frozenset({"nvidia", "geforce", "tesla", "intel", "amd", "core"})
+
+
+class UnknownHardwareError(UserError, ValueError):
+    """No description has the name."""
+
+
+def hardware_names() -> list[str]:
+    """Names that `named_hardware` knows, sorted."""
+    return sorted(_descriptions())
+
+
+def named_hardware(name: str) -> Hardware:
+    """The device's description from public specifications, with its `source` among the details.
+
+    Case, punctuation and words of the vendor do not matter: "v100", "Tesla V100" and TVM's tag
+    "nvidia/nvidia-v100" are one. Raises UnknownHardwareError.
+    """
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _VENDOR_WORDS]
+    try:
+        return Hardware(**_descriptions()["-".join(words)])
+    except KeyError:
+        raise UnknownHardwareError(
+            f"hardware={name!r}: not described; use one of {', '.join(hardware_names())}, or the path of a "
+            "description that a probe wrote (hardware-*.json of a dataset)"
+        ) from None
+
+
+@cache
+def _descriptions() -> dict[str, dict[str, Any]]:
+    return json.loads(_FILE.read_text(encoding="utf-8"))

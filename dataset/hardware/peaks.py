@@ -1,0 +1,61 @@
+"""The two ceilings of the roofline of a device, as measured: arithmetic and memory traffic a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+_ENOUGH = 0.01
+_PATIENCE = 8
+_BUDGET_S = 1.5
+
+
+def best_time_s(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Shortest run in seconds, because disturbances only ever add.
+
+    Ends when the shortest has lasted 8 runs within 1 %, or 1.5 s are spent.
+    """
+    best = float("inf")
+    unchanged = 0
+    started = clock()
+    while unchanged < _PATIENCE and clock() - started < _BUDGET_S:
+        begin = clock()
+        run()
+        taken = clock() - begin
+        unchanged = 0 if taken < best * (1 - _ENOUGH) else unchanged + 1
+        best = min(best, taken)
+    return best
+
+
+def matmul_gflops(device: torch.device, size: int, dtype: torch.dtype = torch.float32) -> float:
+    """GFLOP/s of the product of two square matrices of `size` rows; float32 is not rounded to TF32."""
+    a = torch.rand(size, size, device=device, dtype=dtype)
+    b = torch.rand(size, size, device=device, dtype=dtype)
+    product = torch.empty_like(a)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        return 2 * size**3 / best_time_s(_synchronised(device, lambda: torch.mm(a, b, out=product))) / 1e9
+    finally:
+        torch.set_float32_matmul_precision(precision)
+
+
+def copy_gbs(device: torch.device, size_bytes: int) -> float:
+    """GB/s read and written by copying `size_bytes`, which should be more than the last cache holds."""
+    source = torch.ones(size_bytes // 4, device=device)
+    target = torch.empty_like(source)
+    return 2 * size_bytes / best_time_s(_synchronised(device, lambda: target.copy_(source))) / 1e9
+
+
+def _synchronised(device: torch.device, run: Callable[[], object]) -> Callable[[], object]:
+    """`run` until the device has done it, once called: the first call touches memory and loads kernels."""
+
+    def run_and_wait() -> None:
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    run_and_wait()
+    return run_and_wait
