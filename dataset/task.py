@@ -17,13 +17,27 @@ OPERATORS = (
     "depthwise_conv2d",
     "dense",
     "batch_matmul",
+    "conv1d",
+    "group_conv2d",
+    "conv3d",
+    "conv1d_transpose",
+    "conv2d_transpose",
+    "capsule_conv2d",
+    "conv2d_winograd",
     "softmax",
+    "layer_norm",
+    "batch_norm",
+    "frobenius_norm",
+    "pool2d",
+    "reduction",
     "pool",
     "norm",
     "elementwise",
     "other",
 )
-"""Operator types a task may have; a network's tasks can have any, a sampled one the first four."""
+"""Operator types a task may have. The last four are of networks alone: pools and norms that are none of the
+above, tasks without a reduction, and all the rest.
+"""
 
 
 @dataclass(frozen=True, eq=False)

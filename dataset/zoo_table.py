@@ -71,7 +71,9 @@ def read_zoo_table(path: Path = ZOO_TABLE) -> list[ZooRow]:
         raise ZooTableError(f"{path}: no such file; {remedy}")
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        columns = set(reader.fieldnames or ())
+        # A table from before an operator was known lacks the settings that only this operator has.
+        if not set(COLUMNS) - set(SETTING_COLUMNS) <= columns <= set(COLUMNS):
             raise ZooTableError(f"{path}: its columns are not {', '.join(COLUMNS)}; {remedy}")
         rows = []
         for line in reader:
@@ -85,7 +87,7 @@ def read_zoo_table(path: Path = ZOO_TABLE) -> list[ZooRow]:
 
 
 def _parse(line: dict[str, str]) -> ZooRow:
-    values = {name: _parse_value(line[name]) for name in SETTING_COLUMNS if line[name]}
+    values = {name: _parse_value(line[name]) for name in SETTING_COLUMNS if line.get(name)}
     calls, networks = int(line["calls"]), int(line["networks"])
     evaluation = tuple(line["evaluation"].split())
     if not 0 <= networks <= calls or not (networks or evaluation):

@@ -7,27 +7,66 @@ from typing import Any
 
 from ..task import Task, count_flops
 from ..tvm_compat import as_task_module
-from .convolution import Conv2d, DepthwiseConv2d
+from .capsule import CapsuleConv2d
+from .convolution import Conv1d, Conv2d, Conv3d, DepthwiseConv2d, GroupConv2d
 from .matmul import BatchMatmul, Dense
-from .settings import DTYPES, OperatorSettings, Pair, SettingsError
+from .normalisation import BatchNorm, FrobeniusNorm, LayerNorm, Softmax
+from .pooling import Pool2d
+from .reduction import Reduction
+from .settings import DTYPES, OperatorSettings, Pair, SettingsError, Triple
+from .transposed import TransposedConv1d, TransposedConv2d
+from .winograd import WinogradConv2d
 
 __all__ = [
     "DTYPES",
     "OPERATOR_SETTINGS",
     "BatchMatmul",
+    "BatchNorm",
+    "CapsuleConv2d",
+    "Conv1d",
     "Conv2d",
+    "Conv3d",
     "Dense",
     "DepthwiseConv2d",
+    "FrobeniusNorm",
+    "GroupConv2d",
+    "LayerNorm",
     "OperatorSettings",
     "Pair",
+    "Pool2d",
+    "Reduction",
     "SettingsError",
+    "Softmax",
+    "TransposedConv1d",
+    "TransposedConv2d",
+    "Triple",
+    "WinogradConv2d",
     "settings_class",
     "settings_from_dict",
     "to_task",
 ]
 
 OPERATOR_SETTINGS: Mapping[str, type[OperatorSettings]] = {
-    cls.operator: cls for cls in (Conv2d, DepthwiseConv2d, Dense, BatchMatmul)
+    cls.operator: cls
+    for cls in (
+        Conv2d,
+        DepthwiseConv2d,
+        Dense,
+        BatchMatmul,
+        Conv1d,
+        GroupConv2d,
+        Conv3d,
+        TransposedConv1d,
+        TransposedConv2d,
+        CapsuleConv2d,
+        WinogradConv2d,
+        Softmax,
+        LayerNorm,
+        BatchNorm,
+        FrobeniusNorm,
+        Pool2d,
+        Reduction,
+    )
 }
 
 

@@ -1,74 +1,112 @@
-"""Convolutions over [batch, channels, height, width]."""
+"""Convolutions over one, two or three axes, channels first or last."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from tvm import te, topi
 
 from .epilogue import fuse
-from .settings import OperatorSettings, Pair, SettingsError
+from .settings import Pair, SettingsError, Triple
+from .window import SlidingWindow, kernel_layout, shape_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Convolution(OperatorSettings):
-    """Checks and sizes that the two convolutions share."""
+class _Convolution(SlidingWindow):
+    """Data in `layout`; the weight, in the layout that goes with it, has in_channels / groups input channels.
 
-    batch: int
+    The bias has the output's channels and is 1 along its other axes; the residual of an `add` step has the
+    output's shape.
+    """
+
     in_channels: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_at_least(1, "in_channels")
+
+    @property
+    def data_channels(self) -> int:
+        return self.in_channels
+
+    @property
+    @abstractmethod
+    def filters(self) -> int:
+        """Channels of the output."""
+
+    @property
+    def group_count(self) -> int:
+        """Groups of channels that are convolved apart from each other."""
+        return 1
+
+    def tensors(self) -> list[te.Tensor]:
+        data = self._data()
+        weights, kernel = kernel_layout(self.layout), self.window("kernel")
+        weight_shape = shape_of(weights, kernel, O=self.filters, I=self.in_channels // self.group_count)
+        weight = te.placeholder(weight_shape, dtype=self.dtype, name="weight")
+        # Relax lowers every convolution, grouped and depthwise ones too, to this compute.
+        output = topi.nn.conv(
+            data,
+            weight,
+            self.window("stride"),
+            self.window("padding"),
+            self.window("dilation"),
+            self.group_count,
+            self.layout,
+            weights,
+            self.accumulator,
+        )
+        inputs, output = fuse(output, self.epilogue, self._bias_shape(self.filters))
+        return [data, weight, *inputs, output]
+
+    @property
+    def flops(self) -> int:
+        outputs = self.batch * self.filters * prod(self.output_size)
+        return 2 * outputs * (self.in_channels // self.group_count) * prod(self.window("kernel"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Filtering(_Convolution):
+    """A convolution with as many filters as it is told."""
+
+    out_channels: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_at_least(1, "out_channels")
+
+    @property
+    def filters(self) -> int:
+        return self.out_channels
+
+    @property
+    def label(self) -> str:
+        groups = f"_g{self.group_count}" if self.group_count > 1 else ""
+        return f"{super().label}_o{self.out_channels}{groups}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ImageConvolution(_Convolution):
+    """Over height and width: weights are OIHW for NCHW and HWIO for NHWC."""
+
+    axes: ClassVar[tuple[str, ...]] = ("height", "width")
+    layouts: ClassVar[tuple[str, ...]] = ("NCHW", "NHWC")
+
     height: int
     width: int
     kernel: Pair
     stride: Pair = (1, 1)
     padding: Pair = (0, 0)
     dilation: Pair = (1, 1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_at_least(1, "batch", "in_channels", "height", "width")
-        self._set_pair(1, "kernel", "stride", "dilation")
-        self._set_pair(0, "padding")
-        for axis, name in enumerate(("height", "width")):
-            span = self.dilation[axis] * (self.kernel[axis] - 1) + 1
-            padded = getattr(self, name) + 2 * self.padding[axis]
-            if span > padded:
-                raise SettingsError(
-                    f"{self.operator}: kernel={self.kernel} with dilation={self.dilation} spans {span} along "
-                    f"{name}, the padded input has {padded}: use a smaller kernel or a larger input"
-                )
-
-    @property
-    def output_size(self) -> Pair:
-        """Height and width of the output."""
-        height, width = (
-            (extent + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-            for extent, kernel, stride, pad, dilation in zip(
-                (self.height, self.width), self.kernel, self.stride, self.padding, self.dilation, strict=True
-            )
-        )
-        return height, width
-
-    @property
-    def label(self) -> str:
-        def text(pair: Pair) -> str:
-            return f"{pair[0]}" if pair[0] == pair[1] else f"{pair[0]}x{pair[1]}"
-
-        parts = f"k{text(self.kernel)}_s{text(self.stride)}_p{text(self.padding)}_d{text(self.dilation)}"
-        return f"{self.batch}x{self.in_channels}x{self.height}x{self.width}_{parts}"
-
-    def _data(self) -> te.Tensor:
-        return te.placeholder(
-            (self.batch, self.in_channels, self.height, self.width), dtype=self.dtype, name="data"
-        )
+    layout: str = "NCHW"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conv2d(_Convolution):
-    """Ungrouped: data [batch, in_channels, height, width], weight [out_channels, in_channels, kh, kw].
-
-    The bias is [1, out_channels, 1, 1]; the residual of an `add` step has the output's shape.
-    """
+class Conv2d(_ImageConvolution, _Filtering):
+    """Ungrouped: data [batch, in_channels, height, width], weight [out_channels, in_channels, kh, kw]."""
 
     operator: ClassVar[str] = "conv2d"
     epilogues: ClassVar[tuple[str, ...]] = (
@@ -78,51 +116,107 @@ class Conv2d(_Convolution):
         "bias_relu6",
         "bias_add",
         "bias_add_relu",
+        "bias_gelu",
+        "relu",
+        "add",
     )
-
-    out_channels: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_at_least(1, "out_channels")
-
-    def tensors(self) -> list[te.Tensor]:
-        data = self._data()
-        weight = te.placeholder(
-            (self.out_channels, self.in_channels, *self.kernel), dtype=self.dtype, name="weight"
-        )
-        output = topi.nn.conv2d_nchw(data, weight, self.stride, self.padding, self.dilation)
-        inputs, output = fuse(output, self.epilogue, (1, self.out_channels, 1, 1))
-        return [data, weight, *inputs, output]
-
-    @property
-    def flops(self) -> int:
-        outputs = self.batch * self.out_channels * self.output_size[0] * self.output_size[1]
-        return 2 * outputs * self.in_channels * self.kernel[0] * self.kernel[1]
-
-    @property
-    def label(self) -> str:
-        return f"{super().label}_o{self.out_channels}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DepthwiseConv2d(_Convolution):
+class GroupConv2d(_ImageConvolution, _Filtering):
+    """Grouped: weight [out_channels, in_channels / groups, kh, kw].
+
+    With one input channel a group and several filters, it is depthwise with a channel multiplier.
+    """
+
+    operator: ClassVar[str] = "group_conv2d"
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_relu6", "bias_gelu")
+
+    groups: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_groups(self, self.groups, smallest=2)
+        if self.groups == self.in_channels == self.out_channels:
+            raise SettingsError(
+                f"{self.operator}: groups={self.groups} of as many channels in and out is depthwise: use "
+                f"{DepthwiseConv2d.operator}"
+            )
+
+    @property
+    def group_count(self) -> int:
+        return self.groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthwiseConv2d(_ImageConvolution):
     """One filter a channel: data [batch, in_channels, height, width], weight [in_channels, 1, kh, kw]."""
 
     operator: ClassVar[str] = "depthwise_conv2d"
-    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_relu6")
-
-    def tensors(self) -> list[te.Tensor]:
-        data = self._data()
-        weight = te.placeholder((self.in_channels, 1, *self.kernel), dtype=self.dtype, name="weight")
-        # Relax lowers every grouped convolution, depthwise ones too, to this compute.
-        output = topi.nn.group_conv2d_nchw(
-            data, weight, self.stride, self.padding, self.dilation, groups=self.in_channels
-        )
-        inputs, output = fuse(output, self.epilogue, (1, self.in_channels, 1, 1))
-        return [data, weight, *inputs, output]
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_relu6", "bias_gelu")
 
     @property
-    def flops(self) -> int:
-        outputs = self.batch * self.in_channels * self.output_size[0] * self.output_size[1]
-        return 2 * outputs * self.kernel[0] * self.kernel[1]
+    def filters(self) -> int:
+        return self.in_channels
+
+    @property
+    def group_count(self) -> int:
+        return self.in_channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv1d(_Filtering):
+    """Data [batch, in_channels, length], weight [out_channels, in_channels / groups, kernel].
+
+    For NWC the weight is [kernel, in_channels / groups, out_channels].
+    """
+
+    operator: ClassVar[str] = "conv1d"
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_gelu", "bias_add", "add")
+    axes: ClassVar[tuple[str, ...]] = ("length",)
+    layouts: ClassVar[tuple[str, ...]] = ("NCW", "NWC")
+
+    length: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    layout: str = "NCW"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_groups(self, self.groups, smallest=1)
+
+    @property
+    def group_count(self) -> int:
+        return self.groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv3d(_Filtering):
+    """Over a volume or video: data [batch, in_channels, depth, height, width], weight OIDHW, or DHWIO."""
+
+    operator: ClassVar[str] = "conv3d"
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_add", "bias_add_relu")
+    axes: ClassVar[tuple[str, ...]] = ("depth", "height", "width")
+    layouts: ClassVar[tuple[str, ...]] = ("NCDHW", "NDHWC")
+
+    depth: int
+    height: int
+    width: int
+    kernel: Triple
+    stride: Triple = (1, 1, 1)
+    padding: Triple = (0, 0, 0)
+    dilation: Triple = (1, 1, 1)
+    layout: str = "NCDHW"
+
+
+def _check_groups(convolution: Conv1d | GroupConv2d, groups: int, smallest: int) -> None:
+    convolution._check_at_least(smallest, "groups")
+    channels = (convolution.in_channels, convolution.out_channels)
+    if any(count % groups for count in channels):
+        raise SettingsError(
+            f"{convolution.operator}: groups={groups} does not divide the {channels[0]} channels in and the "
+            f"{channels[1]} out: use a common divisor"
+        )

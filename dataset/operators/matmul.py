@@ -20,7 +20,7 @@ class Dense(OperatorSettings):
     """
 
     operator: ClassVar[str] = "dense"
-    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_gelu")
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_gelu", "bias_add", "relu")
 
     rows: int
     in_features: int
@@ -33,7 +33,7 @@ class Dense(OperatorSettings):
     def tensors(self) -> list[te.Tensor]:
         data = te.placeholder((self.rows, self.in_features), dtype=self.dtype, name="data")
         weight = te.placeholder((self.in_features, self.out_features), dtype=self.dtype, name="weight")
-        inputs, output = fuse(_matmul(data, weight), self.epilogue, (self.out_features,))
+        inputs, output = fuse(_matmul(data, weight, self.accumulator), self.epilogue, (self.out_features,))
         return [data, weight, *inputs, output]
 
     @property
@@ -47,7 +47,10 @@ class Dense(OperatorSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchMatmul(OperatorSettings):
-    """One product a pair of matrices: [batch, rows, inner] x [batch, inner, columns], as attention has."""
+    """One product a pair of matrices: [batch, rows, inner] x [batch, inner, columns], as attention has.
+
+    With `transpose_right` the second is [batch, columns, inner], as the keys that attention's queries meet.
+    """
 
     operator: ClassVar[str] = "batch_matmul"
     epilogues: ClassVar[tuple[str, ...]] = ("none",)
@@ -56,15 +59,18 @@ class BatchMatmul(OperatorSettings):
     rows: int
     inner: int
     columns: int
+    transpose_right: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_at_least(1, "batch", "rows", "inner", "columns")
+        self._check_choice("transpose_right", (False, True))
 
     def tensors(self) -> list[te.Tensor]:
         left = te.placeholder((self.batch, self.rows, self.inner), dtype=self.dtype, name="left")
-        right = te.placeholder((self.batch, self.inner, self.columns), dtype=self.dtype, name="right")
-        return [left, right, _matmul(left, right)]
+        matrix = (self.columns, self.inner) if self.transpose_right else (self.inner, self.columns)
+        right = te.placeholder((self.batch, *matrix), dtype=self.dtype, name="right")
+        return [left, right, _matmul(left, right, self.accumulator, self.transpose_right)]
 
     @property
     def flops(self) -> int:
@@ -72,15 +78,21 @@ class BatchMatmul(OperatorSettings):
 
     @property
     def label(self) -> str:
-        return f"{self.batch}x{self.rows}x{self.inner}x{self.columns}"
+        transposed = "_nt" if self.transpose_right else ""
+        return f"{self.batch}x{self.rows}x{self.inner}x{self.columns}{transposed}"
 
 
-def _matmul(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-    """[..., m, k] x [..., k, n] -> [..., m, n]."""
+def _matmul(left: te.Tensor, right: te.Tensor, out_dtype: str, transpose_right: bool = False) -> te.Tensor:
+    """[..., m, k] x [..., k, n], or [..., n, k] if that is transposed -> [..., m, n]."""
     k = te.reduce_axis((0, left.shape[-1]), name="k")
+    columns = right.shape[-2 if transpose_right else -1]
 
     def product(*indices: te.Var) -> te.PrimExpr:
         *batch, row, column = indices
-        return te.sum(left(*batch, row, k) * right(*batch, k, column), axis=k)
+        right_indices = (column, k) if transpose_right else (k, column)
+        factor = left(*batch, row, k).astype(out_dtype)
+        return te.sum(factor * right(*batch, *right_indices).astype(out_dtype), axis=k)
 
-    return te.compute([*left.shape[:-1], right.shape[-1]], product, name="matmul")
+    # The names that Relax gives: its pass that fuses a transpose into a product calls it NT_matmul.
+    name = "NT_matmul" if transpose_right else "matmul"
+    return te.compute([*left.shape[:-1], columns], product, name=name)

@@ -16,10 +16,20 @@ from ...errors import UserError
 Pair: TypeAlias = tuple[int, int]
 """Height and width of a kernel, stride, padding or dilation."""
 
-OUT_ELEMENTWISE_FUSABLE = 4
-"""Relax's pattern of an operator that element-wise operations may follow."""
+Triple: TypeAlias = tuple[int, int, int]
+"""Depth, height and width of a kernel, stride, padding or dilation."""
 
-DTYPES = ("float32", "float16")
+DTYPES = ("float32", "float16", "int8")
+FLOATS = ("float32", "float16")
+
+INTEGER_STEPS = {"none", "bias", "add", "relu"}
+"""Steps of an epilogue that mean the same on the 32-bit sums of an int8 operator as on real numbers."""
+
+COMMUTATIVE_REDUCTION, OUT_ELEMENTWISE_FUSABLE, OPAQUE = 3, 4, 8
+"""Relax's patterns of operators: a sum or maximum, one that element-wise operations may follow, any other."""
+
+
+COUNTS = {2: "two", 3: "three"}
 
 
 class SettingsError(UserError, ValueError):
@@ -31,14 +41,22 @@ class OperatorSettings(ABC):
     """Settings of one operator. They build the same TIR as a network's import through Relax gives."""
 
     operator: ClassVar[str]
-    epilogues: ClassVar[tuple[str, ...]]
+    epilogues: ClassVar[tuple[str, ...]] = ("none",)
+    dtypes: ClassVar[tuple[str, ...]] = DTYPES
+    op_pattern: ClassVar[int | None] = OUT_ELEMENTWISE_FUSABLE
+    """Relax's pattern of the operator without an epilogue; None where Relax has no one operator for it."""
 
     epilogue: str = "none"
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
         self._check_choice("epilogue", self.epilogues)
-        self._check_choice("dtype", DTYPES)
+        self._check_choice("dtype", self.dtypes)
+        if self.dtype == "int8" and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
+            raise SettingsError(
+                f"{self.operator}: epilogue={self.epilogue!r} of dtype='int8': use steps of "
+                f"{', '.join(sorted(INTEGER_STEPS))}, or a floating-point dtype"
+            )
 
     @abstractmethod
     def tensors(self) -> list[te.Tensor]:
@@ -54,12 +72,22 @@ class OperatorSettings(ABC):
     def label(self) -> str:
         """Short name of the shape, for logs and task names."""
 
+    @property
+    def accumulator(self) -> str:
+        """Data type of sums and of the output: that of the inputs, int32 for int8.
+
+        So float16 sums in float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
+        """
+        return "int32" if self.dtype == "int8" else self.dtype
+
     def prim_func(self) -> PrimFunc:
         """The operator with its epilogue as one TIR function."""
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         func = te.create_prim_func(self.tensors(), index_dtype_override="int64")
-        return func.with_attr("op_pattern", OUT_ELEMENTWISE_FUSABLE) if self.epilogue == "none" else func
+        if self.epilogue != "none" or self.op_pattern is None:
+            return func
+        return func.with_attr("op_pattern", self.op_pattern)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able values by field, pairs as lists."""
@@ -77,10 +105,12 @@ class OperatorSettings(ABC):
         except TypeError as error:  # a missing field
             raise SettingsError(f"{cls.operator}: {error}; it needs {', '.join(known)}") from error
 
-    def _check_choice(self, field: str, choices: tuple[str, ...]) -> None:
+    def _check_choice(self, field: str, choices: tuple[Any, ...]) -> None:
         value = getattr(self, field)
         if value not in choices:
-            raise SettingsError(f"{self.operator}: {field}={value!r}: use one of {', '.join(choices)}")
+            raise SettingsError(
+                f"{self.operator}: {field}={value!r}: use one of {', '.join(map(str, choices))}"
+            )
 
     def _check_at_least(self, smallest: int, *names: str) -> None:
         for name in names:
@@ -90,14 +120,21 @@ class OperatorSettings(ABC):
                     f"{self.operator}: {name}={value!r}: give a whole number of at least {smallest}"
                 )
 
-    def _set_pair(self, smallest: int, *names: str) -> None:
-        """Accepts one whole number for both directions, or a sequence of two; stores a tuple."""
+    def _set_extents(self, smallest: int, axes: int, *names: str) -> None:
+        """Accepts one whole number for all axes, or a sequence of one an axis, which it stores as a tuple.
+
+        The setting of a single axis stays a number.
+        """
+        if axes == 1:
+            self._check_at_least(smallest, *names)
+            return
         for name in names:
             value = getattr(self, name)
-            pair = (value, value) if isinstance(value, int) else tuple(value or ())
-            whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= smallest for v in pair)
-            if len(pair) != 2 or not whole:
+            extents = (value,) * axes if isinstance(value, int) else tuple(value or ())
+            whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= smallest for v in extents)
+            if len(extents) != axes or not whole:
                 raise SettingsError(
-                    f"{self.operator}: {name}={value!r}: give one or two whole numbers of at least {smallest}"
+                    f"{self.operator}: {name}={value!r}: give one or {COUNTS[axes]} whole numbers of at "
+                    f"least {smallest}"
                 )
-            object.__setattr__(self, name, pair)
+            object.__setattr__(self, name, extents)
