@@ -1,0 +1,205 @@
+"""Bytes that a scheduled program moves past a cache, read off the loops of its lowered form.
+
+A store is a statement within a nest of loops. Take the outermost loop of which one iteration's working set
+fits the cache while the whole does not: each of its iterations fetches what the one before did not touch, and
+the loops outside repeat that. What comes to more than touching each byte once is the excess of the store, on
+top of the compulsory traffic of the task's arguments. Not counted are intermediates that are written and read
+once but fit no cache.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+from tvm.ir.expr import TensorLoad
+from tvm.s_tir import transform as s_tir
+from tvm.tirx import (
+    Add,
+    BufferStore,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    For,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Sub,
+    Var,
+)
+
+from .tvm_compat import argument_buffers
+
+Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Lowest and highest value of an index at each of n moments."""
+_LOWER = tvm.transform.Sequential(
+    [
+        s_tir.LowerCrossThreadReduction(),
+        s_tir.LowerInitBlock(),
+        s_tir.PlanAndUpdateBufferAllocationLocation(),
+        s_tir.ConvertBlocksToOpaque(),
+        s_tir.UnifyThreadBinding(),
+        s_tir.CompactBufferAllocation(),
+        s_tir.LowerMatchBuffer(),
+    ]
+)
+
+
+def compulsory_bytes(mod: tvm.IRModule) -> float:
+    """Bytes of the arguments of `main`: what any program of the task reads or writes at least."""
+    arguments = argument_buffers(mod)
+    return float(sum(np.prod(shape, dtype=np.float64) * _bits(dtype) / 8 for shape, dtype in arguments))
+
+
+def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
+    """Estimated bytes that one call of a scheduled module moves past a cache of `cache_bytes`.
+
+    Buffers in shared memory, registers and fragments of a GPU move none.
+    """
+    stores: list[tuple[Sequence[For], BufferStore]] = []
+    _collect(_LOWER(mod)["main"].body, (), stores)
+    excess = sum(_StoreNest(loops, store).excess_bytes(cache_bytes) for loops, store in stores)
+    return compulsory_bytes(mod) + excess
+
+
+def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[For], BufferStore]]) -> None:
+    def enter(loop: For) -> tvm_ffi.WalkResult:
+        _collect(loop.body, (*loops, loop), found)
+        return tvm_ffi.WalkResult.SKIP
+
+    tvm_ffi.structural_walk(
+        node, [(For, enter), (BufferStore, lambda store: found.append((loops, store)))], order="pre"
+    )
+
+
+class _StoreNest:
+    """One store of a lowered program within its loops, outermost first."""
+
+    def __init__(self, loops: Sequence[For], store: BufferStore) -> None:
+        self.variables = [loop.loop_var for loop in loops]
+        self.starts = [int(getattr(loop.min, "value", 0)) for loop in loops]
+        self.extents = [int(getattr(loop.extent, "value", 1)) for loop in loops]
+        accesses: defaultdict[Var, list[Sequence[object]]] = defaultdict(list)
+        accesses[store.buffer].append(store.indices)
+        tvm_ffi.structural_walk(
+            store.value, (TensorLoad, lambda load: accesses[load.source].append(load.indices))
+        )
+        self.boxes = [
+            _Boxes(buffer, indices)
+            for buffer, indices in accesses.items()
+            if buffer.scope() in ("", "global")
+        ]
+
+    def excess_bytes(self, cache_bytes: int) -> float:
+        """Bytes moved beyond touching everything once."""
+        footprints = self._footprints()
+        fits = footprints.sum(axis=0) <= cache_bytes
+        # A single statement always fits, whatever the cache.
+        outermost_fitting = int(np.argmax(fits)) if fits.any() else len(self.extents)
+        if outermost_fitting == 0:
+            return 0.0
+        loop = outermost_fitting - 1
+        visits = float(np.prod(self.extents[:loop], dtype=np.float64))
+        return float(np.maximum(visits * self._fetched(loop) - footprints[:, 0], 0.0).sum())
+
+    def _footprints(self) -> NDArray[np.float64]:
+        """Bytes [n_buffers, n_loops + 1] touched while the `l` outer loops stand still."""
+        levels = np.arange(len(self.extents) + 1)
+        bounds = {
+            variable: (np.full(len(levels), start), start + np.where(levels <= position, extent - 1, 0))
+            for position, (variable, start, extent) in enumerate(
+                zip(self.variables, self.starts, self.extents, strict=True)
+            )
+        }
+        sizes = [boxes.sizes(bounds, len(levels)) for boxes in self.boxes]
+        return np.array(sizes).reshape(len(sizes), len(levels))
+
+    def _fetched(self, loop: int) -> NDArray[np.float64]:
+        """Bytes [n_buffers] fetched by a visit of a loop: of each iteration what the last did not touch."""
+        moments = np.arange(self.extents[loop])
+        bounds = {}
+        for position, (variable, start, extent) in enumerate(
+            zip(self.variables, self.starts, self.extents, strict=True)
+        ):
+            low = start + (moments if position == loop else np.zeros_like(moments))
+            bounds[variable] = (low, low + (extent - 1 if position > loop else 0))
+        return np.array([boxes.fetched(bounds, len(moments)) for boxes in self.boxes])
+
+
+class _Boxes:
+    """The boxes of a buffer that a store touches over n moments."""
+
+    def __init__(self, buffer: Var, accesses: Sequence[Sequence[object]]) -> None:
+        self.shape = [int(extent) for extent in buffer.shape]
+        self.element_bytes = _bits(str(buffer.dtype)) / 8
+        self.accesses = accesses
+
+    def sizes(self, bounds: Mapping[Var, Interval], moments: int) -> NDArray[np.float64]:
+        """Bytes [moments] of each box."""
+        low, high = self._corners(bounds, moments)
+        return np.prod(high - low + 1, axis=0, dtype=np.float64) * self.element_bytes
+
+    def fetched(self, bounds: Mapping[Var, Interval], moments: int) -> float:
+        """Bytes of each box that are not in the one before, summed."""
+        low, high = self._corners(bounds, moments)
+        shared = np.minimum(high[:, 1:], high[:, :-1]) - np.maximum(low[:, 1:], low[:, :-1]) + 1
+        kept = np.prod(np.maximum(shared, 0), axis=0, dtype=np.float64).sum() * self.element_bytes
+        return float(self.sizes(bounds, moments).sum() - kept)
+
+    def _corners(self, bounds: Mapping[Var, Interval], moments: int) -> Interval:
+        """Lowest and highest index [rank, moments] of the smallest boxes that hold all accesses."""
+        low = np.zeros((len(self.shape), moments), dtype=np.int64)
+        high = np.empty_like(low)
+        for axis, extent in enumerate(self.shape):
+            high[axis] = extent - 1
+            intervals = [_interval(indices[axis], bounds) for indices in self.accesses]
+            known = [interval for interval in intervals if interval is not None]
+            if len(known) == len(intervals):
+                # Out of bounds are only accesses that a condition leaves out.
+                low[axis] = np.clip(reduce(np.minimum, [lowest for lowest, _ in known]), 0, extent - 1)
+                high[axis] = np.clip(reduce(np.maximum, [highest for _, highest in known]), 0, extent - 1)
+        return low, high
+
+
+def _interval(index: object, bounds: Mapping[Var, Interval]) -> Interval | None:
+    """Interval arithmetic, elementwise; None where the index is more than arithmetic on loops."""
+    if isinstance(index, IntImm):
+        value = np.int64(index.value)
+        return value, value
+    if isinstance(index, Var):
+        return bounds.get(index)
+    if isinstance(index, Cast):
+        return _interval(index.value, bounds)
+    if not isinstance(index, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        return None
+    left, right = _interval(index.a, bounds), _interval(index.b, bounds)
+    if left is None or right is None:
+        return None
+    (low, high), (other_low, other_high) = left, right
+    if isinstance(index, Add):
+        return low + other_low, high + other_high
+    if isinstance(index, Sub):
+        return low - other_high, high - other_low
+    if isinstance(index, Min):
+        return np.minimum(low, other_low), np.minimum(high, other_high)
+    if isinstance(index, Max):
+        return np.maximum(low, other_low), np.maximum(high, other_high)
+    if np.any(other_low != other_high) or np.any(other_low <= 0):
+        return None
+    if isinstance(index, Mul):
+        return low * other_low, high * other_low
+    if isinstance(index, FloorDiv):
+        return low // other_low, high // other_low
+    # Within one period the remainder is an interval, else it takes every value.
+    same = low // other_low == high // other_low
+    return np.where(same, low % other_low, 0), np.where(same, high % other_low, other_low - 1)
+
+
+def _bits(dtype: str) -> int:
+    return tvm.DataType(dtype).bits
