@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from tvm.target import Target
 
 from .config import ExecutorConfig, ExecutorConfigError
 from .executor import Executor
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
-from .pool import WorkerPool, WorkerStartError
+from .pool import WorkerPool
+from .process import WorkerStartError
 
 __all__ = [
     "Executor",
@@ -27,8 +30,36 @@ def make_executor(
 ) -> Executor:
     """The executor that `config` names, for programs of `target`; `workers` build processes, None one a core.
 
-    Raises UserError where this machine or the other end cannot do it.
+    What an executor needs beyond TVM is imported only for it. Raises UserError where this machine or the
+    other end cannot do it.
     """
     if config.kind == "local" and target.kind.name == "llvm":
         return WorkerPool(target, measure, workers)
-    raise ExecutorConfigError(f"executor={config.kind} target={target.kind.name}: not supported")
+    if config.kind == "local" and target.kind.name == "cuda":
+        from .cuda import make_cuda_executor
+
+        return make_cuda_executor(config, target, measure, workers)
+    if config.kind == "rpc":
+        _require("tornado", config.kind)
+        from .rpc import make_rpc_executor
+
+        return make_rpc_executor(config, target, measure, workers)
+    if config.kind == "ray":
+        _require("ray", config.kind)
+        from .ray_cluster import RayExecutor
+
+        return RayExecutor(config, target, measure, workers)
+    if config.kind == "dry_run":
+        from .dry_run import make_dry_run_executor
+
+        return make_dry_run_executor(config, target, measure, workers)
+    raise ExecutorConfigError(
+        f"executor=local target={target.kind.name}: this machine's llvm and cuda only; use executor=rpc"
+    )
+
+
+def _require(package: str, extra: str) -> None:
+    if find_spec(package) is None:
+        raise ExecutorConfigError(
+            f"executor={extra}: needs the package {package}; `pip install 'foretune[{extra}]'`"
+        )

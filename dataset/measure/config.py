@@ -26,10 +26,11 @@ class ExecutorConfig:
     devices: int | None = None
     # local CUDA: nvcc, nvrtc, or auto for the first of them that is installed.
     cuda_compiler: str = "auto"
-    # rpc: the tracker, the key its servers are registered by, and which device they are.
+    # rpc: the tracker, and the key its servers are registered by.
     host: str = "127.0.0.1"
     port: int = 9190
     key: str = ""
+    # rpc and dry_run: which device it is, a name such as a100; for rpc also a JSON file of a description.
     hardware: str = ""
     # rpc: a server ends a session after so long, which frees it of a program that hangs.
     session_timeout_s: float = 60.0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
 
 from ...errors import UserError
 from ..records import FailureKind, latency_of
@@ -45,9 +48,10 @@ class MeasureConfig:
 class MeasureJob:
     """One candidate to build and time.
 
-    `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far.
-    Where `reference` gives the unscheduled module, the outputs of both are compared. `keep_built` is for a
-    module that will come again; `device` asks for one of several devices.
+    `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far;
+    jobs of one call with the same `task` share what they find. Where `reference` gives the unscheduled
+    module, the outputs of both are compared. `keep_built` is for a module that will come again; `device` asks
+    for one of several devices.
     """
 
     module: str
@@ -55,6 +59,22 @@ class MeasureJob:
     reference: str | None = None
     keep_built: bool = False
     device: int | None = None
+    task: str = ""
+
+    @property
+    def key(self) -> str:
+        """Names the module."""
+        return content_key(self.module)
+
+    @property
+    def reference_key(self) -> str:
+        """Names the reference, empty where there is none."""
+        return content_key(self.reference) if self.reference is not None else ""
+
+
+def content_key(text: str) -> str:
+    """16 hex digits of a text."""
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -77,3 +97,19 @@ class MeasureOutcome:
     def latency_s(self) -> float:
         """`latency_of` the repeats."""
         return latency_of(self.run_secs)
+
+
+def outcome_of_run(reply: Mapping[str, Any], build_s: float, device: int = 0) -> MeasureOutcome:
+    """The outcome that a worker's reply to a timing request stands for."""
+    failures = {"error": FailureKind.RUN_ERROR, "wrong_output": FailureKind.WRONG_OUTPUT}
+    for field, kind in failures.items():
+        if field in reply:
+            return MeasureOutcome(failure=kind, message=reply[field], build_s=build_s, device=device)
+    return MeasureOutcome(
+        run_secs=tuple(reply["run_secs"]),
+        cut_short=reply["cut_short"],
+        build_s=build_s,
+        run_s=reply["run_s"],
+        device=device,
+        simulated=reply.get("simulated", False),
+    )

@@ -1,117 +1,81 @@
-"""Local measurement: long-lived worker processes that build side by side and time one at a time."""
+"""Measurement on this machine's CPU: worker processes that build side by side and time one at a time."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
-import os
-import subprocess
-import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from multiprocessing import Pipe
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
 
 from tvm.target import Target
 
-from ...errors import UserError
+from ..hardware import Hardware, probe_cpu
 from ..records import FailureKind
-from ..tvm_compat import available_cores, target_cores, target_to_json
-from .job import MeasureConfig, MeasureJob, MeasureOutcome
+from ..tvm_compat import available_cores, target_cores
+from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_of_run
+from .process import WorkerGone, WorkerProcess, WorkerSpec, WorkerStartError
+from .roles import LIBRARIES_KEPT
 
-_START_TIMEOUT_S = 120.0
-_START_ATTEMPTS = 3
+REFERENCE_TIMEOUT_S = 60.0
+"""How long an unscheduled program may run; it is slow by nature, and runs once a task."""
 
-
-class WorkerStartError(UserError, RuntimeError):
-    """A measuring process could not be started."""
-
-
-class _WorkerGone(Exception):
-    """The worker died or hung while it held a request."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+REFERENCES_KEPT = 16
 
 
-class _Worker:
-    """One measuring process and the connection to it."""
+@dataclass(frozen=True)
+class _Request:
+    """Something that any worker can be asked for, and how long it may take."""
 
-    def __init__(self, target: Target, config: MeasureConfig) -> None:
-        self.connection, theirs = Pipe()
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        cores = target_cores(target)
-        environment = {**os.environ, "TVM_NUM_THREADS": str(cores), "OMP_NUM_THREADS": str(cores)}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "foretune.dataset.measure.worker", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # LLVM and candidates print; nothing of it is for the user
-            stderr=self.errors,
-            start_new_session=True,
-        )
-        theirs.close()
-        self.ready = False
-        self.send({"target": target_to_json(target), "config": asdict(config)})
+    message: Mapping[str, Any]
+    timeout_s: float
 
-    def wait_ready(self) -> None:
-        if self.ready:
-            return
-        try:
-            self.receive(_START_TIMEOUT_S, FailureKind.BUILD_TIMEOUT)
-        except _WorkerGone as gone:
-            raise WorkerStartError(
-                f"measuring process: {gone}; `{sys.executable} -c 'import tvm'` shows whether TVM starts"
-            ) from gone
-        self.ready = True
 
-    def send(self, message: dict) -> None:
-        # A dead worker shows at the next receive, which says of what it died.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(json.dumps(message).encode())
+@dataclass(frozen=True)
+class _Answer:
+    """What a worker replied, or how it ended instead."""
 
-    def receive(self, timeout_s: float, on_timeout: FailureKind) -> dict:
-        """The reply to the request in flight; raises _WorkerGone after death or `timeout_s` seconds."""
-        if not self.connection.poll(timeout_s):
-            raise _WorkerGone(on_timeout, f"no answer within {timeout_s:g} s")
-        try:
-            return json.loads(self.connection.recv_bytes())
-        except (EOFError, ConnectionResetError, OSError):
-            raise _WorkerGone(FailureKind.WORKER_DIED, self._cause_of_death()) from None
+    worker: WorkerProcess
+    reply: Mapping[str, Any]
+    gone: WorkerGone | None = None
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.connection.close()
-        self.errors.close()
-
-    def _cause_of_death(self) -> str:
-        code = self.process.wait()
-        cause = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        self.errors.seek(0)
-        tail = self.errors.read().decode(errors="replace").strip()[-500:]
-        return f"{cause}: {tail}" if tail else cause
+    @property
+    def problem(self) -> str | None:
+        return str(self.gone) if self.gone else self.reply.get("error")
 
 
 class WorkerPool:
-    """Measures candidates on this machine.
+    """Measures candidates on this machine's CPU.
 
     Building uses every worker at once; timing uses one worker while the others wait, because two programs
     timed together disturb each other. A worker that dies or hangs is replaced, its candidate becomes a typed
     failure, and what else it had built is built again.
     """
 
+    devices = 1
+
     def __init__(
         self, target: Target, config: MeasureConfig | None = None, workers: int | None = None
     ) -> None:
         self.target = target
         self.config = config or MeasureConfig()
-        self._workers = [_Worker(target, self.config) for _ in range(workers or available_cores())]
+        cores = str(target_cores(target))
+        self._spec = WorkerSpec(
+            "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
+        )
+        self._measuring = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(prefix="foretune-")
+        # By key of the module or of the reference, the latest used last.
+        self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
+        self._expected: OrderedDict[str, Path] = OrderedDict()
+        # Workers end with the thread that starts them, and `measure` may be called from a passing one.
+        self._starter = ThreadPoolExecutor(1)
+        self._workers = [self._start() for _ in range(workers or available_cores())]
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -123,90 +87,149 @@ class WorkerPool:
         for worker in self._workers:
             worker.kill()
         self._workers = []
+        self._starter.shutdown()
+        self._folder.cleanup()
 
     @property
     def worker_pids(self) -> list[int]:
         return [worker.process.pid for worker in self._workers]
 
+    def hardware(self) -> Hardware:
+        """Describes this machine's CPU as the target's programs use it."""
+        return probe_cpu(target_cores(self.target))
+
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """One outcome a job, in order. Within a call, the best latency so far also cuts slow programs."""
         outcomes: dict[int, MeasureOutcome] = {}
-        best_s = min((job.best_latency_s for job in jobs), default=math.inf)
-        while len(outcomes) < len(jobs):
-            pending = [number for number in range(len(jobs)) if number not in outcomes]
-            built = self._build(jobs, pending, outcomes)
-            for number, (slot, build_s) in built.items():
-                worker = self._workers[slot]
-                if number in outcomes or not worker.ready:
-                    continue  # its worker was replaced a moment ago: built again in the next round
-                outcome = self._run(slot, number, best_s, build_s)
-                best_s = min(best_s, outcome.latency_s)
-                outcomes[number] = outcome
+        best_s: defaultdict[str, float] = defaultdict(lambda: float("inf"))
+        for job in jobs:
+            best_s[job.task] = min(best_s[job.task], job.best_latency_s)
+        with self._measuring:
+            while len(outcomes) < len(jobs):
+                pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
+                outcomes.update(self._make_references(pending))
+                built = self._build({n: job for n, job in pending.items() if n not in outcomes}, outcomes)
+                for number, (worker, build_s) in built.items():
+                    if worker not in self._workers:
+                        continue  # it was replaced a moment ago: built again in the next round
+                    job = jobs[number]
+                    outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
+                    best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
         return [outcomes[number] for number in range(len(jobs))]
 
+    def _make_references(self, jobs: Mapping[int, MeasureJob]) -> dict[int, MeasureOutcome]:
+        """Runs the references that are not known yet; returns the failures of jobs whose reference failed."""
+        wanted = {job.reference_key: job.reference for job in jobs.values() if job.reference is not None}
+        requests = {
+            key: _Request(
+                {"op": "reference", "module": module, "path": str(self._expected_path(key))},
+                REFERENCE_TIMEOUT_S,
+            )
+            for key, module in wanted.items()
+            if key not in self._expected
+        }
+        failures = {}
+        for key, answer in self._ask_all(requests).items():
+            if answer.problem is None:
+                self._expected[key] = self._expected_path(key)
+            else:
+                failures[key] = MeasureOutcome(
+                    failure=FailureKind.RUN_ERROR, message=f"unscheduled program: {answer.problem}"
+                )
+        for key in wanted.keys() - failures.keys():
+            self._expected.move_to_end(key)
+        while len(self._expected) > max(REFERENCES_KEPT, len(wanted)):
+            self._expected.popitem(last=False)[1].unlink()
+        return {n: failures[job.reference_key] for n, job in jobs.items() if job.reference_key in failures}
+
+    def _expected_path(self, key: str) -> Path:
+        return Path(self._folder.name) / f"{key}.npz"
+
     def _build(
-        self, jobs: Sequence[MeasureJob], pending: list[int], outcomes: dict[int, MeasureOutcome]
-    ) -> dict[int, tuple[int, float]]:
-        """Builds what is pending; returns slot of the worker and seconds by job, and notes failures."""
-        queue = list(reversed(pending))
-        in_flight: dict[int, tuple[int, float]] = {}  # slot -> job, deadline
-        built: dict[int, tuple[int, float]] = {}
+        self, jobs: Mapping[int, MeasureJob], outcomes: dict[int, MeasureOutcome]
+    ) -> dict[int, tuple[WorkerProcess, float]]:
+        """Builds what is not kept; returns worker and seconds by number of the job, and notes failures."""
+        self._kept = OrderedDict((key, at) for key, at in self._kept.items() if at in self._workers)
+        kept = {n: self._kept[job.key] for n, job in jobs.items() if job.keep_built and job.key in self._kept}
+        requests = {
+            number: _Request(
+                {"op": "build", "key": _name(number, job), "module": job.module}, self.config.build_timeout_s
+            )
+            for number, job in jobs.items()
+            if number not in kept
+        }
+        built = {number: (worker, 0.0) for number, worker in kept.items()}
+        for number, answer in self._ask_all(requests).items():
+            if answer.gone is not None:
+                message = str(answer.gone)
+                if answer.gone.kind is FailureKind.BUILD_TIMEOUT:
+                    message = f"not built within {self.config.build_timeout_s:g} s"
+                outcomes[number] = MeasureOutcome(failure=answer.gone.kind, message=message)
+            elif answer.problem is not None:
+                outcomes[number] = MeasureOutcome(failure=FailureKind.BUILD_ERROR, message=answer.problem)
+            else:
+                built[number] = answer.worker, answer.reply["build_s"]
+        return dict(sorted(built.items()))
+
+    def _ask_all(self, requests: Mapping[Any, _Request]) -> dict[Any, _Answer]:
+        """Spreads requests over the workers; one answer each. A worker that is gone is replaced."""
+        queue = deque(requests.items())
+        in_flight: dict[int, tuple[Any, float]] = {}  # slot -> key of the request, deadline
+        answers: dict[Any, _Answer] = {}
         while queue or in_flight:
             for slot in range(len(self._workers)):
                 if queue and slot not in in_flight:
-                    number = queue.pop()
-                    worker = self._ready_worker(slot)
-                    worker.send({"op": "build", "job": number, "module": jobs[number].module})
-                    in_flight[slot] = (number, time.monotonic() + self.config.build_timeout_s)
+                    key, request = queue.popleft()
+                    self._ready_worker(slot).send(request.message)
+                    in_flight[slot] = key, time.monotonic() + request.timeout_s
             next_deadline = min(deadline for _, deadline in in_flight.values())
             wait(
                 [self._workers[slot].connection for slot in in_flight],
                 timeout=max(0.0, next_deadline - time.monotonic()),
             )
-            for slot, (number, deadline) in list(in_flight.items()):
+            for slot, (key, deadline) in list(in_flight.items()):
                 worker = self._workers[slot]
                 if not worker.connection.poll() and time.monotonic() < deadline:
                     continue
                 del in_flight[slot]
                 try:
-                    reply = worker.receive(0.0, FailureKind.BUILD_TIMEOUT)
-                except _WorkerGone as gone:
-                    message = str(gone)
-                    if gone.kind is FailureKind.BUILD_TIMEOUT:
-                        message = f"not built within {self.config.build_timeout_s:g} s"
-                    outcomes[number] = MeasureOutcome(failure=gone.kind, message=message)
-                    lost = [job for job, (at, _) in built.items() if at == slot]
-                    for job in lost:
-                        del built[job]
-                    queue.extend(lost)
+                    answers[key] = _Answer(worker, worker.receive(0.0, FailureKind.BUILD_TIMEOUT))
+                except WorkerGone as gone:
+                    answers[key] = _Answer(worker, {}, gone)
                     self._replace(slot)
-                    continue
-                if "error" in reply:
-                    outcomes[number] = MeasureOutcome(failure=FailureKind.BUILD_ERROR, message=reply["error"])
-                else:
-                    built[number] = (slot, reply["build_s"])
-        return built
+        return answers
 
-    def _run(self, slot: int, number: int, best_s: float, build_s: float) -> MeasureOutcome:
-        worker = self._workers[slot]
-        worker.send({"op": "run", "job": number, "best_latency_s": best_s if math.isfinite(best_s) else None})
+    def _run(
+        self, worker: WorkerProcess, number: int, job: MeasureJob, best_s: float, build_s: float
+    ) -> MeasureOutcome:
+        key = _name(number, job)
+        expected = str(self._expected[job.reference_key]) if job.reference is not None else None
+        worker.send(
+            {
+                "op": "run",
+                "key": key,
+                "best_latency_s": best_s,
+                "expected": expected,
+                "keep": job.keep_built,
+            }
+        )
         try:
             reply = worker.receive(self.config.run_timeout_s, FailureKind.RUN_TIMEOUT)
-        except _WorkerGone as gone:
-            self._replace(slot)
+        except WorkerGone as gone:
+            self._replace(self._workers.index(worker))
             return MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
-        if "error" in reply:
-            return MeasureOutcome(failure=FailureKind.RUN_ERROR, message=reply["error"], build_s=build_s)
-        return MeasureOutcome(
-            run_secs=tuple(reply["run_secs"]),
-            cut_short=reply["cut_short"],
-            build_s=build_s,
-            run_s=reply["run_s"],
-        )
+        if job.keep_built:
+            self._kept[key] = worker
+            self._kept.move_to_end(key)
+            if len(self._kept) > LIBRARIES_KEPT:
+                self._kept.popitem(last=False)
+        return outcome_of_run(reply, build_s)
 
-    def _ready_worker(self, slot: int) -> _Worker:
+    def _ready_worker(self, slot: int) -> WorkerProcess:
         """The worker of a slot once it has started; one killed while starting is tried again."""
-        for attempts_left in reversed(range(_START_ATTEMPTS)):
+        if self._workers[slot].ready and not self._workers[slot].alive:
+            self._replace(slot)  # killed while it had nothing to do: no candidate is to blame
+        for attempts_left in reversed(range(self._spec.start_attempts)):
             try:
                 self._workers[slot].wait_ready()
                 break
@@ -218,4 +241,12 @@ class WorkerPool:
 
     def _replace(self, slot: int) -> None:
         self._workers[slot].kill()
-        self._workers[slot] = _Worker(self.target, self.config)
+        self._workers[slot] = self._start()
+
+    def _start(self) -> WorkerProcess:
+        return self._starter.submit(WorkerProcess, self._spec).result()
+
+
+def _name(number: int, job: MeasureJob) -> str:
+    """What a worker calls the module of a job: one that is kept by its content, another by its number."""
+    return job.key if job.keep_built else str(number)

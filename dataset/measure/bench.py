@@ -1,0 +1,111 @@
+"""The device's side of a measurement: arguments, comparison with the reference, timing."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from .job import MeasureConfig
+from .reference import Buffers, host_arguments, load_expected, mismatch, unwritten
+
+# Those of the task at hand and those of a probe that comes in between.
+_ARGUMENTS_KEPT = 2
+# Written between runs: more than the last-level cache of any GPU so far (H200: 50 MB, B200: 126 MB).
+_CUDA_FLUSH_BYTES = 256 * 1024**2
+# Where no flush precedes each run, CUDA's events time several short runs at once: they resolve 0.5 us.
+_CUDA_GROUP_S = 200e-6
+
+
+class Bench:
+    """Runs the libraries of one kind of device, local or at the other end of an RPC session."""
+
+    def __init__(self, device: tvm.runtime.Device, config: MeasureConfig, remote: bool = False) -> None:
+        self.device = device
+        self.config = config
+        self.remote = remote
+        self.on_cuda = "cuda" in str(device)
+        self._arguments: OrderedDict[str, list[tvm.runtime.Tensor]] = OrderedDict()
+
+    def measure(
+        self, library: tvm.runtime.Module, buffers: Buffers, best_latency_s: float, expected: str | None
+    ) -> dict[str, Any]:
+        """Checks and times a library as `MeasureConfig` says: what a worker replies.
+
+        `expected` is a file of `save_expected`, None where nothing is to be compared.
+        """
+        arguments = self._arguments_for(buffers)
+        start = time.perf_counter()
+        if expected is not None and (wrong := self._wrong_output(library, arguments, buffers, expected)):
+            return {"wrong_output": wrong, "run_s": time.perf_counter() - start}
+        reply = self._time(library, arguments, best_latency_s, start)
+        return {**reply, "run_s": time.perf_counter() - start}
+
+    def _wrong_output(
+        self, library: tvm.runtime.Module, arguments: list[Any], buffers: Buffers, path: str
+    ) -> str | None:
+        expected = load_expected(Path(path))
+        for index in expected:
+            arguments[index].copyfrom(unwritten(*buffers[index]))
+        library["main"](*arguments)
+        self.device.sync()
+        for index, want in expected.items():
+            if wrong := mismatch(arguments[index].numpy(), want, buffers[index][1]):
+                return f"argument {index}: {wrong}"
+        return None
+
+    def _time(
+        self, library: tvm.runtime.Module, arguments: list[Any], best_latency_s: float, start: float
+    ) -> dict[str, Any]:
+        config = self.config
+        cutoff_s = config.slow_factor * best_latency_s
+        first_s = self._once(library, arguments)
+        # The first run also pays for page faults and waking threads: only the second tells a slow program.
+        if first_s > cutoff_s and (second_s := self._once(library, arguments)) > cutoff_s:
+            return {"run_secs": [second_s], "cut_short": True}
+        evaluate = self._evaluator(library, config.repeats, first_s)
+        run_secs: list[float] = []
+        for _ in range(config.groups):
+            run_secs += evaluate(*arguments).results
+            settled = statistics.median(run_secs) <= (1 + config.spread) * min(run_secs)
+            if settled or time.perf_counter() - start > config.budget_s:
+                break
+        return {"run_secs": run_secs, "cut_short": False}
+
+    def _once(self, library: tvm.runtime.Module, arguments: list[Any]) -> float:
+        if self.remote:  # a clock here would time the network
+            return library.time_evaluator("main", self.device, number=1, repeat=1)(*arguments).mean
+        start = time.perf_counter()
+        library["main"](*arguments)
+        self.device.sync()
+        return time.perf_counter() - start
+
+    def _evaluator(
+        self, library: tvm.runtime.Module, repeats: int, about_s: float
+    ) -> Callable[..., tvm.runtime.module.BenchmarkResult]:
+        """Times `repeats` runs on the device's own clock: CUDA's events on CUDA."""
+        flush = self.config.cache_flush
+        if not self.on_cuda:
+            preparation = "cache_flush_cpu_non_first_arg" if flush else ""
+            return library.time_evaluator("main", self.device, 1, repeats, f_preproc=preparation)
+        if flush:
+            return library.time_evaluator(
+                "main", self.device, 1, repeats, cache_flush_bytes=_CUDA_FLUSH_BYTES
+            )
+        return library.time_evaluator("main", self.device, max(1, round(_CUDA_GROUP_S / about_s)), repeats)
+
+    def _arguments_for(self, buffers: Buffers) -> list[Any]:
+        """Arguments on the device, made once for candidates of the same task that follow each other."""
+        key = repr(buffers)
+        if key not in self._arguments:
+            if len(self._arguments) == _ARGUMENTS_KEPT:
+                self._arguments.popitem(last=False)  # before the new ones, for the sake of memory
+            values = host_arguments(buffers)
+            self._arguments[key] = [tvm.runtime.tensor(value, self.device) for value in values]
+        self._arguments.move_to_end(key)
+        return self._arguments[key]

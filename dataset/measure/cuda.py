@@ -1,0 +1,45 @@
+"""Measurement on this machine's CUDA devices: compiled on every core, one timing process a device."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import tvm
+from tvm.target import Target
+
+from ..hardware import probe_cuda
+from ..tvm_compat import available_cores
+from .config import ExecutorConfig, ExecutorConfigError
+from .job import MeasureConfig
+from .pipeline import Pipeline
+from .process import WorkerSpec
+from .toolchain import compiler_environment, cuda_environment
+
+
+def make_cuda_executor(
+    config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
+) -> Pipeline:
+    """An executor over the CUDA devices that are visible here; raises ExecutorConfigError without one."""
+    visible = _visible_devices()[: config.devices]
+    if not visible:
+        raise ExecutorConfigError(
+            "executor=local target=cuda: no CUDA device here; use executor=rpc or executor=ray for one that "
+            "is elsewhere, or executor=dry_run for a rehearsal without one"
+        )
+    compiler = WorkerSpec("compiler", target, measure, compiler_environment(target, config.cuda_compiler))
+    found = cuda_environment(config.cuda_compiler)
+    devices = [
+        WorkerSpec(
+            "device", target, measure, {**found, "CUDA_VISIBLE_DEVICES": device, "TVM_NUM_THREADS": "1"}
+        )
+        for device in visible
+    ]
+    return Pipeline(measure, [compiler] * (workers or available_cores()), devices, probe_cuda)
+
+
+def _visible_devices() -> list[str]:
+    """Names of the devices as CUDA_VISIBLE_DEVICES has them."""
+    count = next(index for index in itertools.count() if not tvm.cuda(index).exist)
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return chosen.split(",")[:count] if chosen else [str(index) for index in range(count)]

@@ -1,0 +1,92 @@
+"""A rehearsal: every program is compiled as far as this machine can, and no latency is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tvm.target import Target
+
+from ..hardware import Hardware, named_hardware, probe_cpu
+from ..roofline import roofline_latency_s
+from ..task import count_flops
+from ..traffic import compulsory_bytes
+from ..tvm_compat import available_cores, target_cores
+from .compilation import compile_cuda_source, compile_module, load
+from .config import ExecutorConfig, ExecutorConfigError
+from .job import MeasureConfig, content_key
+from .pipeline import Pipeline
+from .process import WorkerSpec
+from .roles import Compiler, Role
+from .toolchain import compiler_environment
+
+# Which device an architecture is taken for where executor.hardware does not say.
+_TYPICAL = {"sm_60": "p100", "sm_70": "v100", "sm_75": "t4", "sm_80": "a100", "sm_90": "h100"}
+_LAUNCH_S = 2e-6
+# How far behind the roofline the slowest program is said to be.
+_SLOWEST = 16.0
+
+
+class DryCompiler(Compiler):
+    """Compiles and keeps nothing. Settings: the `hardware` as JSON; whether CUDA code can be compiled."""
+
+    def export(self, module: str, path: str) -> dict[str, Any]:
+        """Replies the latency that the device is to be said to have."""
+        mod = load(module)
+        executable = compile_module(mod, self.target)
+        if self.settings["cuda_code"]:
+            compile_cuda_source(executable, self.target)
+        hardware = Hardware.from_json(self.settings["hardware"])
+        bound_s = roofline_latency_s(count_flops(mod), compulsory_bytes(mod), hardware)
+        return {"latency_s": simulated_latency_s(bound_s, content_key(module))}
+
+
+class DryDevice(Role):
+    """Tells the latency that was made up; what the program computes is not looked at."""
+
+    def time(
+        self, artefact: dict[str, Any], best_latency_s: float, expected: str | None, keep: bool
+    ) -> dict[str, Any]:
+        latency_s = artefact["latency_s"]
+        cut = latency_s > self.config.slow_factor * best_latency_s
+        runs = 1 if cut else self.config.repeats
+        return {"run_secs": [latency_s] * runs, "cut_short": cut, "run_s": 0.0, "simulated": True}
+
+
+def simulated_latency_s(bound_s: float, key: str) -> float:
+    """A launch and 1 to 16 times the roofline's bound in seconds; `key` of the module (hex) says how many."""
+    share = int(key, 16) / 16 ** len(key)
+    return _LAUNCH_S + bound_s * _SLOWEST**share
+
+
+def make_dry_run_executor(
+    config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
+) -> Pipeline:
+    """An executor without a device; CUDA code is compiled where a compiler for it is installed."""
+    hardware = _imagined(config, target)
+    try:
+        environment = compiler_environment(target, config.cuda_compiler)
+        cuda_code = target.kind.name == "cuda"
+    except ExecutorConfigError:
+        environment, cuda_code = {}, False
+    compiler = WorkerSpec(
+        "dry_compiler",
+        target,
+        measure,
+        environment,
+        settings={"cuda_code": cuda_code, "hardware": hardware.to_json()},
+    )
+    device = WorkerSpec("dry_device", target, measure)
+    return Pipeline(measure, [compiler] * (workers or available_cores()), [device], lambda: hardware)
+
+
+def _imagined(config: ExecutorConfig, target: Target) -> Hardware:
+    if config.hardware:
+        imitated = named_hardware(config.hardware)
+    elif target.kind.name == "llvm":
+        imitated = probe_cpu(target_cores(target))
+    else:
+        architecture = str(target.attrs.get("arch", ""))
+        known = (name for prefix, name in _TYPICAL.items() if architecture.startswith(prefix))
+        imitated = named_hardware(next(known, "a100"))
+    return replace(imitated, name=f"dry run of {imitated.name}")

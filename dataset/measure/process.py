@@ -1,0 +1,136 @@
+"""A worker process as its owner sees it: started, asked, and replaced when it dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from multiprocessing import Pipe
+from typing import Any
+
+from tvm.target import Target
+
+from ...errors import UserError
+from ..records import FailureKind
+from ..tvm_compat import target_to_json
+from .job import MeasureConfig
+
+START_TIMEOUT_S = 120.0
+START_ATTEMPTS = 3
+
+
+class WorkerStartError(UserError, RuntimeError):
+    """A measuring process could not be started, or its device is not there."""
+
+
+class WorkerGone(Exception):
+    """The worker died or hung while it held a request."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """What a worker process is to be: a role of `worker.py` for a target, in an environment."""
+
+    role: str
+    target: Target
+    config: MeasureConfig
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    start_timeout_s: float = START_TIMEOUT_S
+    start_attempts: int = START_ATTEMPTS
+
+
+class WorkerProcess:
+    """One worker process and the connection to it; `ready` once it has told so.
+
+    Linux ends it when the thread that started it ends, so that thread must outlive it.
+    """
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.connection, theirs = Pipe()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "foretune.dataset.measure.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **spec.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # LLVM and candidates print; nothing of it is for the user
+            stderr=self.errors,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.ready = False
+        self.send(
+            {
+                "role": spec.role,
+                "target": target_to_json(spec.target),
+                "config": asdict(spec.config),
+                "settings": dict(spec.settings),
+            }
+        )
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def wait_ready(self) -> None:
+        """Raises WorkerStartError where the process does not come up."""
+        if not self.ready:
+            try:
+                self.take_ready(self.spec.start_timeout_s)
+            except WorkerGone as gone:
+                raise WorkerStartError(self.start_failure(str(gone))) from gone
+
+    def take_ready(self, timeout_s: float) -> None:
+        """Reads the message that tells the process is ready; raises WorkerGone."""
+        reply = self.receive(timeout_s, FailureKind.BUILD_TIMEOUT)
+        if reply:
+            raise WorkerGone(FailureKind.WORKER_DIED, reply.get("error") or reply.get("lost", "not ready"))
+        self.ready = True
+
+    def start_failure(self, reason: str) -> str:
+        return (
+            f"measuring process ({self.spec.role}): {reason}; "
+            f"`{sys.executable} -c 'import tvm'` shows whether TVM starts"
+        )
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        # A dead worker shows at the next receive, which says of what it died.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send_bytes(json.dumps(message).encode())
+
+    def receive(self, timeout_s: float, on_timeout: FailureKind) -> dict[str, Any]:
+        """The reply to the request in flight; raises WorkerGone after death or `timeout_s` seconds."""
+        if not self.connection.poll(timeout_s):
+            raise WorkerGone(on_timeout, f"no answer within {timeout_s:g} s")
+        try:
+            return json.loads(self.connection.recv_bytes())
+        except (EOFError, ConnectionResetError, OSError):
+            raise WorkerGone(FailureKind.WORKER_DIED, self._cause_of_death()) from None
+
+    def kill(self) -> None:
+        """Ends the process and what it started: a compiler may have one of its own at work."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.connection.close()
+        self.errors.close()
+
+    def _cause_of_death(self) -> str:
+        code = self.process.wait()
+        cause = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        self.errors.seek(0)
+        tail = self.errors.read().decode(errors="replace").strip()[-500:]
+        return f"{cause}: {tail}" if tail else cause

@@ -1,0 +1,163 @@
+"""Measurement on the servers of a TVM RPC tracker: compiled here, uploaded, timed there."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ..hardware import Hardware, named_hardware
+from ..tvm_compat import available_cores
+from .bench import Bench
+from .config import ExecutorConfig, ExecutorConfigError
+from .job import MeasureConfig
+from .pipeline import Pipeline
+from .process import START_TIMEOUT_S, WorkerSpec
+from .roles import DeviceLostError, Role, StaleSessionError
+from .toolchain import compiler_environment
+
+_POLL_S = 0.5
+_CONNECT_TIMEOUT_S = 5.0
+
+
+class RpcDevice(Role):
+    """Times libraries on one server of a tracker; settings are host, port, key and session_timeout_s.
+
+    A session is used for many candidates, but ends before its time is up: the server then cuts it off in the
+    middle of whatever runs. That is also what frees a server of a program that hangs.
+    """
+
+    def prepare(self) -> None:
+        """Waits for a server that is free."""
+        settings = self.settings
+        tracker = tvm.rpc.connect_tracker(settings["host"], settings["port"])
+        self._session = tracker.request(
+            settings["key"], session_timeout=settings["session_timeout_s"], max_retry=1
+        )
+        self._renew_at = time.monotonic() + settings["session_timeout_s"] - self.config.run_timeout_s
+        kind = self.target.kind.name
+        device = self._session.device("cpu" if kind == "llvm" else kind, 0)
+        if not device.exist:
+            raise RuntimeError(f"the server of key {settings['key']} has no {kind} device")
+        self.bench = Bench(device, self.config, remote=True)
+        self._bench_is_new = True
+
+    def time(
+        self, artefact: dict[str, Any], best_latency_s: float, expected: str | None, keep: bool
+    ) -> dict[str, Any]:
+        """Uploads a library and times it; `keep` saves nothing here, as sessions come and go."""
+        if time.monotonic() > self._renew_at and not self._bench_is_new:
+            self._end_session()
+            raise StaleSessionError
+        self._bench_is_new = False
+        path = Path(artefact["library"])
+        try:
+            self._session.upload(str(path), path.name)
+            library = self._session.load_module(path.name)
+            try:
+                return self.bench.measure(library, artefact["buffers"], best_latency_s, expected)
+            finally:
+                del library
+                self._session.remove(path.name)
+        except Exception as error:
+            if not self._connected():
+                raise DeviceLostError(f"the RPC server went away: {error}") from error
+            raise
+
+    def _connected(self) -> bool:
+        try:
+            return bool(self.bench.device.exist) and self._session.listdir("") is not None
+        except Exception:
+            return False
+
+    def _end_session(self) -> None:
+        # The server serves no one else while this process holds on to anything of the session.
+        del self.bench, self._session
+
+
+def make_rpc_executor(
+    config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
+) -> Pipeline:
+    """An executor over the servers that a tracker knows by a key; raises ExecutorConfigError."""
+    _refuse_other_architectures(target)
+    if config.session_timeout_s <= measure.run_timeout_s:
+        raise ExecutorConfigError(
+            f"executor.session_timeout_s={config.session_timeout_s:g}: must be over "
+            f"measure.run_timeout_s={measure.run_timeout_s:g}"
+        )
+    description = _described(config.hardware)
+    servers = _wait_for_servers(config)
+    device = WorkerSpec(
+        "rpc_device",
+        target,
+        measure,
+        settings={
+            "host": config.host,
+            "port": config.port,
+            "key": config.key,
+            "session_timeout_s": config.session_timeout_s,
+        },
+        start_timeout_s=START_TIMEOUT_S + max(config.wait_s, config.session_timeout_s),
+        start_attempts=1,
+    )
+    compiler = WorkerSpec("compiler", target, measure, compiler_environment(target, config.cuda_compiler))
+    return Pipeline(
+        measure,
+        [compiler] * (workers or available_cores()),
+        [device] * min(servers, config.devices or servers),
+        lambda: description,
+    )
+
+
+def _refuse_other_architectures(target: Target) -> None:
+    """Libraries are linked by this machine's C compiler."""
+    host = target if target.kind.name == "llvm" else target.host
+    triple = str(host.attrs.get("mtriple", "")) if host is not None else ""
+    architecture = triple.partition("-")[0]
+    if architecture and architecture != platform.machine():
+        raise ExecutorConfigError(
+            f"target mtriple={triple}: this machine links for {platform.machine()} only; run foretune on a "
+            f"machine of {architecture}, with executor=local or executor=ray"
+        )
+
+
+def _described(hardware: str) -> Hardware:
+    """A JSON file of a description, or a named device; raises UserError."""
+    path = Path(hardware)
+    if not path.is_file():
+        return named_hardware(hardware)
+    try:
+        return Hardware.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ExecutorConfigError(f"executor.hardware={hardware}: {error}") from error
+
+
+def _wait_for_servers(config: ExecutorConfig) -> int:
+    """How many servers of the key the tracker knows, once there is one; raises ExecutorConfigError."""
+    deadline = time.monotonic() + config.wait_s
+    while not (servers := _servers(config)):
+        if time.monotonic() > deadline:
+            missing = "no tracker" if servers is None else f"no server of executor.key={config.key}"
+            raise ExecutorConfigError(
+                f"executor.host={config.host} executor.port={config.port}: {missing} there within "
+                f"{config.wait_s:g} s; start one, as in `python -m tvm.exec.rpc_server --tracker "
+                f"{config.host}:{config.port} --key {config.key}`"
+            )
+        time.sleep(_POLL_S)
+    return servers
+
+
+def _servers(config: ExecutorConfig) -> int | None:
+    """How many servers of the key the tracker knows, None where no tracker answers."""
+    try:
+        # TVM's own client retries for a minute before it gives up.
+        socket.create_connection((config.host, config.port), timeout=_CONNECT_TIMEOUT_S).close()
+        summary = tvm.rpc.connect_tracker(config.host, config.port).summary()
+    except (OSError, RuntimeError):
+        return None
+    return sum(info["key"] == f"server:{config.key}" for info in summary["server_info"])
