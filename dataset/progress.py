@@ -7,6 +7,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -15,8 +16,8 @@ from rich.progress import (
 _DESCRIPTION_CHARS = 32
 
 
-def job_progress(console: Console) -> Progress:
-    """A bar with counts, elapsed and remaining time."""
+def job_progress(console: Console, *details: ProgressColumn) -> Progress:
+    """A bar with counts, elapsed and remaining time, and further columns after them."""
     return Progress(
         TextColumn(f"{{task.description:<{_DESCRIPTION_CHARS}.{_DESCRIPTION_CHARS}}}"),
         BarColumn(),
@@ -24,5 +25,6 @@ def job_progress(console: Console) -> Progress:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        *details,
         console=console,
     )

@@ -10,6 +10,10 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
 
+class RefusedError(Exception):
+    """A trace gives no program; the text is the cause, such as the name of the postprocessor that refused."""
+
+
 def trace_to_json(trace: Trace) -> str:
     """Canonical JSON of a trace without postprocessing and dead instructions."""
     content = trace.simplified(remove_postproc=True).as_json()
@@ -34,12 +38,34 @@ def replay(context: ms.TuneContext, trace: str | Any) -> ms.MeasureCandidate | N
     schedule = Schedule(context.mod, seed=1, debug_mask=0, error_render_level="none")
     try:
         Trace.apply_json_to_schedule(json.loads(trace) if isinstance(trace, str) else trace, schedule)
-        schedule.enter_postproc()
-        for postprocessor in context.space_generator.postprocs:
-            if not postprocessor.apply(schedule):
-                return None
+        return postprocessed(context, schedule)
     except Exception:  # TVM raises ScheduleError, InternalError and others for a trace that does not fit
         return None
+
+
+def instantiate(context: ms.TuneContext, trace: Trace, seed: int) -> ms.MeasureCandidate:
+    """The program of a trace of the task; `seed` (at least 1) draws the decisions that the trace leaves open.
+
+    Raises RefusedError.
+    """
+    schedule = Schedule(context.mod, seed=seed, debug_mask=0, error_render_level="none")
+    try:
+        trace.apply_to_schedule(schedule, remove_postproc=True)
+    except Exception as error:  # see replay
+        raise RefusedError("trace does not apply") from error
+    return postprocessed(context, schedule)
+
+
+def postprocessed(context: ms.TuneContext, schedule: Schedule) -> ms.MeasureCandidate:
+    """The candidate that the postprocessors of `context` make of a schedule; raises RefusedError."""
+    schedule.enter_postproc()
+    for postprocessor in context.space_generator.postprocs:
+        try:
+            accepted = postprocessor.apply(schedule)
+        except Exception:  # see replay
+            accepted = False
+        if not accepted:
+            raise RefusedError(str(postprocessor).rpartition(".")[2].partition("(")[0])
     return ms.MeasureCandidate(
         schedule, ms.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
     )

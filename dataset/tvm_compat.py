@@ -6,7 +6,9 @@ import inspect
 import json
 import logging
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -16,7 +18,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.schedule import Schedule
+from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 from tvm.target.codegen import llvm_get_system_cpu
 
@@ -148,11 +150,13 @@ def make_tune_context(
     space: Any = "post-order-apply",
     name: str = "task",
     threads: int = 1,
+    refused: Counter[str] | None = None,
 ) -> ms.TuneContext:
     """A tune context that logs warnings only.
 
     Replay and features take `threads` threads. With more than one, which thread draws which candidate is left
-    to chance, so that only a single thread repeats a search exactly.
+    to chance, so that only a single thread repeats a search exactly. Where `refused` is given, a search
+    counts in it the candidates that were no valid program, by cause.
     """
     load_tensor_intrinsics()
     return ms.TuneContext(
@@ -163,8 +167,33 @@ def make_tune_context(
         task_name=name,
         rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
         num_threads=threads,
-        logger=_SEARCH_LOG,
+        logger=_SEARCH_LOG if refused is None else counting_logger(refused),
     ).clone()
+
+
+_REFUSALS = re.compile(
+    r"(?:(Trace replay) failures|Postproc #\d+ \[[\w.]*?(\w+)(?:\(.*?\))?\]): (\d+) failure"
+)
+
+
+def counting_logger(refused: Counter[str]) -> logging.Logger:
+    """Adds up the refused candidates of MetaSchedule's summaries, which it keeps nowhere but in its log."""
+
+    def count(message: logging.LogRecord) -> bool:
+        for replaying, postprocessor, failures in _REFUSALS.findall(message.getMessage()):
+            if int(failures):
+                refused["trace does not apply" if replaying else postprocessor] += int(failures)
+        return message.levelno >= logging.WARNING
+
+    logger = logging.Logger(_SEARCH_LOG.name, logging.INFO)
+    logger.parent = _SEARCH_LOG
+    logger.addFilter(count)
+    return logger
+
+
+def mutate(mutator: ms.Mutator, trace: Trace, seed: int) -> Trace | None:
+    """A neighbour of a trace, the same for the same `seed`; None where there is nothing to change."""
+    return ms._ffi_api.MutatorApply(mutator, trace, seed)
 
 
 def design_spaces(context: ms.TuneContext, name: str) -> list[Schedule]:

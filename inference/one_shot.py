@@ -11,7 +11,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..dataset.measure import MeasureJob, MeasureOutcome, WorkerPool
-from ..dataset.program_sampling import ExplorationConfig, ProgramSampler, best_latency_s
+from ..dataset.program_sampling import EvolutionarySampler, ExplorationConfig, best_latency_s
 from ..dataset.replay import candidate_module_json
 from ..dataset.task import Task
 from ..errors import UserError
@@ -90,7 +90,7 @@ def search_one_shot(
     """Searches and validates in rounds, `top_k` candidates in all; raises NoDesignSpaceError."""
     scored_before = model.candidates_scored
     started = time.monotonic()
-    sampler = ProgramSampler(
+    sampler = EvolutionarySampler(
         task,
         target,
         scorer=model,

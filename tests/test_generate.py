@@ -1,5 +1,11 @@
-"""Generation end to end on real TVM: records, resume, Ctrl-C, kill -9, and features of the records."""
+"""Generation end to end: records, resume, faults, and what a run tells.
 
+Runs with real workers show that it measures; a fake executor shows what a run makes of what it is answered.
+"""
+
+import io
+import math
+import re
 import signal
 import subprocess
 import sys
@@ -8,17 +14,35 @@ import time
 import numpy as np
 import psutil
 import pytest
+import tvm
+from fake_executor import HARDWARE, FakeExecutor
 from foretune.dataset import generate
+from foretune.dataset.campaign import TaskCampaign
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
-from foretune.dataset.generate import GenerateConfig, GenerateConfigError
-from foretune.dataset.measure import MeasureConfig
-from foretune.dataset.program_sampling import ExplorationConfig, SamplingError, make_scorer
-from foretune.dataset.store import RecordStore
-from foretune.dataset.tvm_compat import UnknownTargetError
+from foretune.dataset.generate_config import GenerateConfig, GenerateConfigError
+from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
+from foretune.dataset.noise_probe import NoiseConfig
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import (
+    ExplorationConfig,
+    ProgramSamplingConfig,
+    SamplingError,
+    make_scorer,
+)
+from foretune.dataset.records import FailureKind
+from foretune.dataset.self_check import SelfCheckError, check_measurement
+from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
+from foretune.dataset.task_sampling import sample_tasks
+from foretune.dataset.testbed import Testbed
+from foretune.dataset.tvm_compat import UnknownTargetError, parse_target
 from rich.console import Console
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
 QUICK = MeasureConfig(repeats=2, groups=1)
+EXPLORE = ProgramSamplingConfig(
+    scorer="random", evolutionary=ExplorationConfig(population_size=8, generations=1)
+)
+RANDOM = ProgramSamplingConfig(sampler="random")
 
 
 def config(folder, **changes):
@@ -26,9 +50,8 @@ def config(folder, **changes):
         "tasks": 2,
         "records_per_task": 6,
         "per_round": 6,
-        "scorer": "random",
         "task_sampling": TASKS,
-        "exploration": ExplorationConfig(population_size=8, generations=1),
+        "program_sampling": EXPLORE,
         "measure": QUICK,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
@@ -36,6 +59,21 @@ def config(folder, **changes):
 
 def quiet_run(run_config):
     return generate.run(run_config, Console(quiet=True))
+
+
+@pytest.fixture
+def fake_run(monkeypatch, tmp_path):
+    """Runs with a fake executor; returns the summary, the store and what was printed."""
+
+    def run(executor, **changes):
+        monkeypatch.setattr(generate, "make_executor", lambda *arguments: executor)
+        printed = io.StringIO()
+        settings = {"program_sampling": RANDOM, "self_check": False, **changes}
+        summary = generate.run(config(tmp_path / "set", **settings), Console(file=printed, width=200))
+        assert executor.closed
+        return summary, RecordStore(tmp_path / "set"), printed.getvalue()
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +91,9 @@ def test_records_are_measured_and_described(dataset):
     assert {record.workload_hash for record in records} == {task.workload_hash for task in tasks}
     assert all(0 < record.latency_s < 1 for record in records)
     assert {record.hardware_id for record in records} == set(store.hardware())
+    assert {record.sampler for record in records} == {"evolutionary/random"}
+    assert not any(record.simulated for record in records)
+    assert all(record.probe_ratio > 0.5 for record in records)
     assert len({record.key for record in records}) == len(records)
     assert len(list(dataset.glob("records-*.parquet"))) == 1
 
@@ -108,9 +149,9 @@ def launch(folder):
         "tasks=3",
         "records_per_task=400",
         "per_round=8",
-        "scorer=random",
-        "exploration.population_size=8",
-        "exploration.generations=0",
+        "program_sampling.scorer=random",
+        "program_sampling.evolutionary.population_size=8",
+        "program_sampling.evolutionary.generations=0",
         "measure.repeats=1",
         "measure.groups=1",
         "task_sampling.sampler=uniform",
@@ -167,8 +208,7 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(tmp_p
     "changes, error, message",
     [
         ({"target": "bogus"}, UnknownTargetError, "target='bogus'"),
-        ({"target": "nvidia/nvidia-a100"}, GenerateConfigError, "CPU targets only"),
-        ({"scorer": "oracle"}, SamplingError, "scorer='oracle'"),
+        ({"program_sampling": ProgramSamplingConfig(scorer="oracle")}, SamplingError, "scorer='oracle'"),
     ],
 )
 def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
@@ -177,9 +217,10 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
     assert not (tmp_path / "set").exists()
 
 
-def test_counts_must_be_positive(tmp_path):
-    with pytest.raises(GenerateConfigError, match="tasks=0"):
-        config(tmp_path, tasks=0)
+@pytest.mark.parametrize("field, value", [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5)])
+def test_settings_out_of_range_are_named(tmp_path, field, value):
+    with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
+        config(tmp_path, **{field: value})
 
 
 def test_an_unknown_option_is_an_error_of_the_command(tmp_path):
@@ -199,3 +240,206 @@ def test_random_scoring_needs_no_xgboost(monkeypatch):
     assert make_scorer("random", warm_up=1) is not None
     with pytest.raises(SamplingError, match="pip install"):
         make_scorer("xgboost", warm_up=1)
+
+
+def test_a_restart_knows_every_candidate_that_was_measured(fake_run):
+    _, store, _ = fake_run(FakeExecutor(), tasks=1)
+    before = {record.key for record in store.records()}
+    executor = FakeExecutor()
+    summary, store, _ = fake_run(executor, tasks=1, records_per_task=18)
+    assert summary.measured == len(executor.asked) == 12
+    assert len(store.records()) == 18 == summary.total_records
+    assert before < {record.key for record in store.records()}
+    assert [record.round for record in store.records()].count(0) == 6
+
+
+def test_failures_are_kept_and_told(fake_run):
+    kinds = iter([*FailureKind, *[None] * 100])
+
+    def answer(job):
+        kind = next(kinds)
+        return MeasureOutcome(failure=kind, message="why") if kind else MeasureOutcome((1e-3,))
+
+    summary, store, printed = fake_run(FakeExecutor(answer), tasks=1)
+    assert {record.failure for record in store.records()} == set(FailureKind)
+    assert summary.failures == dict.fromkeys(FailureKind, 1)
+    assert (summary.measured, summary.valid) == (6, 0)
+    assert "1 wrong_output" in printed
+    assert "wrong outputs" in printed
+
+
+def test_disturbed_records_are_marked_and_told(fake_run):
+    probes = iter([1e-3] * 5 + [2e-3] * 1000)
+    executor = FakeExecutor(probe=lambda job: MeasureOutcome((next(probes),)))
+    noise = NoiseConfig(retries=1)
+    summary, store, printed = fake_run(executor, tasks=1, records_per_task=24, noise=noise)
+    marked = [record for record in store.records() if record.disturbed]
+    assert summary.disturbed == len(marked) >= 6
+    assert all(record.probe_ratio == 2.0 for record in marked)
+    assert f"{len(marked)} records marked" in printed
+    assert summary.repeated == len(marked)
+
+
+def test_the_first_candidate_of_each_task_and_a_share_of_the_others_is_compared(fake_run):
+    executor = FakeExecutor()
+    fake_run(executor, tasks=2, records_per_task=12, check_outputs=0.1)
+    for name in {job.task for job in executor.asked}:
+        jobs = [job for job in executor.asked if job.task == name]
+        assert [number for number, job in enumerate(jobs) if job.reference is not None] == [0, 10]
+        reference = tvm.ir.load_json(jobs[0].reference)
+        assert reference["main"].attrs["global_symbol"] == "main"
+    executor = FakeExecutor()
+    fake_run(executor, tasks=3, check_outputs=0.0)
+    assert executor.asked
+    assert all(job.reference is None for job in executor.asked)
+
+
+def test_the_best_latency_so_far_goes_with_later_rounds(fake_run):
+    seconds = iter(np.linspace(3e-3, 1e-3, 100).tolist())
+    executor = FakeExecutor(lambda job: MeasureOutcome((next(seconds),)))
+    fake_run(executor, tasks=1, records_per_task=12)
+    bests = [job.best_latency_s for job in executor.asked]
+    assert bests[:6] == [math.inf] * 6
+    assert bests[6:] == [pytest.approx(np.linspace(3e-3, 1e-3, 100)[5])] * 6
+
+
+def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
+    executor = FakeExecutor()
+    summary, _, printed = fake_run(executor, tasks=2, minutes=1e-9)
+    assert summary.out_of_time
+    assert summary.tasks_done == summary.measured == 0
+    assert "the time is up" in printed
+    summary, _, printed = fake_run(executor, tasks=2)
+    assert (summary.tasks_done, summary.measured) == (2, 12)
+    assert "next: foretune-train" in printed
+
+
+def test_the_summary_tells_the_rate_of_each_stage(fake_run):
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), run_s=1e-9))
+    summary, _, printed = fake_run(executor, tasks=1)
+    assert set(summary.stage_s) == {"sampling", "building", "timing", "probing", "storing"}
+    assert all(seconds > 0 for seconds in summary.stage_s.values())
+    assert re.search(r"sampling .*\d+\.\d .*%", printed)
+    assert summary.records_per_minute == pytest.approx(60 * 6 / summary.seconds)
+
+
+def test_devices_work_on_tasks_side_by_side(fake_run):
+    executor = FakeExecutor(devices=3)
+    summary, store, _ = fake_run(executor, tasks=6, task_sampling={**TASKS, "max_flops": 4e6})
+    assert summary.tasks_done == 6
+    assert len(store.records()) == 36
+    assert {job.device for job in executor.asked} == {0, 1, 2}
+    devices_of = {name: {j.device for j in executor.asked if j.task == name} for name in store_tasks(store)}
+    assert all(len(devices) == 1 for devices in devices_of.values())
+
+
+def store_tasks(store):
+    return {record.workload_hash for record in store.records()}
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_an_interrupt_keeps_what_was_measured(fake_run, devices):
+    calls = []
+
+    def answer(job):
+        calls.append(job)
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return MeasureOutcome((1e-3,))
+
+    summary, store, printed = fake_run(FakeExecutor(answer, devices=devices), tasks=2, records_per_task=60)
+    assert summary.interrupted
+    assert summary.measured == len(store.records()) == 6
+    assert "run the same command again" in printed
+
+
+def test_a_full_disk_ends_the_run_with_an_error_and_keeps_what_was_written(fake_run, monkeypatch, tmp_path):
+    written = []
+    write = RecordStore.append_records
+
+    def append(store, records):
+        if written:
+            raise StoreError(f"{store.folder}: could not be written (No space left on device)")
+        written.extend(records)
+        write(store, records)
+
+    monkeypatch.setattr(RecordStore, "append_records", append)
+    with pytest.raises(StoreError, match="No space left"):
+        fake_run(FakeExecutor(), tasks=2)
+    assert len(RecordStore(tmp_path / "set").records()) == len(written) == 6
+
+
+def test_a_second_run_to_the_same_dataset_is_refused(fake_run, tmp_path):
+    with RecordStore(tmp_path / "set").writing(), pytest.raises(StoreLockedError, match="another run"):
+        fake_run(FakeExecutor())
+
+
+def test_simulated_records_say_so(fake_run):
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), simulated=True))
+    _, store, printed = fake_run(executor, tasks=1)
+    assert all(record.simulated for record in store.records())
+    assert "6 records are simulated" in printed
+    assert "foretune-train" not in printed
+
+
+def test_a_failing_self_check_ends_the_run_before_anything_is_measured(fake_run, tmp_path):
+    wrong = MeasureOutcome(failure=FailureKind.WRONG_OUTPUT, message="off by 3")
+    executor = FakeExecutor(lambda job: wrong)
+    with pytest.raises(SelfCheckError, match=r"wrong_output: off by 3.*self_check=false"):
+        fake_run(executor, self_check=True)
+    assert len(executor.asked) <= 4
+    assert all(job.reference is not None for job in executor.asked)
+    assert RecordStore(tmp_path / "set").records() == []
+
+
+def test_the_self_check_accepts_a_device_with_room_for_some_programs_only():
+    outcomes = iter([MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room")] * 3)
+    executor = FakeExecutor(lambda job: next(outcomes, MeasureOutcome((1e-3,))))
+    check_measurement(executor, parse_target("llvm"))
+    none_runs = FakeExecutor(lambda job: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room"))
+    with pytest.raises(SelfCheckError, match="no room"):
+        check_measurement(none_runs, parse_target("llvm"))
+
+
+def test_a_database_is_measured_on_its_own_tasks(fake_run, monkeypatch, tmp_path):
+    task = to_task(Dense(rows=8, in_features=32, out_features=32))
+    campaign = TaskCampaign(
+        task,
+        Testbed(FakeExecutor(), parse_target("llvm"), NoiseConfig(probe=False)),
+        config(tmp_path, program_sampling=RANDOM),
+    )
+    traces = [record.trace for record in next(campaign.rounds([]))]
+    rows = [(task.mod, trace, [float(6 - number)], None) for number, trace in enumerate(traces)]
+    monkeypatch.setattr("foretune.dataset.exchange.read_database", lambda folder: rows)
+    sampling = ProgramSamplingConfig(sampler="database", database=tmp_path)
+    summary, store, _ = fake_run(FakeExecutor(), program_sampling=sampling, per_round=4)
+    assert [row.workload_hash for row in store.tasks()] == [task.workload_hash]
+    records = store.records()
+    assert [record.trace for record in records] == traces[::-1]  # the fastest of the database comes first
+    assert {record.sampler for record in records} == {"database"}
+    assert {record.hardware_id for record in records} == {HARDWARE.hardware_id}
+    assert summary.tasks_done == 1
+
+
+def test_a_cuda_target_is_left_to_the_executor(tmp_path):
+    """Records of a dry run, whose executor compiles what it can and makes latencies up."""
+    run_config = config(
+        tmp_path / "set",
+        tasks=1,
+        records_per_task=2,
+        per_round=2,
+        target="nvidia/nvidia-a100",
+        program_sampling=RANDOM,
+        executor=ExecutorConfig(kind="dry_run"),
+        check_outputs=0.0,
+        self_check=False,
+    )
+    quiet_run(run_config)
+    records = RecordStore(tmp_path / "set").records()
+    assert len(records) >= 2
+    assert all(record.simulated for record in records if record.failure is None)
+
+
+def test_tasks_of_the_run_are_those_of_the_sampler(dataset):
+    tasks = sample_tasks(n=2, seed=0, **TASKS)
+    assert [row.workload_hash for row in RecordStore(dataset).tasks()] == [t.workload_hash for t in tasks]

@@ -1,0 +1,43 @@
+"""Work on several devices side by side: a lane takes one item after the other."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from threading import Event
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def work_in_lanes(
+    items: Iterable[Item], devices: Sequence[int], work: Callable[[Item, int, Event], None]
+) -> None:
+    """Calls `work(item, device, stop)` for every item, with one lane for each entry of `devices`.
+
+    A single lane is the thread of the caller. The first exception, Ctrl-C included, sets `stop`, which `work`
+    looks at between its steps, and is raised once every lane has come to its end.
+    """
+    waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    stop = Event()
+
+    def lane(device: int) -> None:
+        while not stop.is_set():
+            try:
+                item = waiting.get_nowait()
+            except queue.Empty:
+                return
+            work(item, device, stop)
+
+    if len(devices) == 1:
+        lane(devices[0])
+        return
+    with ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads:
+        try:
+            for done in as_completed([threads.submit(lane, device) for device in devices]):
+                done.result()
+        finally:
+            stop.set()

@@ -1,0 +1,26 @@
+"""Program sampling: which candidates of a task are measured for the dataset."""
+
+from .annealing import AnnealingConfig, AnnealingSampler
+from .config import ProgramSamplingConfig, make_program_sampler
+from .database import DatabaseSampler, DatabaseTasks
+from .evolutionary import EvolutionarySampler, ExplorationConfig
+from .random_draws import RandomSampler
+from .sampler import ProgramSampler, Proposal, SamplingError, best_latency_s
+from .scorer import make_scorer
+
+__all__ = [
+    "AnnealingConfig",
+    "AnnealingSampler",
+    "DatabaseSampler",
+    "DatabaseTasks",
+    "EvolutionarySampler",
+    "ExplorationConfig",
+    "ProgramSampler",
+    "ProgramSamplingConfig",
+    "Proposal",
+    "RandomSampler",
+    "SamplingError",
+    "best_latency_s",
+    "make_program_sampler",
+    "make_scorer",
+]

@@ -1,0 +1,48 @@
+"""Lanes: every item once, devices side by side, and one failure stops them all."""
+
+import threading
+
+import pytest
+from foretune.dataset.lanes import work_in_lanes
+
+
+def test_a_single_lane_works_in_the_callers_thread_in_order():
+    seen = []
+    work_in_lanes(
+        [3, 1, 2], [7], lambda item, device, stop: seen.append((item, device, threading.current_thread()))
+    )
+    assert seen == [(item, 7, threading.main_thread()) for item in (3, 1, 2)]
+
+
+def test_lanes_work_side_by_side_and_share_the_items():
+    met = threading.Barrier(2, timeout=10)
+    seen = []
+
+    def work(item, device, stop):
+        met.wait()  # passes only with one item of each device in hand
+        seen.append((item, device))
+
+    work_in_lanes(range(6), [0, 1], work)
+    assert sorted(item for item, _ in seen) == list(range(6))
+    assert {device for _, device in seen} == {0, 1}
+
+
+def test_a_failure_of_one_lane_stops_the_others_and_is_raised():
+    started = threading.Event()
+    seen = []
+
+    def work(item, device, stop):
+        seen.append(item)
+        if item == 0:
+            assert started.wait(10)
+            raise ValueError("broken device")
+        started.set()
+        assert stop.wait(10)
+
+    with pytest.raises(ValueError, match="broken device"):
+        work_in_lanes(range(100), [0, 1], work)
+    assert len(seen) == 2
+
+
+def test_nothing_to_do_is_done():
+    work_in_lanes([], [0, 1], lambda item, device, stop: pytest.fail("no item"))
