@@ -1,0 +1,389 @@
+"""Records from a CUDA machine that is lent for minutes and reaches no package index.
+
+On a machine that reaches an index, gather the wheels and carry the folders `load-*` to the CUDA machine, all
+at once or one after the other into one folder:
+
+    python benchmarks/gpu_campaign.py bundle --out bundle --part-size 60M
+
+There, in a checkout of this repository, generate for as long as the machine is at hand. What is in the
+dataset already is continued; a stop at any moment loses at most the batch in flight. The last words are
+passed on to foretune-generate:
+
+    python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 seed=1
+
+`--dry-run` goes through every step without a GPU; its records are marked as simulated. Until the environment
+is made this script needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+MANIFEST = "manifest.json"
+DRY_RUN_TARGET = "nvidia/nvidia-h100"
+# More tasks than a lease has time for, and more work in each than on a CPU; words of the user override them.
+GENERATION = (
+    "tasks=400",
+    "records_per_task=128",
+    "per_round=64",
+    "task_sampling.min_flops=1e6",
+    "task_sampling.max_flops=2e10",
+)
+# Pure Python that the index has as source alone: its wheel is built here.
+SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
+# TVM's CUDA library is linked to this runtime.
+CUDA_RUNTIME = "libcudart.so.13"
+CUDA_RUNTIME_WHEEL = "nvidia-cuda-runtime>=13,<14"
+# glibc 2.5 to 2.35, newest first; pip takes each tag as it is written.
+PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 4, -1)), "manylinux2014_x86_64")
+# Seconds at the end of a run for the batch in flight and for merging shards.
+FINISH_S = 30.0
+PATIENCE_S = 8.0
+
+
+class CampaignError(Exception):
+    """A step cannot be done; the text says which, why, and what to do."""
+
+
+# -- the bundle
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A file of the bundle; its pieces, concatenated, are its content."""
+
+    name: str
+    sha256: str
+    pieces: list[str]
+
+
+def bundle(out: Path, part_size: int, python: str, with_torch: bool) -> None:
+    """Downloads what an offline Linux machine needs and lays it into folders of at most `part_size` bytes."""
+    if out.exists() and any(out.iterdir()):
+        raise CampaignError(f"--out {out}: is not empty; remove it or name another folder")
+    with tempfile.TemporaryDirectory() as folder:
+        wheels = Path(folder, "wheels")
+        download(requirements(), wheels, python, with_torch)
+        pack(sorted(wheels.glob("*.whl")), out, part_size)
+    loads = sorted(out.glob("load-*"))
+    for load in loads:
+        files = list(load.iterdir())
+        print(f"{load}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
+
+
+def requirements() -> list[str]:
+    """What the package and its build need, by pyproject.toml; pip itself, which not every machine has."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:  # Python 3.10
+        from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [
+        "pip",
+        *project["build-system"]["requires"],
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["xgboost"],
+        CUDA_RUNTIME_WHEEL,
+    ]
+
+
+def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -> None:
+    """Wheels of `needed` and all they need, for another Python on Linux."""
+    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+    with tempfile.TemporaryDirectory() as folder:
+        _pip("wheel", "--no-deps", "--wheel-dir", folder, SOURCE_ONLY)
+        stand_in = [] if with_torch else _without_torch(needed, Path(folder))
+        _pip(
+            *("download", "--dest", str(into), "--find-links", folder, "--only-binary", ":all:"),
+            *("--implementation", "cp", "--python-version", python, *platforms, *stand_in, *needed),
+        )
+    if not with_torch:
+        next(into.glob("torch-*.whl")).unlink()
+
+
+def _pip(*words: str) -> None:
+    if subprocess.run([sys.executable, "-m", "pip", *words]).returncode:
+        raise CampaignError(f"pip {words[0]} failed; what it says is above")
+
+
+def _without_torch(needed: Sequence[str], folder: Path) -> list[str]:
+    """Options that satisfy torch by an empty wheel: the CUDA machine has its own, of gigabytes."""
+    lower = next(word for word in needed if word.startswith("torch>=")).removeprefix("torch>=").split(",")[0]
+    version = f"{lower}+provided"
+    info = f"torch-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    constraint = folder / "constraint.txt"
+    constraint.write_text(f"torch=={version}\n")
+    return ["--constraint", str(constraint)]
+
+
+def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
+    """Lays files into `out/load-NN`, each of at most `part_size` bytes, splitting what is larger."""
+    free: list[int] = []
+    wheels = []
+    for path in sorted(files, key=lambda file: file.stat().st_size, reverse=True):
+        content = path.read_bytes()
+        chunks = [content[start : start + part_size] for start in range(0, len(content), part_size)]
+        pieces = []
+        for number, chunk in enumerate(chunks):
+            piece = path.name if len(chunks) == 1 else f"{path.name}.part-{number:02d}"
+            load = next((index for index, space in enumerate(free) if space >= len(chunk)), len(free))
+            if load == len(free):
+                free.append(part_size)
+            free[load] -= len(chunk)
+            folder = out / f"load-{load:02d}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / piece).write_bytes(chunk)
+            pieces.append(piece)
+        wheels.append(Wheel(path.name, hashlib.sha256(content).hexdigest(), pieces))
+    manifest = json.dumps([asdict(wheel) for wheel in wheels], indent=1) + "\n"
+    for load in out.glob("load-*"):
+        (load / MANIFEST).write_text(manifest)
+
+
+def unpack(bundle: Path, into: Path) -> None:
+    """Puts the wheels of a bundle together, wherever below `bundle` their pieces lie."""
+    manifests = list(bundle.rglob(MANIFEST))
+    if not manifests:
+        raise CampaignError(f"--bundle {bundle}: has no {MANIFEST}; make one with the sub-command bundle")
+    found = {path.name: path for path in bundle.rglob("*") if path.is_file()}
+    wheels = [Wheel(**entry) for entry in json.loads(manifests[0].read_text())]
+    missing = [piece for wheel in wheels for piece in wheel.pieces if piece not in found]
+    if missing:
+        raise CampaignError(
+            f"--bundle {bundle}: lacks {', '.join(missing)}; carry all folders load-* of the bundle here"
+        )
+    into.mkdir(parents=True, exist_ok=True)
+    for wheel in wheels:
+        content = b"".join(found[piece].read_bytes() for piece in wheel.pieces)
+        if hashlib.sha256(content).hexdigest() != wheel.sha256:
+            raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged on the way; carry it again")
+        (into / wheel.name).write_bytes(content)
+
+
+# -- the environment
+
+
+def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> Path:
+    """Python of an environment with the bundle, the checkout and all that this Python has; made once."""
+    python = folder / "bin" / "python"
+    stamp = folder / "made-from"
+    if folder.exists() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
+        raise CampaignError(f"--environment {folder}: is no environment; name a folder that may be replaced")
+    content = next(bundle.rglob(MANIFEST), None)
+    made_from = f"{checkout}\n{content.read_text() if content else ''}"
+    if stamp.exists() and stamp.read_text() == made_from:
+        return python
+    wheels = folder / "wheels"
+    venv.create(folder, clear=True, symlinks=True)
+    unpack(bundle, wheels)
+    # Plain paths, because system-site-packages leads past this Python where it is of an environment itself.
+    machine = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "this-machine.pth").write_text("\n".join(machine) + "\n")
+    pip = [str(python), str(next(wheels.glob("pip-*.whl")) / "pip"), "install", "--quiet", "--no-compile"]
+    pip += ["--no-index", "--find-links", str(wheels), "--no-warn-script-location"]
+    for words in (
+        ["setuptools"],
+        ["--no-build-isolation", "--editable", f"{checkout}[xgboost]", CUDA_RUNTIME_WHEEL],
+    ):
+        if subprocess.run([*pip, *words]).returncode:
+            raise CampaignError("pip could not make the environment; what it says is above")
+    stamp.write_text(made_from)
+    return python
+
+
+def cuda_environment(python: Path) -> dict[str, str]:
+    """Variables of this process, and by which TVM finds the CUDA toolkit of the machine and its runtime."""
+    environment = dict(os.environ)
+    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if nvcc:
+        environment.setdefault("CUDA_PATH", str(Path(nvcc).resolve().parents[1]))
+    folders = [Path(environment.get("CUDA_PATH", "/usr/local/cuda"), "lib64")]
+    roots = [*map(Path, sys.path), *python.parents[1].glob("lib/python*/site-packages")]
+    folders += [path for root in roots for path in root.glob("nvidia/*/lib")]
+    holding = [str(folder) for folder in folders if (folder / CUDA_RUNTIME).exists()]
+    known = environment.get("LD_LIBRARY_PATH")
+    environment["LD_LIBRARY_PATH"] = ":".join([*holding, *([known] if known else [])])
+    return environment
+
+
+def check_machine(dry_run: bool) -> None:
+    """Says at once what a machine lacks that no bundle brings."""
+    if dry_run:
+        return
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise CampaignError("this machine has no NVIDIA driver; --dry-run needs none") from error
+
+
+# -- the run
+
+
+class Stopwatch:
+    """Tells how long each step took, and how much of the time allowed is left."""
+
+    def __init__(self, minutes: float) -> None:
+        self.started = time.monotonic()
+        self.deadline = self.started + 60 * minutes
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        begin = time.monotonic()
+        print(f"[{begin - self.started:6.1f} s] {name}", flush=True)
+        yield
+        now = time.monotonic()
+        print(f"[{now - self.started:6.1f} s] {name}: took {now - begin:.1f} s", flush=True)
+
+
+def run(
+    dataset: Path,
+    minutes: float,
+    bundle: Path | None,
+    target: str | None,
+    dry_run: bool,
+    environment: Path,
+    overrides: Sequence[str],
+) -> int:
+    """Generates for `minutes`, all steps together; the exit status of foretune-generate."""
+    watch = Stopwatch(minutes)
+    check_machine(dry_run)
+    python = Path(sys.executable)
+    if bundle:
+        with watch.step("environment"):
+            python = make_environment(bundle, environment)
+    elif importlib.util.find_spec("foretune") is None:
+        raise CampaignError("foretune is not installed for this Python; give --bundle, or install it first")
+    if watch.left_s <= FINISH_S:
+        raise CampaignError(f"--minutes {minutes}: nothing is left to generate in; give more")
+    command = [
+        *(str(python), "-m", "foretune.dataset.generate", f"dataset={dataset}"),
+        f"target={target or (DRY_RUN_TARGET if dry_run else 'cuda')}",
+        *(("executor=dry_run",) if dry_run else ()),
+        *("self_check=true", f"minutes={(watch.left_s - FINISH_S) / 60:.3f}", *GENERATION, *overrides),
+    ]
+    with watch.step("self-check and generation"):
+        status = run_until(command, cuda_environment(python), watch.deadline - FINISH_S / 2)
+    if dataset.exists():
+        with watch.step("merging shards"):
+            subprocess.run([str(python), __file__, "merge", "--dataset", str(dataset)])
+        print_files(dataset)
+    return status
+
+
+def run_until(command: Sequence[str], environment: dict[str, str], deadline: float) -> int:
+    """Runs a command that stops cleanly at SIGINT, and gives its exit status.
+
+    It is told so at the deadline, or as soon as this process is told to stop, and killed some seconds later.
+    """
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    told = [signal.SIGINT, signal.SIGTERM]
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal deadline
+        deadline = min(deadline, time.monotonic())
+
+    before = [signal.signal(number, pass_on) for number in told]
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.wait()
+    finally:
+        for number, handler in zip(told, before, strict=True):
+            signal.signal(number, handler)
+
+
+def merge(dataset: Path) -> None:
+    """Few files instead of one a batch; run in the environment."""
+    from foretune.dataset.store import RecordStore
+
+    store = RecordStore(dataset)
+    with store.writing():
+        store.set_aside_bad_shards()
+        store.compact()
+
+
+def print_files(dataset: Path) -> None:
+    """What there is to fetch."""
+    for path in sorted(path for path in dataset.iterdir() if path.is_file() and path.stat().st_size):
+        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
+
+
+# -- the command
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "60M", "1G", "500K" or a plain number."""
+    units = {"K": 10**3, "M": 10**6, "G": 10**9}
+    digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
+    if not digits.isdigit() or not int(digits):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 60M")
+    return int(digits) * unit
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    wanted = commands.add_parser("bundle", help="gather wheels for a machine without a package index")
+    wanted.add_argument("--out", type=Path, required=True)
+    wanted.add_argument("--part-size", type=parse_size, default=parse_size("60M"), help="default 60M")
+    wanted.add_argument("--python", default="3.12", help="Python of that machine, default 3.12")
+    wanted.add_argument("--with-torch", action="store_true", help="for a machine without torch (gigabytes)")
+    wanted = commands.add_parser("run", help="generate records on this machine")
+    wanted.add_argument("--dataset", type=Path, required=True)
+    wanted.add_argument("--minutes", type=float, required=True, help="of the whole command")
+    wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
+    wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
+    wanted.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
+    wanted.add_argument("--dry-run", action="store_true", help="everything but the GPU")
+    wanted.add_argument("overrides", nargs="*", help="settings of foretune-generate, such as seed=1")
+    wanted = commands.add_parser("merge", help="merge the shards of a run that was killed")
+    wanted.add_argument("--dataset", type=Path, required=True)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    arguments = vars(make_parser().parse_args(words))
+    command = {"bundle": bundle, "run": run, "merge": merge}[arguments.pop("command")]
+    try:
+        return command(**arguments) or 0
+    except CampaignError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
