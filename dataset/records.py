@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ class TaskRow:
     name: str
     operator: str
     settings: str  # JSON object of the operator's settings
-    source: str  # "operator" or "network:<name>"
+    source: str  # "operator", "network:<name>" or "database:<folder>"
     flops: float
     tir: str
 
@@ -97,6 +97,13 @@ def latency_of(run_secs: Sequence[float]) -> float:
     error. All repeats are kept, so another statistic can be taken from the same records.
     """
     return min(run_secs, default=math.inf)
+
+
+KEY_COLUMNS = ("workload_hash", "trace", "hardware_id", "target")
+"""The arguments of `record_key`."""
+
+COLUMN_DEFAULTS = {field.name: field.default for field in fields(Record) if field.default is not MISSING}
+"""What a column reads as in the shards of a version that did not have it."""
 
 
 def record_key(workload_hash: str, trace: str, hardware_id: str, target: str) -> str:

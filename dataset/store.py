@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,7 +19,20 @@ import pyarrow.parquet as pq
 
 from ..errors import UserError
 from .hardware import Hardware
-from .records import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind, Record, TaskRow
+from .records import (
+    COLUMN_DEFAULTS,
+    KEY_COLUMNS,
+    READABLE_VERSIONS,
+    RECORD_SCHEMA,
+    TASK_SCHEMA,
+    FailureKind,
+    Record,
+    TaskRow,
+    record_key,
+)
+
+SHARD_ROWS = 20_000
+"""A shard holds no more, so that nothing has to hold a whole dataset in memory."""
 
 _HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
@@ -41,6 +54,24 @@ class BadShard:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Table:
+    """One of the two tables of a store."""
+
+    name: str
+    schema: pa.Schema
+    key_columns: Sequence[str]
+    key: Callable[..., str]
+    """Of the values of `key_columns`; rows of equal keys are one."""
+
+    def keys(self, rows: pa.Table) -> list[str]:
+        return list(map(self.key, *(rows[name].to_pylist() for name in self.key_columns)))
+
+
+_TASKS = _Table("tasks", TASK_SCHEMA, ("workload_hash",), str)
+_RECORDS = _Table("records", RECORD_SCHEMA, KEY_COLUMNS, record_key)
+
+
 class RecordStore:
     """Tasks, records and hardware descriptions of one dataset.
 
@@ -51,12 +82,13 @@ class RecordStore:
         self.folder = Path(folder)
         self.bad_shards: list[BadShard] = []
         """Shards left out by the latest read."""
+        self._staged: list[Path] | None = None
 
     # -- reading
 
     def require(self) -> RecordStore:
         """Raises StoreError unless the folder holds a dataset."""
-        if not self._shards("tasks"):
+        if not self._shards(_TASKS):
             raise StoreError(
                 f"dataset={self.folder}: no dataset there (no tasks-*.parquet); make one with "
                 "foretune-generate or name another folder"
@@ -64,40 +96,64 @@ class RecordStore:
         return self
 
     def tasks(self) -> list[TaskRow]:
-        """Every task once, in the order of writing."""
-        rows = (TaskRow(**row) for row in self._read("tasks", TASK_SCHEMA))
-        return list({row.workload_hash: row for row in rows}.values())
+        """Every task once, in the order of writing; sets `bad_shards`."""
+        return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
 
     def records(self) -> list[Record]:
         """Every record once, in the order of writing; sets `bad_shards`."""
-        found: dict[str, Record] = {}
-        for row in self._read("records", RECORD_SCHEMA):
-            row["run_secs"] = tuple(row["run_secs"])
-            row["failure"] = FailureKind(row["failure"]) if row["failure"] else None
-            record = Record(**row)
-            found.setdefault(record.key, record)
-        return list(found.values())
+        batches = self.columns(*RECORD_SCHEMA.names).to_batches()
+        return [_record(row) for batch in batches for row in batch.to_pylist()]
+
+    def columns(self, *names: str) -> pa.Table:
+        """Some columns of the records, every record once, in the order of writing; sets `bad_shards`.
+
+        Only what is asked for is kept in memory. A record's `key` is a column, too.
+        """
+        return self._rows(_RECORDS, names)
 
     def hardware(self) -> dict[str, Hardware]:
-        """Hardware descriptions by id."""
+        """Hardware descriptions by id; raises StoreError for a damaged one."""
         described = {}
         for path in sorted(self.folder.glob("hardware-*.json")):
-            hardware = Hardware.from_json(path.read_text())
+            try:
+                hardware = Hardware.from_json(path.read_text())
+            except (OSError, ValueError) as error:
+                raise StoreError(f"{path}: {error}; restore it from a copy of the dataset") from error
+            if path.stem != f"hardware-{hardware.hardware_id}":
+                raise StoreError(
+                    f"{path}: describes the device {hardware.hardware_id}; restore it from a copy of the "
+                    "dataset"
+                )
             described[hardware.hardware_id] = hardware
         return described
 
     def content_hash(self) -> str:
         """32 hex digits over the names of all shards, which carry the hashes of their contents."""
-        names = [path.name for kind in ("tasks", "records") for path in self._shards(kind)]
+        names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]
         return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+
+    def check_shards(self) -> list[BadShard]:
+        """Reads every shard whole; returns the damaged ones."""
+        damaged = []
+        for table in (_TASKS, _RECORDS):
+            for _ in self._read(table, table.schema.names):
+                pass
+            damaged += self.bad_shards
+        return damaged
 
     # -- writing
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Holds the write lock of the dataset; raises StoreLockedError when another process has it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as lock:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / ".lock").open("w")
+        except OSError as error:
+            raise StoreError(
+                f"dataset={self.folder}: cannot be written to ({error.strerror}); name another folder"
+            ) from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -105,15 +161,35 @@ class RecordStore:
                     f"dataset={self.folder}: another run writes to it; wait for it, stop it, or name "
                     "another folder"
                 ) from error
-            for leftover in self.folder.glob("*.partial"):
-                leftover.unlink()
+            _unlink(self.folder.glob("*.partial"))
             yield
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """What is written inside shows at the end of the block, or not at all where the block fails.
+
+        A kill during the few renames at the end leaves a whole dataset with a part of it.
+        """
+        self._staged = []
+        try:
+            yield
+            for partial in self._staged:
+                partial.rename(partial.with_suffix(""))
+        except BaseException:
+            _unlink(self._staged)
+            raise
+        finally:
+            self._staged = None
+
     def append_tasks(self, rows: Sequence[TaskRow]) -> None:
-        self._append("tasks", TASK_SCHEMA, [vars(row) for row in rows])
+        self._append(_TASKS, pa.Table.from_pylist([vars(row) for row in rows], schema=TASK_SCHEMA))
 
     def append_records(self, records: Sequence[Record]) -> None:
-        self._append("records", RECORD_SCHEMA, [_record_row(record) for record in records])
+        self.append_columns(pa.Table.from_pylist(list(map(_row, records)), schema=RECORD_SCHEMA))
+
+    def append_columns(self, records: pa.Table) -> None:
+        """Appends records as `columns` gives them; it must have all columns of RECORD_SCHEMA."""
+        self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
         path = self.folder / f"hardware-{hardware.hardware_id}.json"
@@ -121,69 +197,85 @@ class RecordStore:
 
     def set_aside_bad_shards(self) -> list[BadShard]:
         """Moves every damaged shard into `set-aside/`, so that what it held is measured again."""
-        moved = []
-        for kind, schema in (("tasks", TASK_SCHEMA), ("records", RECORD_SCHEMA)):
-            list(self._read(kind, schema))
-            for bad in self.bad_shards:
-                (self.folder / _SET_ASIDE).mkdir(exist_ok=True)
-                bad.path.rename(self.folder / _SET_ASIDE / bad.path.name)
-                moved.append(bad)
-        return moved
+        damaged = self.check_shards()
+        for bad in damaged:
+            (self.folder / _SET_ASIDE).mkdir(exist_ok=True)
+            bad.path.rename(self.folder / _SET_ASIDE / bad.path.name)
+        return damaged
 
     def compact(self) -> None:
-        """Merges the shards of each kind into one; a kill in between leaves doubles, which reading drops."""
-        tasks, task_shards = self.tasks(), self._shards("tasks")
+        """Merges small shards, sorted by task, into ones of SHARD_ROWS rows; full ones stay as they are.
+
+        A kill in between leaves doubles, which reading drops and the next compaction, too. Raises StoreError
+        where a shard is damaged.
+        """
+        for table in (_TASKS, _RECORDS):
+            self._compact(table)
+
+    # -- rows
+
+    def _rows(self, table: _Table, columns: Sequence[str]) -> pa.Table:
+        """Columns of all rows, `key` among the known ones, those of equal keys once."""
+        stored = [name for name in columns if name != "key"]
+        parts, seen = [], set[str]()
+        for _, rows in self._read(table, {*stored, *table.key_columns}):
+            keys = table.keys(rows)
+            fresh = _first_seen(keys, seen)
+            rows = rows.append_column("key", pa.array(keys, pa.string())).select(list(columns))
+            parts.append(rows if len(fresh) == len(rows) else rows.take(fresh))
+        empty = table.schema.append(pa.field("key", pa.string())).empty_table()
+        return pa.concat_tables([empty.select(list(columns)).replace_schema_metadata(), *parts])
+
+    def _compact(self, table: _Table) -> None:
+        merged: list[Path] = []
+        parts, seen, doubles = [], set[str](), 0
+        for path, rows in self._read(table, table.schema.names):
+            fresh = _first_seen(table.keys(rows), seen)
+            if len(fresh) != SHARD_ROWS:
+                merged.append(path)
+                parts.append(rows.take(fresh))
+                doubles += len(rows) - len(fresh)
         if self.bad_shards:
             raise StoreError(f"{self.bad_shards[0].path}: damaged; run again so that it is set aside first")
-        records, record_shards = self.records(), self._shards("records")
-        if self.bad_shards:
-            raise StoreError(f"{self.bad_shards[0].path}: damaged; run again so that it is set aside first")
-        if len(task_shards) > 1:
-            self.append_tasks(tasks)
-            _unlink(task_shards)
-        if len(record_shards) > 1:
-            self.append_records(sorted(records, key=lambda record: record.workload_hash))
-            _unlink(record_shards)
+        if len(merged) > 1 or doubles:
+            with self.all_or_nothing():
+                self._append(table, pa.concat_tables(parts).sort_by("workload_hash"))
+            _unlink(merged)
 
     # -- files
 
-    def _shards(self, kind: str) -> list[Path]:
-        return sorted(self.folder.glob(f"{kind}-*.parquet"))
+    def _shards(self, table: _Table) -> list[Path]:
+        return sorted(self.folder.glob(f"{table.name}-*.parquet"))
 
-    def _read(self, kind: str, schema: pa.Schema) -> Iterator[dict]:
+    def _read(self, table: _Table, columns: Iterable[str]) -> Iterator[tuple[Path, pa.Table]]:
+        """Each shard with some columns of its rows; sets `bad_shards`."""
         self.bad_shards = []
-        for path in self._shards(kind):
-            try:
-                content = path.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
-                if path.stem.rsplit("-", 1)[-1] != digest:
-                    raise StoreError(f"its content hashes to {digest}")
-                table = pq.read_table(pa.BufferReader(content))
-            except (OSError, pa.ArrowException, StoreError) as error:
-                self.bad_shards.append(BadShard(path, str(error)))
-                continue
-            version = (table.schema.metadata or {}).get(b"foretune_schema", b"?").decode()
-            if version not in map(str, READABLE_VERSIONS):
-                raise StoreError(
-                    f"{path}: schema version {version}, this foretune reads "
-                    f"{' and '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
-                    "generate the dataset again"
-                )
-            known = [field.name for field in schema if field.name in table.column_names]
-            yield from table.select(known).to_pylist()
+        wanted = [field for field in table.schema if field.name in set(columns)]
+        done: set[Path] = set()
+        while fresh := [path for path in self._shards(table) if path not in done]:
+            for path in fresh:
+                done.add(path)
+                try:
+                    rows = _read_shard(path, wanted)
+                except FileNotFoundError:
+                    pass  # compacted by another process: the next look finds the shard that has its rows
+                except (OSError, pa.ArrowException) as error:
+                    self.bad_shards.append(BadShard(path, str(error)))
+                else:
+                    yield path, rows
 
-    def _append(self, kind: str, schema: pa.Schema, rows: list[dict]) -> None:
-        if not rows:
-            return
-        sink = pa.BufferOutputStream()
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema=schema), sink, compression="zstd", compression_level=9
-        )
-        content = sink.getvalue().to_pybytes()
-        digest = hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
-        taken = [int(path.stem.split("-")[1]) for path in self._shards(kind)]
-        number = max(taken, default=-1) + 1
-        self._write_atomically(self.folder / f"{kind}-{number:06d}-{digest}.parquet", content)
+    def _append(self, table: _Table, rows: pa.Table) -> None:
+        """Writes rows as shards of at most SHARD_ROWS."""
+        names = (path.name for path in self.folder.glob(f"{table.name}-*.parquet*"))
+        number = max((int(name.split("-")[1]) for name in names), default=-1) + 1
+        rows = rows.replace_schema_metadata(table.schema.metadata)
+        for offset in range(0, len(rows), SHARD_ROWS):
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows.slice(offset, SHARD_ROWS), sink, compression="zstd", compression_level=9)
+            content = sink.getvalue().to_pybytes()
+            path = self.folder / f"{table.name}-{number:06d}-{_digest(content)}.parquet"
+            self._write_atomically(path, content)
+            number += 1
 
     def _write_atomically(self, path: Path, content: bytes) -> None:
         partial = path.with_suffix(path.suffix + ".partial")
@@ -192,7 +284,10 @@ class RecordStore:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.rename(path)
+            if self._staged is None:
+                partial.rename(path)
+            else:
+                self._staged.append(partial)
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise StoreError(
@@ -201,13 +296,54 @@ class RecordStore:
             ) from error
 
 
-def _record_row(record: Record) -> dict:
+def _read_shard(path: Path, wanted: Sequence[pa.Field]) -> pa.Table:
+    """Columns of a shard; raises OSError where it is damaged, StoreError where its version is unknown."""
+    content = path.read_bytes()
+    if path.stem.rsplit("-", 1)[-1] != (digest := _digest(content)):
+        raise OSError(f"its content hashes to {digest}")
+    file = pq.ParquetFile(pa.BufferReader(content))
+    version = (file.schema_arrow.metadata or {}).get(b"foretune_schema", b"?").decode()
+    if version not in map(str, READABLE_VERSIONS):
+        raise StoreError(
+            f"{path}: schema version {version}, this foretune reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
+            "generate the dataset again"
+        )
+    stored = set(file.schema_arrow.names)
+    rows = file.read([field.name for field in wanted if field.name in stored]).replace_schema_metadata()
+    for field in wanted:
+        if field.name not in stored:
+            default = pa.scalar(COLUMN_DEFAULTS[field.name], field.type)
+            rows = rows.append_column(field, pa.repeat(default, len(rows)))
+    return rows.select([field.name for field in wanted])
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
+
+
+def _first_seen(keys: Iterable[str], seen: set[str]) -> pa.Array:
+    """Positions of the keys that are not in `seen`, to which they are added."""
+    fresh = []
+    for position, key in enumerate(keys):
+        if key not in seen:
+            seen.add(key)
+            fresh.append(position)
+    return pa.array(fresh, pa.int64())
+
+
+def _row(record: Record) -> dict:
     row = {field.name: getattr(record, field.name) for field in fields(record)}
-    row["run_secs"] = list(record.run_secs)
     row["failure"] = record.failure.value if record.failure else None
     return row
 
 
+def _record(row: dict) -> Record:
+    row["run_secs"] = tuple(row["run_secs"])
+    row["failure"] = FailureKind(row["failure"]) if row["failure"] else None
+    return Record(**row)
+
+
 def _unlink(paths: Iterable[Path]) -> None:
     for path in paths:
-        path.unlink()
+        path.unlink(missing_ok=True)

@@ -1,18 +1,23 @@
 """The record store: round trips, damage, kills and two writers."""
 
+import hashlib
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from foretune.dataset import store as store_module
 from foretune.dataset.hardware import HARDWARE_DIM, Hardware, probe_cpu
-from foretune.dataset.records import FailureKind, Record, TaskRow, record_key
+from foretune.dataset.records import RECORD_SCHEMA, FailureKind, Record, TaskRow, record_key
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
@@ -113,10 +118,125 @@ def test_two_writers_exclude_each_other(store):
         pass
 
 
-def test_another_schema_version_is_refused(store, monkeypatch):
-    monkeypatch.setattr("foretune.dataset.store.READABLE_VERSIONS", (99,))
-    with pytest.raises(StoreError, match="schema version 2"):
+def put_shard(store, rows, version):
+    """A shard as the foretune of another schema version wrote it."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.replace_schema_metadata({"foretune_schema": version}), sink)
+    content = sink.getvalue().to_pybytes()
+    name = f"records-000009-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    (store.folder / name).write_bytes(content)
+
+
+def test_shards_of_the_first_version_are_read_with_defaults(store):
+    later = ["disturbed", "simulated", "probe_ratio"]
+    old = store.columns(*(name for name in RECORD_SCHEMA.names if name not in later)).slice(0, 1)
+    old = old.set_column(0, "workload_hash", pa.array(["t1"]))
+    put_shard(store, old, "1")
+    assert store.records()[-1] == record(0, task="t1")
+    assert store.columns(*later).to_pylist()[-1] == dict.fromkeys(later[:2], False) | {"probe_ratio": None}
+    with store.writing():
+        store.compact()
+    assert store.records()[-1] == record(0, task="t1")
+
+
+def test_a_newer_schema_version_is_refused(store):
+    put_shard(store, store.columns(*RECORD_SCHEMA.names), "3")
+    with pytest.raises(StoreError, match="schema version 3, this foretune reads 1 and 2; use"):
         store.records()
+    with pytest.raises(StoreError, match="schema version 3"), store.writing():
+        store.compact()
+
+
+def test_some_columns_are_read_once_a_record(store):
+    with store.writing():
+        store.append_records([record(0), record(3)])
+    columns = store.columns("key", "round")
+    assert columns.column_names == ["key", "round"]
+    assert columns.to_pylist() == [{"key": r.key, "round": r.round} for r in store.records()]
+    assert RecordStore(store.folder / "none").columns("key", "round").schema == columns.schema
+
+
+def test_a_record_moved_by_a_compaction_meanwhile_is_read(store, monkeypatch):
+    read_shard = store_module._read_shard
+    writer = RecordStore(store.folder)
+
+    def compacting_first(path, wanted):
+        monkeypatch.setattr(store_module, "_read_shard", read_shard)
+        with writer.writing():
+            writer.compact()
+        return read_shard(path, wanted)
+
+    monkeypatch.setattr(store_module, "_read_shard", compacting_first)
+    assert sorted(r.round for r in store.records()) == [0, 1, 2]
+    assert store.bad_shards == []
+
+
+def test_compacting_keeps_shards_small_and_full_ones_as_they_are(store, monkeypatch):
+    monkeypatch.setattr(store_module, "SHARD_ROWS", 4)
+    with store.writing():
+        store.append_records([record(number) for number in range(3, 9)])
+        assert [len(pq.read_table(path)) for path in shards(store)] == [2, 1, 4, 2]
+        full = shards(store)[2]
+        store.append_records([record(3)])
+        store.compact()
+    assert full in shards(store)
+    assert [len(pq.read_table(path)) for path in shards(store)] == [4, 4, 1]
+    assert sorted(r.round for r in store.records()) == list(range(9))
+
+
+def test_compacting_drops_doubles_from_the_disk(store):
+    with store.writing():
+        store.compact()
+        store.append_records([record(0)])
+        store.compact()
+    (shard,) = shards(store)
+    assert len(pq.read_table(shard)) == 3
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(position=st.integers(0, 10**6), mask=st.integers(1, 255))
+def test_any_flipped_byte_is_detected(store, position, mask):
+    victim = shards(store)[0]
+    whole = victim.read_bytes()
+    damaged = bytearray(whole)
+    damaged[position % len(whole)] ^= mask
+    victim.write_bytes(damaged)
+    assert [bad.path for bad in store.check_shards()] == [victim]
+    assert [r.round for r in store.records()] == [2]
+    victim.write_bytes(whole)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(length=st.integers(0, 10**6))
+def test_any_truncation_is_detected(store, length):
+    victim = shards(store, "tasks")[0]
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[: length % len(whole)])
+    assert [bad.path for bad in store.check_shards()] == [victim]
+    assert store.tasks() == []
+    victim.write_bytes(whole)
+
+
+@pytest.mark.parametrize("text", ["{", HARDWARE.to_json().replace("Some CPU", "Same CPU")])
+def test_a_damaged_device_description_is_named(store, text):
+    path = store.folder / f"hardware-{HARDWARE.hardware_id}.json"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=path.name):
+        store.hardware()
+
+
+def test_what_fails_in_the_middle_shows_nothing(store, monkeypatch):
+    before = sorted(store.folder.iterdir())
+    with store.writing(), pytest.raises(ZeroDivisionError), store.all_or_nothing():
+        store.append_tasks([task_row("t1")])
+        store.append_records([record(5, task="t1")])
+        raise ZeroDivisionError
+    assert sorted(store.folder.iterdir()) == sorted({*before, store.folder / ".lock"})
+    with store.writing(), store.all_or_nothing():
+        store.append_records([record(5)])
+        store.append_records([record(6)])
+        assert len(store.records()) == 3
+    assert [r.round for r in store.records()] == [0, 1, 2, 5, 6]
 
 
 def test_a_folder_without_dataset_is_an_error(tmp_path):
@@ -134,6 +254,37 @@ def test_a_full_disk_is_one_error_and_loses_nothing(store, monkeypatch):
     monkeypatch.undo()
     assert len(store.records()) == 3
     assert not list(store.folder.glob("*.partial"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "foretune-test", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no right to mount a small file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_keeps_every_whole_shard(small_disk):
+    store = RecordStore(small_disk / "set")
+    with store.writing():
+        store.append_tasks([task_row()])
+        for number in count():
+            try:
+                store.append_records([record(number)])
+            except StoreError as error:
+                assert "No space left" in str(error)
+                break
+    assert number > 1
+    assert [r.round for r in store.records()] == list(range(number))
+    assert store.check_shards() == []
+    shards(store)[0].unlink()
+    with store.writing():
+        store.append_records([record(number)])
+    assert [r.round for r in store.records()] == list(range(1, number + 1))
 
 
 WRITER = """
@@ -164,6 +315,38 @@ def test_a_writer_killed_in_the_middle_leaves_whole_shards_and_no_lock(store):
     assert rounds == [0, 1, 2, *range(100, 100 + len(rounds) - 3)]
     with store.writing():
         assert not list(store.folder.glob("*.partial"))
+
+
+HOLDER = """
+import sys, time
+from foretune.dataset.store import RecordStore
+with RecordStore(sys.argv[1]).writing():
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_two_processes_exclude_each_other_until_one_is_killed(store):
+    command = [sys.executable, "-c", HOLDER, str(store.folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout.readline() == b"ready\n"
+            with pytest.raises(StoreLockedError, match="another run writes"), store.writing():
+                pass
+        finally:
+            holder.kill()
+    with store.writing():
+        store.append_records([record(3)])
+    assert len(store.records()) == 4
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StoreError, match="cannot be written"),
+        RecordStore(tmp_path / "file" / "set").writing(),
+    ):
+        pass
 
 
 def test_a_record_has_latencies_or_a_failure():
