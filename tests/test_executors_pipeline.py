@@ -132,7 +132,9 @@ def test_without_a_device_measuring_ends_with_an_error():
 
 def test_nothing_runs_after_close():
     executor = pipeline()
+    executor.measure([job(Doubled)])
     pids = [*executor.compiler_pids, *executor.device_pids]
+    assert len(pids) == 2
     executor.close()
     executor.close()
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []  # noqa: PTH110

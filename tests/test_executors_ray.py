@@ -1,0 +1,74 @@
+"""A real Ray on this machine, and an actor that is killed."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from foretune.dataset.measure import ExecutorConfig, MeasureConfig, make_executor
+from foretune.dataset.records import FailureKind
+from foretune.dataset.tvm_compat import parse_target
+from programs_under_test import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
+
+ray = pytest.importorskip("ray", reason="Ray is an extra")
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 1})
+MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    # Ray's sockets lie in its folder, and a socket's path must be short.
+    folder = tmp_path_factory.mktemp("r", numbered=False)
+    ray.init(
+        num_cpus=1,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=80 * 1024**2,
+        _node_ip_address="127.0.0.1",
+        _temp_dir=str(folder),
+    )
+    yield
+    ray.shutdown()
+
+
+def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster):
+    with make_executor(ExecutorConfig(kind="ray"), TARGET, MEASURE, workers=1) as executor:
+        assert executor.devices == 1
+        jobs = [checked(DoubledInTiles), checked(Tripled), job(Aborts)]
+        outcomes = executor.measure(jobs)
+        assert [outcome.failure for outcome in outcomes] == [
+            None,
+            FailureKind.WRONG_OUTPUT,
+            FailureKind.WORKER_DIED,
+        ]
+        assert 0 < outcomes[0].latency_s < 0.1
+
+        (victim,) = executor.actor_pids
+        killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        outcomes = executor.measure([job(Sleeps), *(job(Doubled) for _ in range(3))])
+        assert outcomes[0].failure is FailureKind.RUN_TIMEOUT
+        assert [outcome.failure for outcome in outcomes[1:]] == [None] * 3
+        assert victim not in executor.actor_pids
+        assert executor.hardware().kind == "cpu"
+
+
+def test_nothing_of_an_actor_outlives_it(cluster):
+    with make_executor(ExecutorConfig(kind="ray"), TARGET, MEASURE, workers=1) as executor:
+        executor.measure([job(Doubled)])
+        (actor,) = executor.actor_pids
+        workers = _children(actor)
+        assert workers
+        os.kill(actor, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while any(os.path.exists(f"/proc/{pid}") for pid in workers):  # noqa: PTH110
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def _children(pid: int) -> list[int]:
+    import psutil
+
+    return [child.pid for child in psutil.Process(pid).children() if "measure.worker" in child.cmdline()[2]]
