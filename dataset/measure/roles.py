@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from .bench import Bench
 from .compilation import export, jit, load
 from .job import MeasureConfig
 from .reference import Buffers, save_expected
+from .undisturbed import undisturbed
 
 LIBRARIES_KEPT = 8
 """How many libraries of `MeasureJob.keep_built` stay loaded in a process."""
@@ -79,7 +77,7 @@ class Host(Role):
             self._kept[key] = library, buffers
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
-        with _own_core():
+        with undisturbed():
             return self.bench.measure(library, buffers, best_latency_s, expected)
 
 
@@ -131,21 +129,3 @@ class Device(Role):
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
         return self.bench.measure(library, artefact["buffers"], best_latency_s, expected)
-
-
-@contextmanager
-def _own_core() -> Iterator[None]:
-    """Keeps this thread on the first core while a program is timed.
-
-    TVM binds the other threads of its pool to the cores after the first and lets this one float: it may land
-    on a core of theirs and stay for a scheduler tick of 4 ms, which doubles the latency of short programs.
-    """
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)

@@ -1,0 +1,62 @@
+"""A timing has a core of its own and comes before other work, and leaves no trace of either."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from foretune.dataset.measure import undisturbed as module
+from foretune.dataset.measure.undisturbed import undisturbed
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux schedules so")
+
+
+def may_be_realtime():
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        return False
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    return module._may_be_realtime()
+
+
+def test_the_caller_has_one_core_and_gets_all_back():
+    before = os.sched_getaffinity(0)
+    with undisturbed():
+        assert os.sched_getaffinity(0) == {min(before)}
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(not may_be_realtime(), reason="this user may not have real-time threads")
+def test_every_thread_is_realtime_and_becomes_ordinary_again():
+    stop, number = threading.Event(), []
+    other = threading.Thread(target=lambda: (number.append(threading.get_native_id()), stop.wait()))
+    other.start()
+    try:
+        with undisturbed():
+            during = {os.sched_getscheduler(thread) for thread in (0, number[0])}
+        after = {os.sched_getscheduler(thread) for thread in (0, number[0])}
+    finally:
+        stop.set()
+        other.join()
+    assert during == {os.SCHED_FIFO}
+    assert after == {os.SCHED_OTHER}
+
+
+def test_nothing_changes_where_realtime_threads_could_take_the_machine(monkeypatch, tmp_path):
+    unlimited = tmp_path / "sched_rt_runtime_us"
+    unlimited.write_text("-1\n")
+    monkeypatch.setattr(module, "_REALTIME_SHARE", unlimited)
+    before = os.sched_getscheduler(0)
+    with undisturbed():
+        assert os.sched_getscheduler(0) == before
+
+
+def test_a_user_without_the_right_is_timed_all_the_same(monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with undisturbed():
+        pass
