@@ -21,7 +21,6 @@ class CapsuleConv2d(SlidingWindow):
     """
 
     operator: ClassVar[str] = "capsule_conv2d"
-    op_pattern: ClassVar[int | None] = None
     axes: ClassVar[tuple[str, ...]] = ("height", "width")
     window_fields: ClassVar[tuple[str, ...]] = ("kernel", "stride", "padding")
     layouts: ClassVar[tuple[str, ...]] = ("NHWC",)
@@ -39,6 +38,10 @@ class CapsuleConv2d(SlidingWindow):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_at_least(1, "in_channels", "out_channels", "capsule_size")
+
+    @property
+    def op_pattern(self) -> int | None:
+        return None
 
     @property
     def data_channels(self) -> int:

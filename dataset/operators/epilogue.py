@@ -37,5 +37,9 @@ def fuse(output: te.Tensor, epilogue: str, bias_shape: tuple[int, ...]) -> tuple
 def _gelu(x: te.Tensor) -> te.Tensor:
     """x * (0.5 + 0.5 * erf(x / sqrt(2))), step by step as Relax legalises it."""
     half = tirx.const(0.5, x.dtype)
-    cdf = topi.add(half, topi.multiply(topi.erf(topi.multiply(x, tirx.const(0.5**0.5, x.dtype))), half))
-    return topi.multiply(x, cdf)
+    scaled = topi.multiply(x, tirx.const(0.5**0.5, x.dtype))
+    if x.dtype == "float16":  # no target has an error function of this type
+        erf = topi.cast(topi.erf(topi.cast(scaled, "float32")), "float16")
+    else:
+        erf = topi.erf(scaled)
+    return topi.multiply(x, topi.add(half, topi.multiply(erf, half)))

@@ -8,10 +8,10 @@ from typing import ClassVar
 from tvm import te, topi
 
 from .epilogue import fuse
-from .settings import FLOATS, OPAQUE, OperatorSettings
+from .settings import FLOATS, OperatorSettings
 
 EPSILON = 1e-5
-"""What layer norm adds to a variance: PyTorch's default."""
+"""What is added to a variance: PyTorch's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,6 @@ class Softmax(_OverRows):
     """exp(x - max(x)) / sum(exp(x - max(x))) of each row."""
 
     operator: ClassVar[str] = "softmax"
-    op_pattern: ClassVar[int | None] = OPAQUE
 
     @property
     def flops(self) -> int:
@@ -60,12 +59,14 @@ class LayerNorm(_OverRows):
     """
 
     operator: ClassVar[str] = "layer_norm"
-    op_pattern: ClassVar[int | None] = OPAQUE
 
     @property
     def flops(self) -> int:
-        """Three for the sums of an element and its square, four to normalise it."""
-        return 7 * self.rows * self.columns
+        """Three an element for the sums of it and of its square, eight to normalise it.
+
+        The naive loop nest derives the mean and variance from the sums at each element again.
+        """
+        return 11 * self.rows * self.columns
 
     def tensors(self) -> list[te.Tensor]:
         data = self._data()
@@ -75,15 +76,16 @@ class LayerNorm(_OverRows):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchNorm(OperatorSettings):
-    """Inference: data [batch, channels, height, width] times scale plus shift, both [1, channels, 1, 1].
+    """Normalises each channel by its mean and variance: data [batch, channels, height, width].
 
-    The import of a network leaves so much of a batch norm that it cannot fold into a weight.
+    Weight and bias are [channels]. This is what runs in training, or where a network keeps no statistics;
+    with kept ones a batch norm folds into a weight or is element-wise, and MetaSchedule has nothing to decide.
+    Sums in float32 for float16 too, as PyTorch does.
     """
 
     operator: ClassVar[str] = "batch_norm"
     epilogues: ClassVar[tuple[str, ...]] = ("none", "relu")
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
-    op_pattern: ClassVar[int | None] = None
 
     batch: int
     channels: int
@@ -95,8 +97,13 @@ class BatchNorm(OperatorSettings):
         self._check_at_least(1, "batch", "channels", "height", "width")
 
     @property
+    def op_pattern(self) -> int | None:
+        return None
+
+    @property
     def flops(self) -> int:
-        return 2 * self.batch * self.channels * self.height * self.width
+        """Four an element for the sums of it and of its squared difference, five to normalise it."""
+        return 9 * self.batch * self.channels * self.height * self.width
 
     @property
     def label(self) -> str:
@@ -105,10 +112,16 @@ class BatchNorm(OperatorSettings):
     def tensors(self) -> list[te.Tensor]:
         shape = (self.batch, self.channels, self.height, self.width)
         data = te.placeholder(shape, dtype=self.dtype, name="data")
-        channel = (1, self.channels, 1, 1)
-        scale, shift = (te.placeholder(channel, self.dtype, name) for name in ("scale", "shift"))
-        inputs, output = fuse(topi.add(topi.multiply(data, scale), shift), self.epilogue, channel)
-        return [data, scale, shift, *inputs, output]
+        weight, bias, *kept = (
+            te.placeholder((self.channels,), dtype=self.dtype, name=name)
+            for name in ("weight", "bias", "mean", "variance")
+        )
+        wide = [x if self.dtype == "float32" else topi.cast(x, "float32") for x in (data, weight, bias)]
+        # The kept statistics are what training updates; the output does not read them.
+        output, *_ = topi.nn.batch_norm(*wide, *kept, axis=1, epsilon=EPSILON, training=True)
+        output = output if self.dtype == "float32" else topi.cast(output, self.dtype)
+        inputs, output = fuse(output, self.epilogue, (self.channels,))
+        return [data, weight, bias, *inputs, output]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +130,6 @@ class FrobeniusNorm(OperatorSettings):
 
     operator: ClassVar[str] = "frobenius_norm"
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
-    op_pattern: ClassVar[int | None] = None
 
     batch: int
     rows: int
@@ -126,6 +138,10 @@ class FrobeniusNorm(OperatorSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_at_least(1, "batch", "rows", "columns")
+
+    @property
+    def op_pattern(self) -> int | None:
+        return None
 
     @property
     def flops(self) -> int:

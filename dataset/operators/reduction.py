@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tvm import te, tirx, topi
 
-from .settings import COMMUTATIVE_REDUCTION, FLOATS, OperatorSettings, SettingsError
+from .settings import COMMUTATIVE_REDUCTION, FLOATS, OUT_ELEMENTWISE_FUSABLE, OperatorSettings, SettingsError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,6 @@ class Reduction(OperatorSettings):
 
     operator: ClassVar[str] = "reduction"
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
-    op_pattern: ClassVar[int | None] = COMMUTATIVE_REDUCTION
     modes: ClassVar[tuple[str, ...]] = ("sum", "max", "mean")
 
     rows: int
@@ -32,6 +31,10 @@ class Reduction(OperatorSettings):
             raise SettingsError(
                 f"{self.operator}: axis={self.axis!r}: use 0 for the rows or 1 for the columns"
             )
+
+    @property
+    def op_pattern(self) -> int | None:
+        return OUT_ELEMENTWISE_FUSABLE if self.mode == "mean" else COMMUTATIVE_REDUCTION
 
     @property
     def flops(self) -> int:

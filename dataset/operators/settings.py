@@ -25,8 +25,8 @@ FLOATS = ("float32", "float16")
 INTEGER_STEPS = {"none", "bias", "add", "relu"}
 """Steps of an epilogue that mean the same on the 32-bit sums of an int8 operator as on real numbers."""
 
-COMMUTATIVE_REDUCTION, OUT_ELEMENTWISE_FUSABLE, OPAQUE = 3, 4, 8
-"""Relax's patterns of operators: a sum or maximum, one that element-wise operations may follow, any other."""
+COMMUTATIVE_REDUCTION, OUT_ELEMENTWISE_FUSABLE = 3, 4
+"""Relax's patterns of operators: a plain reduction, and any other that element-wise operations may follow."""
 
 
 COUNTS = {2: "two", 3: "three"}
@@ -43,8 +43,6 @@ class OperatorSettings(ABC):
     operator: ClassVar[str]
     epilogues: ClassVar[tuple[str, ...]] = ("none",)
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
-    op_pattern: ClassVar[int | None] = OUT_ELEMENTWISE_FUSABLE
-    """Relax's pattern of the operator without an epilogue; None where Relax has no one operator for it."""
 
     epilogue: str = "none"
     dtype: str = "float32"
@@ -71,6 +69,11 @@ class OperatorSettings(ABC):
     @abstractmethod
     def label(self) -> str:
         """Short name of the shape, for logs and task names."""
+
+    @property
+    def op_pattern(self) -> int | None:
+        """Relax's pattern of the operator without an epilogue; None where Relax has none for it."""
+        return OUT_ELEMENTWISE_FUSABLE
 
     @property
     def accumulator(self) -> str:

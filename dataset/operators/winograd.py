@@ -20,6 +20,12 @@ from .window import SlidingWindow
 
 OUTPUT_TILE, DATA_TILE = 4, 6
 
+UNTILED = {"schedule_rule": "None"}
+"""Leaves a block to MetaSchedule's post-processors, which run it in parallel: only the matrix products are tiled.
+
+With the four transforms tiled too there are 243 design spaces, of which hardly a sample fits a GPU.
+"""
+
 DATA_TRANSFORM = np.array(
     [
         [4, 0, -5, 0, 1, 0],
@@ -72,7 +78,6 @@ class WinogradConv2d(SlidingWindow):
     operator: ClassVar[str] = "conv2d_winograd"
     epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu")
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
-    op_pattern: ClassVar[int | None] = None
     axes: ClassVar[tuple[str, ...]] = ("height", "width")
     window_fields: ClassVar[tuple[str, ...]] = ("padding",)
     layouts: ClassVar[tuple[str, ...]] = ("NHWC",)
@@ -88,6 +93,10 @@ class WinogradConv2d(SlidingWindow):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_at_least(1, "in_channels", "out_channels")
+
+    @property
+    def op_pattern(self) -> int | None:
+        return None
 
     @property
     def data_channels(self) -> int:
@@ -177,9 +186,11 @@ def _transform(tiles: te.Tensor, matrix: NDArray[np.floating], name: str) -> te.
         (size, size_before, *tiles.shape[2:]),
         lambda a, b, tile, channel: te.sum(constant[a, y] * tiles[y, b, tile, channel], axis=y),
         name=f"{name}_columns",
+        attrs=UNTILED,
     )
     return te.compute(
         (size, size, *tiles.shape[2:]),
         lambda a, b, tile, channel: te.sum(columns[a, x, tile, channel] * constant[b, x], axis=x),
         name=name,
+        attrs=UNTILED,
     )
