@@ -9,6 +9,7 @@ from foretune.dataset.measure import (
     ExecutorConfig,
     ExecutorConfigError,
     MeasureConfig,
+    MeasureJob,
     make_executor,
     toolchain,
 )
@@ -17,7 +18,7 @@ from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from hypothesis import given
 from hypothesis import strategies as st
-from programs_under_test import Doubled, DoubledOnCuda, Sleeps, checked, job
+from programs_under_test import DoubledOnCuda, Sleeps, checked, job
 
 H100 = parse_target("nvidia/nvidia-h100")
 MEASURE = MeasureConfig(build_timeout_s=120.0)
@@ -27,11 +28,11 @@ DRY = ExecutorConfig(kind="dry_run")
 def test_cuda_programs_are_compiled_and_their_latency_is_made_up():
     with make_executor(DRY, H100, MEASURE, workers=1) as executor:
         assert re.fullmatch("dry run of .*H100.*", executor.hardware().name)
-        on_gpu, again, on_host, slow = executor.measure(
+        on_gpu, again, broken, slow = executor.measure(
             [
                 checked(DoubledOnCuda, task="a"),
                 job(DoubledOnCuda, task="a"),
-                job(Doubled, task="a"),
+                MeasureJob("no module"),
                 job(DoubledOnCuda, best_latency_s=1e-12, task="b"),
             ]
         )
@@ -41,7 +42,7 @@ def test_cuda_programs_are_compiled_and_their_latency_is_made_up():
     # 8 KiB at 3 TB/s and a launch of 2 us, at most 16 times the former.
     assert 2e-6 < on_gpu.latency_s < 2.1e-6
     assert on_gpu.build_s > (0.05 if shutil.which("nvcc") else 0)
-    assert on_host.failure is FailureKind.BUILD_ERROR  # it binds no thread
+    assert broken.failure is FailureKind.BUILD_ERROR
     assert slow.cut_short and slow.simulated
 
 

@@ -46,6 +46,11 @@ def kill(process: subprocess.Popen) -> None:
 def tracker():
     port = free_port()
     process = start("rpc_tracker", "--port", str(port), "--port-end", str(port + 1))
+    while True:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            break
+        assert process.poll() is None
+        time.sleep(0.1)
     yield port
     kill(process)
 
@@ -57,7 +62,7 @@ def start_server(tracker: int) -> subprocess.Popen:
 
 
 def config(port: int, **settings) -> ExecutorConfig:
-    chosen = {"key": "board", "hardware": "t4", "session_timeout_s": 20.0, "wait_s": 60.0, **settings}
+    chosen = {"key": "board", "hardware": "t4", "session_timeout_s": 20.0, "wait_s": 300.0, **settings}
     return ExecutorConfig(kind="rpc", port=port, **chosen)
 
 
@@ -97,7 +102,7 @@ def test_a_tracker_that_is_not_there_is_named():
 
 def test_a_key_without_servers_is_named(tracker):
     with pytest.raises(ExecutorConfigError, match=r"no server of executor\.key=other there"):
-        make_executor(config(tracker, key="other", wait_s=10.0), TARGET, MEASURE, workers=1)
+        make_executor(config(tracker, key="other", wait_s=2.0), TARGET, MEASURE, workers=1)
 
 
 def test_a_session_must_outlast_a_program():

@@ -3,53 +3,28 @@
 import math
 import os
 import signal
+import threading
 import time
 
 import pytest
-import tvm
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.job import MeasureConfigError
 from foretune.dataset.records import FailureKind, latency_of
 from foretune.dataset.tvm_compat import parse_target
-from tvm.script import ir as I
-from tvm.script import tirx as T
+from programs_under_test import (
+    Aborts,
+    Doubled,
+    DoubledInPart,
+    DoubledInTiles,
+    Segfaults,
+    Sleeps,
+    Tripled,
+    checked,
+    job,
+)
 
 TARGET = parse_target("llvm")
 CONFIG = MeasureConfig(build_timeout_s=60.0, run_timeout_s=2.0)
-
-
-@I.ir_module
-class Doubled:
-    @T.prim_func(s_tir=True)
-    def main(a: T.Buffer((1024,), "float32"), b: T.Buffer((1024,), "float32")):
-        for i in range(1024):
-            with T.sblock("b"):
-                v = T.axis.spatial(1024, i)
-                b[v] = a[v] * T.float32(2)
-
-
-@I.ir_module
-class Aborts:
-    @T.prim_func(s_tir=True)
-    def main(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.sblock("b"):
-                v = T.axis.spatial(4, i)
-                b[v] = a[v] + T.call_extern("float32", "abort")
-
-
-@I.ir_module
-class Sleeps:
-    @T.prim_func(s_tir=True)
-    def main(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-        for i in range(4):
-            with T.sblock("b"):
-                v = T.axis.spatial(4, i)
-                b[v] = a[v] + T.cast(T.call_extern("int32", "sleep", 30), "float32")
-
-
-def job(module, best_latency_s=math.inf):
-    return MeasureJob(tvm.ir.save_json(module), best_latency_s)
 
 
 @pytest.fixture(scope="module")
@@ -78,22 +53,63 @@ def test_each_failure_has_its_kind_and_spares_its_neighbours(pool):
     assert outcomes[5].message
 
 
-def test_a_killed_worker_is_replaced_and_its_candidates_measured(pool):
+def test_wrong_outputs_are_found(pool):
+    outcomes = pool.measure([checked(DoubledInTiles), checked(Tripled), checked(DoubledInPart)])
+    assert [outcome.failure for outcome in outcomes] == [
+        None,
+        FailureKind.WRONG_OUTPUT,
+        FailureKind.WRONG_OUTPUT,
+    ]
+    # What was left out is not what an earlier program left behind.
+    assert "1 of 1024 values differ from the unscheduled program, the first at (1023,)" in outcomes[2].message
+
+
+def test_a_reference_that_fails_fails_what_was_to_be_compared(pool):
+    outcomes = pool.measure([checked(Doubled, reference=Segfaults), job(Doubled)])
+    assert outcomes[0].failure is FailureKind.RUN_ERROR
+    assert "unscheduled program: killed by signal 11" in outcomes[0].message
+    assert outcomes[1].failure is None
+
+
+def test_what_is_kept_is_built_once(pool):
+    kept = job(Doubled, keep_built=True)
+    assert pool.measure([kept])[0].build_s > 0
+    outcomes = pool.measure([kept, job(Doubled), kept])
+    assert [outcome.build_s > 0 for outcome in outcomes] == [False, True, False]
+    assert [outcome.failure for outcome in outcomes] == [None] * 3
+
+
+def test_killed_workers_are_replaced_and_no_candidate_is_blamed(pool):
     before = pool.worker_pids
+    kept = job(Doubled, keep_built=True)
+    pool.measure([kept])
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    outcomes = pool.measure([job(Doubled) for _ in range(4)])
-    # The candidate a worker held when it was killed may be blamed for its death; no other may.
-    assert sum(outcome.failure is None for outcome in outcomes) >= 2
-    assert {o.failure for o in outcomes} <= {None, FailureKind.WORKER_DIED}
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    outcomes = pool.measure([kept, *(job(Doubled) for _ in range(3))])
+    assert [outcome.failure for outcome in outcomes] == [None] * 4
     assert not set(before) & set(pool.worker_pids)
-    assert all(outcome.failure is None for outcome in pool.measure([job(Doubled) for _ in range(4)]))
+
+
+def test_a_worker_outlives_the_thread_that_replaced_it(pool):
+    thread = threading.Thread(target=pool.measure, args=([job(Segfaults)],))
+    thread.start()
+    thread.join(60)
+    pids = pool.worker_pids
+    assert pool.measure([job(Doubled) for _ in range(4)])[-1].failure is None
+    assert pool.worker_pids == pids
 
 
 def test_a_build_that_takes_too_long_is_stopped():
     with WorkerPool(TARGET, MeasureConfig(build_timeout_s=1e-6), workers=1) as pool:
         (outcome,) = pool.measure([job(Doubled)])
     assert outcome.failure is FailureKind.BUILD_TIMEOUT
+
+
+def test_the_best_of_a_task_cuts_no_other_task_short(pool):
+    slow, other = pool.measure([job(Doubled, best_latency_s=1e-12, task="a"), job(Doubled, task="b")])
+    assert slow.cut_short
+    assert not other.cut_short
 
 
 def test_a_program_far_behind_the_best_runs_once(pool):

@@ -49,12 +49,13 @@ def _ahead_of_others() -> Iterator[None]:
     if not _may_be_realtime():
         yield
         return
-    _schedule_all(os.SCHED_FIFO, 1)
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    _schedule_all(os.SCHED_FIFO, os.sched_param(1))
     try:
         yield
     finally:
         # Threads that the program started have taken the policy from this one.
-        _schedule_all(os.SCHED_OTHER, 0)
+        _schedule_all(policy, parameters)
 
 
 def _may_be_realtime() -> bool:
@@ -64,8 +65,8 @@ def _may_be_realtime() -> bool:
         return False
 
 
-def _schedule_all(policy: int, priority: int) -> None:
+def _schedule_all(policy: int, parameters: os.sched_param) -> None:
     for thread in _THREADS.iterdir():
         # A thread may end meanwhile, and not every user may have real-time threads.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.sched_setscheduler(int(thread.name), policy, os.sched_param(priority))
+            os.sched_setscheduler(int(thread.name), policy, parameters)
