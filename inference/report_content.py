@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..figures import significant
 from ..models.metrics import spearman
+from ..page import Fact
 from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult
 
 MISSING = "-"
@@ -47,27 +49,10 @@ class Column:
         return value if isinstance(value, str) else self.show(value)
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One line of the summary; `good` colours it, None leaves it neutral."""
-
-    label: str
-    value: str
-    detail: str
-    good: bool | None = None
-
-
 def rows(result: TuneResult) -> list[Row]:
     """The tasks, those with the largest share of the network's time first."""
     pairs = [Row(task, share) for task, share in zip(result.tasks, result.shares(), strict=True)]
     return sorted(pairs, key=lambda row: -1.0 if row.share is None else row.share, reverse=True)
-
-
-def significant(number: float, digits: int = 3) -> str:
-    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
-    if number == 0 or not math.isfinite(number):
-        return f"{number:.0f}"
-    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
 
 
 def milliseconds(seconds: float) -> str:

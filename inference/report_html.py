@@ -8,8 +8,9 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from .report_content import COLUMNS, WHOLE_NETWORK, Column, Fact, Row, facts, notes, rows
-from .report_plots import Plot, plots
+from ..page import STYLE, fact_html, figure_html
+from .report_content import COLUMNS, WHOLE_NETWORK, Column, Row, facts, notes, rows
+from .report_plots import plots
 from .tune_result import TuneResult
 
 
@@ -20,8 +21,9 @@ def render_page(result: TuneResult) -> str:
     return page.substitute(
         title=escape(f"{result.network} tuned for {result.hardware}"),
         subtitle=escape(f"{result.target} | {source} | {result.started_at}"),
-        facts="\n".join(_fact(fact) for fact in facts(result)),
-        plots="\n".join(_figure(plot) for plot in plots(result)),
+        style=STYLE,
+        facts="\n".join(fact_html(fact) for fact in facts(result)),
+        plots="\n".join(figure_html(plot) for plot in plots(result)),
         table_note=escape(
             "Latencies are of one call; the last line is one run of the network, each task times its weight. "
             "Share is of the time spent in tasks."
@@ -29,21 +31,6 @@ def render_page(result: TuneResult) -> str:
         table=_table(rows(result)),
         notes="\n".join(f'<p class="note">{escape(note)}</p>' for note in notes(result)),
         settings="\n".join(_setting(name, value) for name, value in _settings(result).items()),
-    )
-
-
-def _fact(fact: Fact) -> str:
-    tone = {None: "", True: " good", False: " bad"}[fact.good]
-    return (
-        f'<div class="card"><dt>{escape(fact.label)}</dt><dd class="value{tone}">{escape(fact.value)}</dd>'
-        f'<dd class="detail">{escape(fact.detail)}</dd></div>'
-    )
-
-
-def _figure(plot: Plot) -> str:
-    return (
-        f'<figure class="card{" wide" if plot.wide else ""}"><h2>{escape(plot.title)}</h2>'
-        f'<figcaption>{escape(plot.caption)}</figcaption><div class="scroll">{plot.svg}</div></figure>'
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from ..figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
+from ..page import Plot
 from .report_content import duration, milliseconds, rank_correlation, rows
-from .report_svg import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
 from .tune_result import EAGER, TUNED, UNTUNED, TuneResult
 
 MAX_TASKS = 40
@@ -17,17 +17,6 @@ MAX_TASKS = 40
 _COLOURS = {TUNED: AFTER, UNTUNED: BEFORE, EAGER: PEER}
 
 _WIDE, _HALF = 15.0, 7.3  # inches, 72 of the page's pixels each
-
-
-@dataclass(frozen=True)
-class Plot:
-    """An SVG element with the text around it."""
-
-    title: str
-    caption: str
-    """Plain text, also what a screen reader says of the picture."""
-    svg: str
-    wide: bool = False
 
 
 def plots(result: TuneResult) -> list[Plot]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foretune.figures import CSS_VARIABLES
 from foretune.inference.report import main, print_report, write_report
 from foretune.inference.report_content import (
     COLUMNS,
@@ -26,7 +27,6 @@ from foretune.inference.report_content import (
 )
 from foretune.inference.report_html import render_page
 from foretune.inference.report_plots import MAX_TASKS, plots
-from foretune.inference.report_svg import CSS_VARIABLES
 from foretune.inference.tune_result import (
     EAGER,
     TUNED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-from .report_content import significant
 
 # Stand-ins that matplotlib can draw with; `fragment` replaces each by the page's CSS variable.
 INK, MUTED, GRID = "#010101", "#010102", "#010103"
@@ -56,9 +55,16 @@ _STYLE = {
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches in the report's style, which holds until it has been saved."""
+    """A figure of so many inches in the pages' style, which holds until it has been saved."""
     with matplotlib.rc_context(_STYLE):
         yield Figure(figsize=(width, height))
+
+
+def significant(number: float, digits: int = 3) -> str:
+    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:.0f}"
+    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
 
 
 def log_axis(axes: Axes, which: str) -> None:

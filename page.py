@@ -1,0 +1,101 @@
+"""The look that all pages share, and their building blocks: colours, facts, figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of a summary; `good` colours it, None leaves it neutral."""
+
+    label: str
+    value: str
+    detail: str
+    good: bool | None = None
+
+
+@dataclass(frozen=True)
+class Plot:
+    """An SVG element with the text around it."""
+
+    title: str
+    caption: str
+    """Plain text, also what a screen reader says of the picture."""
+    svg: str
+    wide: bool = False
+
+
+def fact_html(fact: Fact) -> str:
+    """A card with the fact; its texts are escaped."""
+    tone = {None: "", True: " good", False: " bad"}[fact.good]
+    return (
+        f'<div class="card"><dt>{escape(fact.label)}</dt><dd class="value{tone}">{escape(fact.value)}</dd>'
+        f'<dd class="detail">{escape(fact.detail)}</dd></div>'
+    )
+
+
+def figure_html(plot: Plot) -> str:
+    """A card with the plot; its texts are escaped."""
+    return (
+        f'<figure class="card{" wide" if plot.wide else ""}"><h2>{escape(plot.title)}</h2>'
+        f'<figcaption>{escape(plot.caption)}</figcaption><div class="scroll">{plot.svg}</div></figure>'
+    )
+
+
+# The names of the colours are those of `figures.CSS_VARIABLES`.
+STYLE = """\
+:root {
+  --paper: #f5f6f8; --card: #ffffff; --ink: #1b2430; --muted: #5b6675; --grid: #dde2e9;
+  --before: #8b97a8; --after: #1f6feb; --peer: #c2620a; --good: #1a7f45; --bad: #c62a3b;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #10151c; --card: #19202a; --ink: #e4e9f0; --muted: #9aa7b8; --grid: #313b49;
+    --before: #76859a; --after: #5b9dff; --peer: #f0984a; --good: #4fc07f; --bad: #ff7382;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); }
+body { font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 48px; }
+h1 { margin: 0; font-size: 28px; line-height: 1.2; overflow-wrap: anywhere; }
+h2 { margin: 0 0 4px; font-size: 18px; }
+header p { margin: 6px 0 0; color: var(--muted); overflow-wrap: anywhere; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 16px; }
+.facts { margin: 24px 0 16px; padding: 0; }
+.card { background: var(--card); border: 1px solid var(--grid); border-radius: 10px; }
+.card { padding: 18px 20px; min-width: 0; }
+.facts .card { margin: 0; }
+.facts dt { color: var(--muted); font-size: 14px; }
+.facts dd { margin: 0; }
+.facts .value { font-size: 25px; font-weight: 650; line-height: 1.35; }
+.facts .detail { color: var(--muted); font-size: 14px; }
+.good { color: var(--good); }
+.bad { color: var(--bad); }
+.plots { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
+.plots figure { margin: 0; }
+.wide { grid-column: 1 / -1; }
+figcaption, .note { color: var(--muted); font-size: 14px; margin: 0 0 12px; }
+.scroll { overflow-x: auto; }
+svg { display: block; width: 100%; min-width: 440px; height: auto; stroke-linejoin: round; }
+.wide svg { min-width: 760px; }
+.scroll + .note { margin-top: 16px; }
+svg text { font-family: inherit; }
+section.card, details.card { margin-top: 16px; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
+th, td { padding: 7px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+thead th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
+tfoot td { font-weight: 650; border-bottom: 0; }
+tbody tr:hover { background: var(--paper); }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
+th button:focus-visible { outline: 2px solid var(--after); outline-offset: 2px; }
+th[aria-sort=ascending] button::after { content: " \\2191"; }
+th[aria-sort=descending] button::after { content: " \\2193"; }
+details table td { text-align: left; white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
+details table td:first-child { color: var(--muted); width: 34%; }
+summary { cursor: pointer; font-weight: 650; }
+@media (max-width: 860px) { .plots { grid-template-columns: minmax(0, 1fr); } main { padding: 20px 12px; } }
+"""
