@@ -1,6 +1,8 @@
 """Candidates a second: foretune's worker pool against MetaSchedule's LocalBuilder and LocalRunner.
 
-Both measure the same candidates of the same tasks in one run, in turns:
+Both measure the same random candidates of the same tasks in one run, one after the other; who goes first
+alternates. The tasks are a convolution of ResNet-18, one of MobileNet's, a linear layer of BERT-base and a
+product of its attention.
 
     python benchmarks/measurement_throughput.py
 """
@@ -15,22 +17,35 @@ import time
 from pathlib import Path
 
 from foretune.dataset.measure import MeasureJob, WorkerPool
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.program_sampling import ExplorationConfig, ProgramSampler
+from foretune.dataset.operators import BatchMatmul, Conv2d, Dense, DepthwiseConv2d, to_task
+from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.replay import candidate_module_json
 from foretune.dataset.tvm_compat import parse_target
 from tvm.s_tir import meta_schedule as ms
 
 RESULTS = Path(__file__).parent / "results" / "measurement_throughput.json"
 
+WINDOW = {"batch": 1, "kernel": 3, "padding": 1}
+TASKS = {
+    "conv2d": Conv2d(
+        in_channels=64, out_channels=64, height=56, width=56, stride=1, epilogue="bias_relu", **WINDOW
+    ),
+    "depthwise_conv2d": DepthwiseConv2d(
+        in_channels=96, height=112, width=112, stride=2, epilogue="bias_relu6", **WINDOW
+    ),
+    "dense": Dense(rows=128, in_features=768, out_features=768, epilogue="bias"),
+    "batch_matmul": BatchMatmul(batch=12, rows=128, inner=64, columns=128),
+}
+SMALL = Dense(rows=8, in_features=8, out_features=8)
+
 
 def stock_seconds(candidates, target, builder, runner):
     """Seconds that the stock builder and runner take, and how many candidates got a latency."""
     start = time.perf_counter()
-    built = builder.build([ms.builder.BuilderInput(c.sch.mod, target) for c in candidates])
+    built = builder.build([ms.builder.BuilderInput(c.sch.mod, target) for _, c in candidates])
     inputs = [
         ms.runner.RunnerInput(b.artifact_path, "cpu", c.args_info)
-        for b, c in zip(built, candidates, strict=True)
+        for b, (_, c) in zip(built, candidates, strict=True)
         if b.error_msg is None
     ]
     results = [future.result() for future in runner.run(inputs)]
@@ -40,48 +55,37 @@ def stock_seconds(candidates, target, builder, runner):
 def foretune_seconds(candidates, pool):
     """The same for the worker pool."""
     start = time.perf_counter()
-    outcomes = pool.measure([MeasureJob(candidate_module_json(c)) for c in candidates])
+    outcomes = pool.measure([MeasureJob(candidate_module_json(c)) for _, c in candidates])
     return time.perf_counter() - start, sum(o.failure is None for o in outcomes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--network", default="resnet18")
-    parser.add_argument("--tasks", type=int, default=4, help="first conv2d tasks of the network")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--candidates", type=int, default=16, help="random candidates of each task")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
     target = parse_target("llvm")
-    tasks = extract_tasks(to_relax(load_network(arguments.network), target), target, arguments.network)
-    tasks = [task for task in tasks if task.operator == "conv2d"][: arguments.tasks]
     builder, runner = ms.builder.LocalBuilder(timeout_sec=120.0), ms.runner.LocalRunner(timeout_sec=30.0)
     rows = []
     with WorkerPool(target) as pool:
-        for task in tasks:
-            sampler = ProgramSampler(
-                task,
-                target,
-                scorer=ms.cost_model.RandomModel(),
-                config=ExplorationConfig(),
-                per_round=arguments.candidates,
-                seed=0,
-            )
-            candidates = [candidate for _, candidate in sampler.propose()]
-            foretune_s, foretune_valid = foretune_seconds(candidates, pool)
-            stock_s, stock_valid = stock_seconds(candidates, target, builder, runner)
-            rows.append(
-                {
-                    "task": task.name,
-                    "candidates": len(candidates),
-                    "stock_s": stock_s,
-                    "stock_valid": stock_valid,
-                    "foretune_s": foretune_s,
-                    "foretune_valid": foretune_valid,
-                    "ratio": (foretune_valid / foretune_s) / (stock_valid / stock_s),
-                }
-            )
-            print(json.dumps(rows[-1]), flush=True)
+        # A pool outlives what it measures: its start is no part of a batch.
+        foretune_seconds(RandomSampler(to_task(SMALL), target, per_round=1, seed=0).propose(), pool)
+        for number, name in enumerate(arguments.tasks):
+            task = to_task(TASKS[name])
+            sampler = RandomSampler(task, target, per_round=arguments.candidates, seed=0)
+            candidates = sampler.propose()
+            sides = {
+                "stock": lambda candidates=candidates: stock_seconds(candidates, target, builder, runner),
+                "foretune": lambda candidates=candidates: foretune_seconds(candidates, pool),
+            }
+            row = {"task": task.name, "candidates": len(candidates)}
+            for side in sorted(sides, reverse=number % 2 == 0):
+                row[f"{side}_s"], row[f"{side}_valid"] = sides[side]()
+            row["ratio"] = (row["foretune_valid"] / row["foretune_s"]) / (row["stock_valid"] / row["stock_s"])
+            rows.append(row)
+            print(json.dumps(row), flush=True)
     result = {
         "target": str(target),
         "machine": platform.processor() or platform.machine(),

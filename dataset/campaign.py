@@ -45,15 +45,13 @@ class TaskCampaign:
         self._traces = traces
 
     def rounds(self, earlier: Sequence[Record], deadline: float = math.inf) -> Iterator[list[Record]]:
-        """Records of one round after the other, until there are enough or the time is up.
+        """Records of one round after the other, at least one, until there are enough or the time is up.
 
         `earlier` are the task's records of a run before, which are not measured again and which the sampler
         learns from first. `deadline` is by `time.monotonic`. Raises NoDesignSpaceError.
         """
         config, clock = self._config, self._testbed.clock
         total = len(earlier)
-        if total >= config.records_per_task:
-            return
         with clock.stage("sampling"):
             sampler = self._sampler(earlier)
         self.refused = sampler.refused

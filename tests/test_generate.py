@@ -10,14 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import tvm
 from fake_executor import HARDWARE, FakeExecutor
-from foretune.dataset import generate
-from foretune.dataset.campaign import TaskCampaign
+from foretune.configuration import from_hydra
+from foretune.dataset import generate, noise_probe
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
 from foretune.dataset.generate_config import GenerateConfig, GenerateConfigError
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
@@ -26,6 +28,7 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
     ExplorationConfig,
     ProgramSamplingConfig,
+    RandomSampler,
     SamplingError,
     make_scorer,
 )
@@ -33,9 +36,10 @@ from foretune.dataset.records import FailureKind
 from foretune.dataset.self_check import SelfCheckError, check_measurement
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from foretune.dataset.task_sampling import sample_tasks
-from foretune.dataset.testbed import Testbed
 from foretune.dataset.tvm_compat import UnknownTargetError, parse_target
+from hydra import compose, initialize_config_module
 from rich.console import Console
+from tvm.s_tir import meta_schedule as ms
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
 QUICK = MeasureConfig(repeats=2, groups=1)
@@ -143,40 +147,53 @@ def test_a_dataset_without_records_has_no_features(dataset, tmp_path):
         load_labelled_features(tmp_path / "empty", cache=tmp_path)
 
 
-def launch(folder):
-    overrides = [
-        f"dataset={folder}",
-        "tasks=3",
-        "records_per_task=400",
-        "per_round=8",
-        "program_sampling.scorer=random",
-        "program_sampling.evolutionary.population_size=8",
-        "program_sampling.evolutionary.generations=0",
-        "measure.repeats=1",
-        "measure.groups=1",
-        "task_sampling.sampler=uniform",
-        "task_sampling.operators={dense: 1.0}",
-        "task_sampling.max_flops=2e6",
-    ]
-    return subprocess.Popen(
-        [sys.executable, "-m", "foretune.dataset.generate", *overrides],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=folder.parent,
-    )
+@pytest.fixture
+def launch():
+    """Starts foretune-generate in a process of its own, which ends with the test."""
+    started = []
+
+    def start(folder, *overrides):
+        words = [
+            f"dataset={folder}",
+            "tasks=3",
+            "records_per_task=400",
+            "per_round=8",
+            "program_sampling.scorer=random",
+            "program_sampling.evolutionary.population_size=8",
+            "program_sampling.evolutionary.generations=0",
+            "measure.repeats=1",
+            "measure.groups=1",
+            "task_sampling.sampler=uniform",
+            "task_sampling.operators={dense: 1.0}",
+            "task_sampling.max_flops=2e6",
+            *overrides,
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "foretune.dataset.generate", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder.parent,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def wait_for_records(process, folder, shards=2):
-    for _ in range(600):
+    for _ in range(2000):
         if len(list(folder.glob("records-*.parquet"))) >= shards:
             return
         assert process.poll() is None, process.stdout.read().decode()
         time.sleep(0.1)
-    pytest.fail("no records within a minute")
+    pytest.fail("no records within 200 s")
 
 
 @pytest.mark.slow
-def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(tmp_path):
+def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launch, tmp_path):
     folder = tmp_path / "set"
     process = launch(folder)
     wait_for_records(process, folder)
@@ -185,7 +202,6 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(tmp_p
     ).stdout.split()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    process.stdout.close()
     store = RecordStore(folder)
     kept = store.records()
     assert len(kept) >= 8
@@ -221,6 +237,12 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
 def test_settings_out_of_range_are_named(tmp_path, field, value):
     with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
         config(tmp_path, **{field: value})
+
+
+def test_the_configuration_file_holds_the_defaults():
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        composed = from_hydra(compose("generate"), GenerateConfig)
+    assert replace(composed, task_sampling={}) == GenerateConfig(dataset=Path("outputs/dataset"))
 
 
 def test_an_unknown_option_is_an_error_of_the_command(tmp_path):
@@ -268,13 +290,14 @@ def test_failures_are_kept_and_told(fake_run):
     assert "wrong outputs" in printed
 
 
-def test_disturbed_records_are_marked_and_told(fake_run):
+def test_disturbed_records_are_marked_and_told(fake_run, monkeypatch):
+    monkeypatch.setattr(noise_probe, "_MAX_AGE_S", 0.0)  # the batches of a fake take no time
     probes = iter([1e-3] * 5 + [2e-3] * 1000)
     executor = FakeExecutor(probe=lambda job: MeasureOutcome((next(probes),)))
     noise = NoiseConfig(retries=1)
     summary, store, printed = fake_run(executor, tasks=1, records_per_task=24, noise=noise)
     marked = [record for record in store.records() if record.disturbed]
-    assert summary.disturbed == len(marked) >= 6
+    assert summary.disturbed == len(marked) == len(store.records()) >= 24
     assert all(record.probe_ratio == 2.0 for record in marked)
     assert f"{len(marked)} records marked" in printed
     assert summary.repeated == len(marked)
@@ -401,21 +424,25 @@ def test_the_self_check_accepts_a_device_with_room_for_some_programs_only():
         check_measurement(none_runs, parse_target("llvm"))
 
 
-def test_a_database_is_measured_on_its_own_tasks(fake_run, monkeypatch, tmp_path):
+def test_a_database_is_measured_on_its_own_tasks(fake_run, tmp_path):
+    target = parse_target("llvm")
     task = to_task(Dense(rows=8, in_features=32, out_features=32))
-    campaign = TaskCampaign(
-        task,
-        Testbed(FakeExecutor(), parse_target("llvm"), NoiseConfig(probe=False)),
-        config(tmp_path, program_sampling=RANDOM),
-    )
-    traces = [record.trace for record in next(campaign.rounds([]))]
-    rows = [(task.mod, trace, [float(6 - number)], None) for number, trace in enumerate(traces)]
-    monkeypatch.setattr("foretune.dataset.exchange.read_database", lambda folder: rows)
-    sampling = ProgramSamplingConfig(sampler="database", database=tmp_path)
+    proposed = RandomSampler(task, target, per_round=6, seed=0).propose()
+    (tmp_path / "database").mkdir()
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path / "database"))
+    workload = database.commit_workload(task.mod)
+    for seconds, (_, candidate) in enumerate(reversed(proposed), 1):
+        database.commit_tuning_record(
+            ms.database.TuningRecord(
+                candidate.sch.trace, workload, [float(seconds)], target, candidate.args_info
+            )
+        )
+    sampling = ProgramSamplingConfig(sampler="database", database=tmp_path / "database")
     summary, store, _ = fake_run(FakeExecutor(), program_sampling=sampling, per_round=4)
     assert [row.workload_hash for row in store.tasks()] == [task.workload_hash]
     records = store.records()
-    assert [record.trace for record in records] == traces[::-1]  # the fastest of the database comes first
+    # The fastest of the database comes first.
+    assert [record.trace for record in records] == [trace for trace, _ in reversed(proposed)]
     assert {record.sampler for record in records} == {"database"}
     assert {record.hardware_id for record in records} == {HARDWARE.hardware_id}
     assert summary.tasks_done == 1

@@ -46,6 +46,7 @@ class AnnealingSampler(ProgramSampler):
     """Walks chains of mutations side by side and proposes the best predicted programs that they visited."""
 
     name = "annealing"
+    scorer: ms.CostModel
 
     def __init__(
         self,

@@ -1,0 +1,109 @@
+"""Label noise: how far the records of a dataset are from a second measurement on the same device.
+
+    python benchmarks/label_noise.py --dataset data/mine --records 200
+
+The device must be the one that measured them: records of others are left out, and so are those that were cut
+short, since these are single runs. How long ago the first measurement was is told with the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import tvm
+from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, make_executor
+from foretune.dataset.noise_probe import NoiseConfig
+from foretune.dataset.replay import candidate_module_json, replay
+from foretune.dataset.store import RecordStore
+from foretune.dataset.testbed import Testbed
+from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from scipy.stats import spearmanr
+
+RESULTS = Path(__file__).parent / "results" / "label_noise.json"
+
+
+def chosen_records(store, hardware_id, count, seed):
+    """Up to `count` records of the device, drawn at random, in lists by task."""
+    valid = [
+        record
+        for record in store.records()
+        if record.hardware_id == hardware_id and record.failure is None and not record.cut_short
+    ]
+    rng = np.random.default_rng(seed)
+    drawn = [valid[i] for i in rng.choice(len(valid), size=min(count, len(valid)), replace=False)]
+    by_task = defaultdict(list)
+    for record in drawn:
+        by_task[record.workload_hash].append(record)
+    return by_task
+
+
+def measured_again(testbed, mod, records):
+    """Pairs of a record and its second measurement; those that fail now are left out."""
+    context = make_tune_context(mod, testbed.target, seed=0)
+    replayed = [(record, replay(context, record.trace)) for record in records]
+    known = [(record, candidate) for record, candidate in replayed if candidate is not None]
+    jobs = [MeasureJob(candidate_module_json(candidate), device=0) for _, candidate in known]
+    return [
+        (record, measurement)
+        for (record, _), measurement in zip(known, testbed.measure(jobs, device=0), strict=True)
+        if measurement.outcome.failure is None
+    ]
+
+
+def statistics_of(pairs):
+    """What the two measurements of each record say; latencies in seconds."""
+    first = np.array([record.latency_s for record, _ in pairs])
+    second = np.array([measurement.outcome.latency_s for _, measurement in pairs])
+    difference = np.abs(second - first) / first
+    hours = [(time.time() - record.timestamp) / 3600 for record, _ in pairs]
+    return {
+        "records": len(pairs),
+        "median_relative_difference": float(np.median(difference)),
+        "p90_relative_difference": float(np.quantile(difference, 0.9)),
+        "median_second_over_first": float(np.median(second / first)),
+        "spearman": float(spearmanr(first, second).statistic),
+        "median_hours_between": float(np.median(hours)),
+        "disturbed_first": sum(record.disturbed for record, _ in pairs),
+        "disturbed_second": sum(measurement.disturbed for _, measurement in pairs),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--dataset", type=Path, required=True)
+    parser.add_argument("--records", type=int, default=200)
+    parser.add_argument("--target", default="llvm")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+
+    store = RecordStore(arguments.dataset).require()
+    modules = {row.workload_hash: row.tir for row in store.tasks()}
+    target = parse_target(arguments.target)
+    pairs = []
+    with make_executor(ExecutorConfig(), target, MeasureConfig()) as executor:
+        testbed = Testbed(executor, target, NoiseConfig())
+        by_task = chosen_records(store, testbed.hardware.hardware_id, arguments.records, arguments.seed)
+        if not by_task:
+            parser.error(f"--dataset {arguments.dataset}: no record of this device ({testbed.hardware.name})")
+        for number, (workload_hash, records) in enumerate(by_task.items()):
+            mod = tvm.ir.load_json(modules[workload_hash])
+            pairs += measured_again(testbed, mod, records)
+            print(f"task {number + 1}/{len(by_task)}: {len(pairs)} records measured again", flush=True)
+    result = {
+        "dataset": str(arguments.dataset),
+        "content_hash": store.content_hash(),
+        "hardware": testbed.hardware.name,
+        **statistics_of(pairs),
+    }
+    arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
