@@ -18,8 +18,8 @@ from .reference import Buffers, host_arguments, load_expected, mismatch, unwritt
 _ARGUMENTS_KEPT = 2
 # Written between runs: more than the last-level cache of any GPU so far (H200: 50 MB, B200: 126 MB).
 _CUDA_FLUSH_BYTES = 256 * 1024**2
-# Where no flush precedes each run, CUDA's events time several short runs at once: they resolve 0.5 us.
-_CUDA_GROUP_S = 200e-6
+# Where no flush precedes each run, CUDA's events time many short runs at once: they resolve 0.5 us.
+_CUDA_GROUP_MS = 1
 
 
 class Bench:
@@ -68,7 +68,7 @@ class Bench:
         # The first run also pays for page faults and waking threads: only the second tells a slow program.
         if first_s > cutoff_s and (second_s := self._once(library, arguments)) > cutoff_s:
             return {"run_secs": [second_s], "cut_short": True}
-        evaluate = self._evaluator(library, config.repeats, first_s)
+        evaluate = self._evaluator(library, config.repeats)
         run_secs: list[float] = []
         for _ in range(config.groups):
             run_secs += evaluate(*arguments).results
@@ -85,9 +85,7 @@ class Bench:
         self.device.sync()
         return time.perf_counter() - start
 
-    def _evaluator(
-        self, library: tvm.runtime.Module, repeats: int, about_s: float
-    ) -> Callable[..., tvm.runtime.module.BenchmarkResult]:
+    def _evaluator(self, library: tvm.runtime.Module, repeats: int) -> Callable[..., Any]:
         """Times `repeats` runs on the device's own clock: CUDA's events on CUDA."""
         flush = self.config.cache_flush
         if not self.on_cuda:
@@ -97,7 +95,7 @@ class Bench:
             return library.time_evaluator(
                 "main", self.device, 1, repeats, cache_flush_bytes=_CUDA_FLUSH_BYTES
             )
-        return library.time_evaluator("main", self.device, max(1, round(_CUDA_GROUP_S / about_s)), repeats)
+        return library.time_evaluator("main", self.device, 1, repeats, min_repeat_ms=_CUDA_GROUP_MS)
 
     def _arguments_for(self, buffers: Buffers) -> list[Any]:
         """Arguments on the device, made once for candidates of the same task that follow each other."""

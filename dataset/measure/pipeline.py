@@ -163,6 +163,8 @@ class Pipeline:
             self._closing = True
             self._wake_up.send_bytes(b".")
             self._thread.join()
+            self._wake_up.close()
+            self._woken.close()
             self._folder.cleanup()
 
     @property
@@ -329,7 +331,7 @@ class Pipeline:
         if gone.kind is not FailureKind.WORKER_DIED:
             message = f"no answer within {station.deadline - station.asked_at:g} s"
         if isinstance(errand, _Candidate):
-            self._settle(errand, MeasureOutcome(failure=gone.kind, message=message, build_s=errand.build_s))
+            self._fail(errand, gone.kind, message, self._device_of(station))
         elif isinstance(errand, _Reference):
             self._refer_to(errand, message)
         else:
@@ -360,15 +362,13 @@ class Pipeline:
             if problem is None:
                 self._forward(candidate)
             else:
-                message = f"unscheduled program: {problem}"
-                self._settle(candidate, MeasureOutcome(failure=FailureKind.RUN_ERROR, message=message))
+                self._fail(candidate, FailureKind.RUN_ERROR, f"unscheduled program: {problem}")
         reference.waiting.clear()
 
     def _compiled(self, candidate: _Candidate, reply: dict[str, Any], build_s: float) -> None:
         candidate.build_s = build_s
         if "error" in reply:
-            failure = FailureKind.BUILD_ERROR
-            self._settle(candidate, MeasureOutcome(failure=failure, message=reply["error"], build_s=build_s))
+            self._fail(candidate, FailureKind.BUILD_ERROR, reply["error"])
             return
         candidate.artefact = reply
         if candidate.job.keep_built:
@@ -384,15 +384,21 @@ class Pipeline:
             if candidate.losses <= _LOSSES_ALLOWED:
                 self._to_time.appendleft(candidate)
             else:
-                died = FailureKind.WORKER_DIED
-                self._settle(
-                    candidate, MeasureOutcome(failure=died, message=reply["lost"], build_s=candidate.build_s)
-                )
+                self._fail(candidate, FailureKind.WORKER_DIED, reply["lost"], self._device_of(station))
             return
         if not reply.get("usable", True):
             station.restart()
-        device = self._device_stations.index(station)
-        self._settle(candidate, outcome_of_run(reply, candidate.build_s, device))
+        self._settle(candidate, outcome_of_run(reply, candidate.build_s, self._device_of(station)))
+
+    def _device_of(self, station: _Station) -> int:
+        """Number of a station's device; a station that compiles counts as that of the first."""
+        return self._device_stations.index(station) if station in self._device_stations else 0
+
+    def _fail(self, candidate: _Candidate, kind: FailureKind, message: str, device: int = 0) -> None:
+        self._settle(
+            candidate,
+            MeasureOutcome(failure=kind, message=message, build_s=candidate.build_s, device=device),
+        )
 
     def _settle(self, candidate: _Candidate, outcome: MeasureOutcome) -> None:
         if candidate not in self._open:

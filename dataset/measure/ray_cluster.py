@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import sys
@@ -11,9 +12,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import ray
-from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tvm.target import Target
@@ -63,7 +64,7 @@ class _Seat:
 
     index: int
     node: str
-    actor: ActorHandle
+    actor: Any
     starting: ray.ObjectRef
     pid: int | None = None
 
@@ -143,8 +144,8 @@ class RayExecutor:
             json.dumps(asdict(inner)),
             target_to_json(target),
             json.dumps(asdict(measure)),
-            workers,
         )
+        self._workers = workers
         self._owns_cluster = not ray.is_initialized()
         if self._owns_cluster:
             _connect(config.address)
@@ -256,7 +257,8 @@ class RayExecutor:
             max_restarts=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        actor = options.remote(*self._actor_arguments)
+        workers = self._workers or (_cores_a_gpu(node) if on_cuda else None)
+        actor: Any = options.remote(*self._actor_arguments, workers)
         return _Seat(index, node, actor, actor.pid.remote())
 
     def _wait_for_room(self) -> int:
@@ -285,6 +287,12 @@ def _rooms(kind: str, cores: int) -> Counter[str]:
     return found
 
 
+def _cores_a_gpu(node: str) -> int:
+    """A node's CPU cores, shared out to the actors of its GPUs for compiling."""
+    resources = next(found["Resources"] for found in ray.nodes() if found["NodeID"] == node)
+    return max(1, int(resources.get("CPU", 1) / resources["GPU"]))
+
+
 def _connect(address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -293,11 +301,11 @@ def _connect(address: str | None) -> None:
                 num_cpus=available_cores(),
                 include_dashboard=False,
                 log_to_driver=False,
-                logging_level="warning",
+                logging_level=logging.WARNING,
                 _node_ip_address="127.0.0.1",
             )
         else:
-            ray.init(address=address, log_to_driver=False, logging_level="warning")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ExecutorConfigError(
             f"executor=ray executor.address={address}: {error}; start one by `ray start --head`, or leave "

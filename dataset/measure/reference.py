@@ -55,7 +55,7 @@ def save_expected(module: str, path: Path) -> None:
         for index, values in enumerate(after)
         if values.tobytes() != before[index].tobytes()
     }
-    np.savez(path, **written)  # type: ignore[arg-type]
+    np.savez(path, **written)
 
 
 def load_expected(path: Path) -> dict[int, NDArray]:

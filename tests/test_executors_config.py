@@ -1,0 +1,52 @@
+"""The settings of executors, from conf/executor to an executor of the right kind."""
+
+from pathlib import Path
+
+import pytest
+from foretune import conf
+from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
+from foretune.dataset.measure.config import KINDS
+from foretune.dataset.tvm_compat import parse_target
+from omegaconf import OmegaConf
+
+GROUP = Path(str(conf.__file__)).parent / "executor"
+
+
+def settings(kind: str, **changes):
+    return OmegaConf.merge(OmegaConf.load(GROUP / f"{kind}.yaml"), changes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_its_settings_and_their_defaults_are_those_of_the_code(kind):
+    needed = {"key": "board", "hardware": "t4"} if kind == "rpc" else {}
+    assert from_hydra(settings(kind, **needed), ExecutorConfig) == ExecutorConfig(kind=kind, **needed)
+
+
+def test_no_other_kind_is_offered():
+    assert {path.stem for path in GROUP.glob("*.yaml")} == set(KINDS)
+
+
+def test_a_tracker_needs_a_key():
+    with pytest.raises(ConfigError, match="key is missing: give it"):
+        from_hydra(settings("rpc", hardware="t4"), ExecutorConfig)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "slurm"),
+        ("devices", 0),
+        ("cuda_compiler", "gcc"),
+        ("wait_s", 0.0),
+        ("session_timeout_s", -1.0),
+    ],
+)
+def test_settings_that_cannot_be_are_named(field, value):
+    with pytest.raises(ExecutorConfigError, match=f"{value}: (unknown|must be)"):
+        ExecutorConfig(**{field: value})
+
+
+def test_a_target_that_this_machine_cannot_run_is_refused():
+    with pytest.raises(ExecutorConfigError, match="target=opencl: this machine's llvm and cuda only"):
+        make_executor(ExecutorConfig(), parse_target("opencl"), MeasureConfig())
