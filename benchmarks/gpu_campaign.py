@@ -206,11 +206,13 @@ def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> P
     pip = [str(python), str(next(wheels.glob("pip-*.whl")) / "pip"), "install", "--quiet", "--no-compile"]
     pip += ["--no-index", "--find-links", str(wheels), "--no-warn-script-location"]
     for words in (
-        ["setuptools"],
+        # By its file, or an older one of the machine would do.
+        [str(next(wheels.glob("setuptools-*.whl")))],
         ["--no-build-isolation", "--editable", f"{checkout}[xgboost]", CUDA_RUNTIME_WHEEL],
     ):
-        if subprocess.run([*pip, *words]).returncode:
-            raise CampaignError("pip could not make the environment; what it says is above")
+        done = subprocess.run([*pip, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise CampaignError(f"pip could not make the environment: {done.stdout}")
     stamp.write_text(made_from)
     return python
 

@@ -191,7 +191,7 @@ def test_an_environment_is_made_offline_on_top_of_this_machine(small_bundle, tmp
     folder = tmp_path / "environment"
     python = campaign.make_environment(bundle, folder, checkout)
     code = (
-        "import bundled_needed, bundled_extra, bundled_nvidia_cuda_runtime, example, torch, sys; "
+        "import bundled_needed, bundled_extra, bundled_setuptools, example, torch, sys; "
         "print(bundled_needed.version, example.text, torch.__version__ != '', sys.prefix)"
     )
     told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
