@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from foretune.dataset.anchor import describe
 from foretune.dataset.fold_batch_norm import fold_batch_norm
 from foretune.dataset.network_inputs import BadInputShapeError, example_inputs
 from foretune.dataset.network_zoo import ZOO, MissingExtraError, ZooEntry, require_extra
@@ -22,9 +21,7 @@ from foretune.dataset.networks import (
     to_relax,
 )
 from foretune.dataset.onnx_import import BadOnnxError
-from foretune.dataset.operators.convolution import Conv2d, DepthwiseConv2d
-from foretune.dataset.operators.matmul import BatchMatmul, Dense
-from foretune.dataset.operators.settings import OperatorSettings
+from foretune.dataset.operators import Dense
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import as_task_module, parse_target, workload_hash
 from hypothesis import given, settings
@@ -243,6 +240,7 @@ def test_tasks_of_a_small_network(target: tvm.target.Target) -> None:
         "stride": [1, 1],
         "padding": [1, 1],
         "dilation": [1, 1],
+        "layout": "NCHW",
         "dtype": "float32",
     }
     assert json.loads(json.dumps(conv.settings)) == conv.settings
@@ -267,43 +265,18 @@ def test_extraction_agrees_with_metaschedule_and_is_ordered(target: tvm.target.T
 
 
 @pytest.mark.parametrize(
-    "operator",
-    [
-        Conv2d(
-            batch=2,
-            in_channels=6,
-            height=9,
-            width=11,
-            out_channels=4,
-            kernel=(3, 5),
-            stride=(2, 1),
-            padding=(1, 2),
-            dilation=(1, 2),
-            epilogue="bias_relu",
-        ),
-        Conv2d(batch=1, in_channels=4, height=1, width=1, out_channels=2, kernel=1),
-        DepthwiseConv2d(batch=1, in_channels=4, height=8, width=8, kernel=3, stride=2, padding=1),
-        Dense(rows=3, in_features=5, out_features=7, epilogue="bias"),
-        BatchMatmul(batch=4, rows=3, inner=2, columns=5),
-    ],
-    ids=lambda operator: operator.operator,
-)
-def test_settings_are_read_back_from_tir(operator: OperatorSettings) -> None:
-    expected = operator.to_dict()
-    del expected["epilogue"]
-    assert describe(as_task_module(operator.prim_func())) == (operator.operator, expected)
-
-
-@pytest.mark.parametrize(
     ("layer", "shape", "operator", "settings_part"),
     [
-        (torch.nn.Conv2d(8, 8, 3, groups=4), [1, 8, 6, 6], "conv2d", {"groups": 4, "padding": [0, 0]}),
-        (torch.nn.MaxPool2d(2), [1, 2, 6, 6], "pool", {}),
-        (torch.nn.AvgPool2d(3), [1, 2, 6, 6], "pool", {}),
-        (torch.nn.LayerNorm(6), [2, 6], "norm", {}),
-        (torch.nn.Softmax(-1), [2, 6], "softmax", {}),
+        (torch.nn.Conv2d(8, 8, 3, groups=4), [1, 8, 6, 6], "group_conv2d", {"groups": 4, "padding": [0, 0]}),
+        (torch.nn.MaxPool2d(2), [1, 2, 6, 6], "pool2d", {"mode": "max", "stride": [2, 2]}),
+        (torch.nn.AvgPool2d(3), [1, 2, 6, 6], "pool2d", {"mode": "avg", "kernel": [3, 3]}),
+        (torch.nn.LayerNorm(6), [4, 2, 6], "layer_norm", {"rows": 8, "columns": 6}),
+        (torch.nn.GroupNorm(2, 4), [1, 4, 6], "norm", {}),
+        (torch.nn.Softmax(-1), [4, 2, 6], "softmax", {"rows": 8, "columns": 6}),
         (torch.nn.GELU(), [2, 6], "elementwise", {}),
-        (torch.nn.Conv1d(2, 2, 3), [1, 2, 6], "other", {}),
+        (torch.nn.Conv1d(2, 2, 3), [1, 2, 6], "conv1d", {"length": 6, "kernel": 3}),
+        (torch.nn.Conv3d(2, 2, 2), [1, 2, 3, 4, 5], "conv3d", {"depth": 3, "kernel": [2, 2, 2]}),
+        (torch.nn.ConvTranspose2d(2, 3, 4, 2), [1, 2, 4, 5], "conv2d_transpose", {"stride": [2, 2]}),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else None,
 )
@@ -323,7 +296,7 @@ def test_plain_reshapes_are_no_tasks(target: tvm.target.Target) -> None:
     network = Network("flat", example_inputs([[1, 3, 4, 4]], 0), module.eval())
     mod = to_relax(network, target)
     assert "reshape" in [var.name_hint for var in mod.functions]
-    assert [task.operator for task in extract_tasks(mod, target, network.name)] == ["pool", "dense"]
+    assert [task.operator for task in extract_tasks(mod, target, network.name)] == ["pool2d", "dense"]
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ class BatchNorm(OperatorSettings):
     """Normalises each channel by its mean and variance: data [batch, channels, height, width].
 
     Weight and bias are [channels]. This is what runs in training, or where a network keeps no statistics;
-    with kept ones a batch norm folds into a weight or is element-wise, and MetaSchedule has nothing to decide.
-    Sums in float32 for float16 too, as PyTorch does.
+    with kept ones a batch norm folds into a weight or is element-wise, which leaves nothing to decide. Sums
+    in float32 for float16 too, as PyTorch does.
     """
 
     operator: ClassVar[str] = "batch_norm"

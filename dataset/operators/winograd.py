@@ -21,7 +21,7 @@ from .window import SlidingWindow
 OUTPUT_TILE, DATA_TILE = 4, 6
 
 UNTILED = {"schedule_rule": "None"}
-"""Leaves a block to MetaSchedule's post-processors, which run it in parallel: only the matrix products are tiled.
+"""Leaves a block to MetaSchedule's post-processors, which run it in parallel; only the products are tiled.
 
 With the four transforms tiled too there are 243 design spaces, of which hardly a sample fits a GPU.
 """
@@ -136,7 +136,7 @@ class WinogradConv2d(SlidingWindow):
             lambda a, b, tile, out_channel: te.sum(
                 transformed[a, b, tile, channel] * weight[a, b, channel, out_channel], axis=channel
             ),
-            name="winograd_matmul",
+            name="winograd_product",
         )
         output = self._scatter_tiles(_transform(product, OUTPUT_TRANSFORM, "output_transform"))
         inputs, output = fuse(output, self.epilogue, self._bias_shape(self.out_channels))
