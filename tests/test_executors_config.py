@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from foretune import conf
-from foretune.configuration import ConfigError, from_hydra
+from foretune.configuration import from_hydra
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.measure.config import KINDS
 from foretune.dataset.tvm_compat import parse_target
@@ -28,7 +28,7 @@ def test_no_other_kind_is_offered():
 
 
 def test_a_tracker_needs_a_key():
-    with pytest.raises(ConfigError, match="key is missing: give it"):
+    with pytest.raises(ExecutorConfigError, match=r"executor[.]key is missing: give it"):
         from_hydra(settings("rpc", hardware="t4"), ExecutorConfig)
 
 

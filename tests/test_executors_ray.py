@@ -21,16 +21,18 @@ MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
 def cluster(tmp_path_factory):
     # Ray's sockets lie in its folder, and a socket's path must be short.
     folder = tmp_path_factory.mktemp("r", numbered=False)
-    ray.init(
-        num_cpus=1,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=80 * 1024**2,
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(folder),
-    )
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))  # where Ray puts the token that its processes know each other by
+        ray.init(
+            num_cpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=80 * 1024**2,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(folder),
+        )
+        yield
+        ray.shutdown()
 
 
 def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster):
