@@ -296,7 +296,10 @@ def test_too_few_minutes_are_told(tmp_path, capsys):
 
 # -- all steps but the GPU
 
-TINY = ["tasks=1", "records_per_task=6", "per_round=6", "task_sampling.max_flops=2e7", "workers=1"]
+TINY = [
+    *("tasks=1", "records_per_task=6", "per_round=6", "workers=1", "task_sampling.max_flops=2e7"),
+    *("program_sampling.sampler=random", "task_sampling.operators={dense: 1.0}"),
+]
 
 
 @pytest.mark.slow
