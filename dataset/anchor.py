@@ -36,6 +36,10 @@ CONVOLUTION = re.compile(r"(group_)?conv([123])d_(n[cdhw]+)$")
 TRANSPOSED_LAST = re.compile(r"conv[12]d_transpose_(nw|nhw)c$")
 POOL = re.compile(r"(adaptive_)?pool_")
 POOL_MODES = {"pool_max": "max", "pool_sum": "avg"}
+CONVOLUTIONS: Mapping[int, type[SlidingWindow]] = {1: Conv1d, 2: Conv2d, 3: Conv3d}
+TRANSPOSED_CONVOLUTIONS: Mapping[int, type[SlidingWindow]] = {1: TransposedConv1d, 2: TransposedConv2d}
+"""By number of spatial axes."""
+
 FIXED_LAYOUT = (CapsuleConv2d.operator, WinogradConv2d.operator)
 
 
@@ -152,7 +156,7 @@ def _convolution(anchor: SBlock, by_name: Mapping[str, SBlock], layout: str) -> 
     by_letter = dict(zip(kernel_layout(layout), _shape(weight.source), strict=True))
     out_channels = by_letter.pop("O")
     channels_per_group = by_letter.pop("I")
-    cls: type[SlidingWindow] = {1: Conv1d, 2: Conv2d, 3: Conv3d}[axes]
+    cls = CONVOLUTIONS[axes]
     settings, source = _window(cls, layout, data, anchor, taps, by_name)
     in_channels = _shape(source)[layout.index("C")]
     settings |= {"in_channels": in_channels, "kernel": _per_axis(list(by_letter.values()))}
@@ -204,7 +208,9 @@ def _transposed(anchor: SBlock, by_name: Mapping[str, SBlock]) -> Description | 
     dilate, pad = by_name["data_dilate"], by_name["data_pad"]
     data, dilated, padded = (b.source for b in (dilate.reads[0], dilate.writes[0], pad.writes[0]))
     axes = len(data.shape) - 2
-    cls: type[SlidingWindow] = {1: TransposedConv1d, 2: TransposedConv2d}[axes]
+    if axes not in TRANSPOSED_CONVOLUTIONS:
+        return None
+    cls = TRANSPOSED_CONVOLUTIONS[axes]
     layout = cls.layouts[bool(TRANSPOSED_LAST.match(anchor.name_hint))]
     channels = layout.index("C")
     if layout.startswith("NC"):

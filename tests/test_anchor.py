@@ -109,3 +109,6 @@ def test_groups_that_no_operator_has_are_not_read() -> None:
     kernel = te.placeholder((4, 2, 3, 3), name="kernel")
     transposed = topi.nn.group_conv2d_transpose_nchw(image, kernel, [1, 1], [0] * 4, "float32", [0, 0], 2)
     assert describe(function(image, kernel, transposed))[0] == "other"
+    cube = te.placeholder((4, 2, 3, 3, 3), name="cube")
+    upsampled = topi.nn.conv3d_transpose_ncdhw(volume, cube, [1] * 3, [0] * 6, "float32", [0] * 3)
+    assert describe(function(volume, cube, upsampled))[0] == "other"
