@@ -111,6 +111,10 @@ class RecordStore:
         """
         return self._rows(_RECORDS, names)
 
+    def stored_records(self) -> int:
+        """How many records lie in the readable shards, doubles counted."""
+        return sum(len(rows) for _, rows in self._read(_RECORDS, ["round"]))
+
     def hardware(self) -> dict[str, Hardware]:
         """Hardware descriptions by id; raises StoreError for a damaged one."""
         described = {}

@@ -6,7 +6,6 @@ TVM compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): .
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -15,12 +14,11 @@ from pathlib import Path
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ..dataset.exchange import RECORD_FILE, WORKLOAD_FILE, database_folder_name
 from ..dataset.hardware import Hardware
 from ..dataset.task import Task
 from ..dataset.tvm_compat import target_to_json
 from .one_shot import Validation
-
-_FILES = ("database_workload.json", "database_tuning_record.json")
 
 
 class TuningDatabase:
@@ -28,10 +26,11 @@ class TuningDatabase:
 
     def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
         """Opens or makes the folder of this target and device under `root`."""
-        identity = f"{target_to_json(target)}\0{hardware.hardware_id}"
-        self.folder = root / f"{target.kind.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+        self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.dropped_lines = sum(_drop_broken_last_line(self.folder / name) for name in _FILES)
+        self.dropped_lines = sum(
+            _drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE)
+        )
         self._target = target
         self.database = ms.database.JSONDatabase(work_dir=str(self.folder), module_equality="structural")
 

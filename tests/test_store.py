@@ -15,36 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from foretune.dataset import store as store_module
 from foretune.dataset.hardware import HARDWARE_DIM, Hardware, probe_cpu
-from foretune.dataset.records import RECORD_SCHEMA, FailureKind, Record, TaskRow, record_key
+from foretune.dataset.records import RECORD_SCHEMA, FailureKind, record_key
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
-
-
-def task_row(name="t0"):
-    return TaskRow(name, f"conv2d_{name}", "conv2d", "{}", "operator", 1e6, '{"tir": 1}')
-
-
-def record(number=0, run_secs=(2e-3, 1e-3), failure=None, task="t0"):
-    return Record(
-        workload_hash=task,
-        trace=f"[[], [[{number}, 1]]]",
-        run_secs=run_secs,
-        failure=failure,
-        failure_message="boom" if failure else "",
-        cut_short=False,
-        sampler="exploration/random",
-        round=number,
-        seed=0,
-        hardware_id=HARDWARE.hardware_id,
-        target='{"kind": "llvm"}',
-        tvm_version="0.27.0",
-        timestamp=1.5,
-        build_s=0.5,
-        run_s=0.25,
-    )
+from records_under_test import HARDWARE, record, task_row
 
 
 @pytest.fixture
@@ -290,7 +265,7 @@ def test_a_disk_that_fills_up_keeps_every_whole_shard(small_disk):
 WRITER = """
 import sys
 sys.path.insert(0, {tests!r})
-from test_store import record
+from records_under_test import record
 from foretune.dataset.store import RecordStore
 store = RecordStore({folder!r})
 with store.writing():

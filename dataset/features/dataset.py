@@ -32,7 +32,7 @@ class EmptyDatasetError(UserError, ValueError):
 
 
 def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
-    """Features and latencies of every record whose trace replays.
+    """Features and latencies of every record whose trace replays; simulated ones are told and left out.
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Replaying takes about 15 ms a record and core
     the first time. Raises StoreError where there is no dataset, EmptyDatasetError where it has no records.
@@ -54,7 +54,11 @@ def _default_cache() -> Path:
 
 def _featurize(store: RecordStore) -> LabelledFeatures:
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
-    for record in store.records():
+    records = store.records()
+    measured = [record for record in records if not record.simulated]
+    if simulated := len(records) - len(measured):
+        print(f"{store.folder}: {simulated} of {len(records)} records are simulated and left out of training")
+    for record in measured:
         # A candidate that failed elsewhere than in building says nothing that a latency could teach.
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
             by_task[record.workload_hash].append(record)
