@@ -47,5 +47,5 @@ $(INSTALLED): pyproject.toml
 	fi
 	@$(BIN)/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" \
 	    > $(VENV)/torch-constraint.txt
-	$(PIP) install --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,xgboost,test,lint]"
+	$(PIP) install --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,xgboost,ray,rpc,test,lint]"
 	@touch $@
