@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from ..configuration import from_hydra
 from ..errors import INTERRUPTED, exits_cleanly
+from .datasheet import write_datasheet
 from .earlier_records import EarlierRecords
 from .generate_config import GenerateConfig
 from .generate_progress import GenerateProgress
@@ -74,6 +75,10 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             summary.interrupted = True
         else:
             store.compact()
+            if config.datasheet and summary.total_records:
+                with console.status("writing the datasheet"):
+                    datasheet = write_datasheet(store)
+                console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
     summary.repeated = testbed.repeated
     summary.stage_s = testbed.clock.seconds
     summary.seconds = time.monotonic() - started

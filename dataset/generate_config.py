@@ -34,6 +34,8 @@ class GenerateConfig:
     self_check: bool = True
     # Share of the candidates whose outputs are compared with those of the unscheduled task.
     check_outputs: float = 0.02
+    # Describe the dataset beside its shards when the run is at its end.
+    datasheet: bool = True
     task_sampling: dict[str, Any] = field(default_factory=dict)
     program_sampling: ProgramSamplingConfig = field(default_factory=ProgramSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)

@@ -57,6 +57,7 @@ def config(folder, **changes):
         "task_sampling": TASKS,
         "program_sampling": EXPLORE,
         "measure": QUICK,
+        "datasheet": False,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
 
@@ -465,6 +466,13 @@ def test_a_cuda_target_is_left_to_the_executor(tmp_path):
     records = RecordStore(tmp_path / "set").records()
     assert len(records) >= 2
     assert all(record.simulated for record in records if record.failure is None)
+
+
+def test_a_datasheet_is_written_at_the_end(fake_run):
+    _, store, printed = fake_run(FakeExecutor(), tasks=1, datasheet=True)
+    assert "6" in (store.folder / "datasheet.md").read_text()
+    assert (store.folder / "datasheet.html").exists()
+    assert "datasheet.md" in printed
 
 
 def test_tasks_of_the_run_are_those_of_the_sampler(dataset):
