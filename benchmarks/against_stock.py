@@ -3,7 +3,7 @@
 For each task, in one run, both tuners work one after the other (who goes first alternates); then the best
 program of each is timed in turns by the same evaluator, so that no tuner's own measurement decides.
 
-    python benchmarks/against_stock.py --checkpoint cpu-small
+    python benchmarks/against_stock.py --checkpoint cpu
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def geometric_mean(values):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--network", default="resnet18")
-    parser.add_argument("--checkpoint", default="cpu-small")
+    parser.add_argument("--checkpoint", default="cpu")
     parser.add_argument("--trials", type=int, default=64, help="trials a task of stock MetaSchedule")
     parser.add_argument("--tasks", type=int, default=None, help="only the first so many conv2d tasks")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -26,7 +26,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
     from foretune.inference import PretrainedCostModel
 
     database = ms.tune_tir(
-        mod, target, work_dir, max_trials_global=64, cost_model=PretrainedCostModel.load("cpu-small")
+        mod, target, work_dir, max_trials_global=64, cost_model=PretrainedCostModel.load("cpu")
     )
     ```
 

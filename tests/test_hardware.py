@@ -24,7 +24,7 @@ from foretune.dataset.hardware import (
 )
 from foretune.dataset.hardware.peaks import best_time_s
 
-SHIPPED = Path(__file__).parents[1] / "data" / "cpu-small" / "hardware-a3b528cb67c5.json"
+SHIPPED = Path(__file__).parents[1] / "data" / "cpu" / "hardware-a3b528cb67c5.json"
 
 
 # -- the description

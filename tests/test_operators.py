@@ -102,7 +102,7 @@ def test_flops_of_a_plain_operator_equal_tvms_count(op: OperatorSettings) -> Non
 
 def test_operators_keep_the_hashes_of_stored_records() -> None:
     """Else records of an operator would be lost on all who draw it again."""
-    folder = Path(__file__).resolve().parents[1] / "data" / "cpu-small"
+    folder = Path(__file__).resolve().parents[1] / "data" / "cpu"
     rows = [row for row in RecordStore(folder).tasks() if row.source == "operator"][:40]
     assert {row.operator for row in rows} >= {"conv2d", "depthwise_conv2d", "dense", "batch_matmul"}
     for row in rows:
