@@ -42,7 +42,7 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
-QUICK = MeasureConfig(repeats=2, groups=1)
+QUICK = MeasureConfig(repeats=2, groups=1, build_timeout_s=60.0, run_timeout_s=60.0)
 EXPLORE = ProgramSamplingConfig(
     scorer="random", evolutionary=ExplorationConfig(population_size=8, generations=1)
 )

@@ -80,9 +80,14 @@ class EvolutionarySampler(ProgramSampler):
         )
 
     def _draw(self) -> Iterable[Proposal]:
+        """A search ends with some programs of before or of equal decisions: chance fills up the round."""
         with interrupts_deferred():
             candidates = list(self.context.generate_measure_candidates() or [])
-        return [(candidate_trace_json(candidate), candidate) for candidate in candidates]
+        traced = {candidate_trace_json(candidate): candidate for candidate in candidates}
+        fresh = {trace: candidate for trace, candidate in traced.items() if trace not in self._known}
+        if fresh:
+            fresh |= self._draw_random_new(self.per_round - len(fresh))
+        return fresh.items()
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
         """Tells the search, whose next round starts from the best so far, and its scorer."""
