@@ -8,44 +8,20 @@ convolution, batch norm and ReLU become one operator with the epilogue `bias_rel
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from .operators import (
-    BatchMatmul,
-    BatchNorm,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    Dense,
-    DepthwiseConv2d,
-    FrobeniusNorm,
-    GroupConv2d,
-    LayerNorm,
-    OperatorSettings,
-    Pool2d,
-    Reduction,
-    SettingsError,
-    Softmax,
-    TransposedConv1d,
-    TransposedConv2d,
-)
+from .call_epilogue import Call, tensors_in, with_epilogue
+from .call_settings import BATCH_NORMS, READERS, NotDescribedError
+from .operators import OperatorSettings, Pool2d, SettingsError
 
 NetworkFactory: TypeAlias = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
 """Builds a network and the arguments of its call, of batch 1, under `torch.device("meta")`."""
-
-aten = torch.ops.aten
-
-
-class NotDescribedError(Exception):
-    """A call that no settings class describes; the message is a short reason."""
 
 
 @dataclass(frozen=True)
@@ -67,46 +43,37 @@ def log_operators(factory: NetworkFactory) -> Operators:
     return _read(log.calls)
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One operator call."""
-
-    function: Any
-    args: tuple[Any, ...]
-    options: Mapping[str, Any]
-    inputs: tuple[int | None, ...]
-    """Of each tensor among the arguments, the number of the call that made it; None for a given one."""
-    output: torch.Tensor | None
-    """The first tensor that it returns."""
-
-
 class _CallLog(TorchDispatchMode):
     """Keeps every call. As it keeps the tensors too, each has an `id` of its own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[_Call] = []
+        self.calls: list[Call] = []
         self._makers: dict[int, int] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = kwargs or {}
-        inputs = tuple(self._makers.get(id(tensor)) for tensor in _tensors((args, options)))
-        result = func(*args, **options)
-        outputs = _tensors(result)
+        inputs = tuple(self._makers.get(id(tensor)) for tensor in tensors_in((args, options)))
+        result = _run(func, args, options)
+        outputs = tensors_in(result)
         for tensor in outputs:  # an operation in place makes its own input anew
             self._makers[id(tensor)] = len(self.calls)
         output = outputs[0] if outputs else None
-        self.calls.append(_Call(func.overloadpacket, args, options, inputs, output))
+        self.calls.append(Call(func.overloadpacket, args, options, inputs, output))
         return result
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+def _run(func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """The result's shapes. Those of a batch norm are known; deriving them would take most of a run."""
+    if func.overloadpacket not in BATCH_NORMS:
+        return func(*args, **options)
+    data = args[0]
+    return torch.empty_like(data), data.new_empty(0), data.new_empty(0)
 
 
-def _read(calls: Sequence[_Call]) -> Operators:
+def _read(calls: Sequence[Call]) -> Operators:
     users: defaultdict[int, list[int]] = defaultdict(list)
     for number, call in enumerate(calls):
         for maker in {maker for maker in call.inputs if maker is not None}:
@@ -115,7 +82,7 @@ def _read(calls: Sequence[_Call]) -> Operators:
     skipped: Counter[str] = Counter()
     fused: set[int] = set()
     for number, call in enumerate(calls):
-        reader = _READERS.get(call.function)
+        reader = READERS.get(call.function)
         if reader is None or number in fused:
             continue
         try:
@@ -126,268 +93,13 @@ def _read(calls: Sequence[_Call]) -> Operators:
         except SettingsError as error:
             skipped[f"{str(error).partition(':')[0]} outside what the settings allow"] += 1
         else:
-            found[_with_epilogue(settings, number, calls, users, fused)] += 1
+            found[with_epilogue(settings, number, calls, users, fused)] += 1
     return Operators(found, skipped)
 
 
-def _check_output(settings: OperatorSettings, call: _Call) -> None:
+def _check_output(settings: OperatorSettings, call: Call) -> None:
     """A pool that rounds its output up has other windows than the settings say."""
     if not isinstance(settings, Pool2d) or call.output is None or call.output.dim() < 4:
         return
     if settings.output_size != tuple(call.output.shape[-2:]):
         raise NotDescribedError("pooling that rounds its output up")
-
-
-# --- What follows an operator -------------------------------------------------------------------------------
-
-_FOLDING = (Conv1d, Conv2d, Conv3d, DepthwiseConv2d, GroupConv2d, TransposedConv1d, TransposedConv2d)
-"""Operators whose weight takes in the scale of a batch norm behind it, which leaves a bias."""
-
-_RESHAPES = {aten.view, aten._unsafe_view}
-_NORMS = {aten.native_batch_norm, aten._native_batch_norm_legit_no_training, aten.cudnn_batch_norm}
-_RELUS = {aten.relu, aten.relu_}
-_CLIPS = {aten.hardtanh, aten.hardtanh_, aten.relu6, aten.relu6_, aten.clamp, aten.clamp_}
-_ADDS = {aten.add, aten.add_}
-
-
-def _with_epilogue(
-    settings: OperatorSettings,
-    number: int,
-    calls: Sequence[_Call],
-    users: Mapping[int, Sequence[int]],
-    fused: set[int],
-) -> OperatorSettings:
-    """Adds the element-wise steps behind a call as far as its epilogues go, and marks them in `fused`.
-
-    As in Relax's fusion, an operator takes a step that alone uses its output, and of two operators that meet
-    in an addition the one that runs first takes it.
-    """
-    best = settings
-    steps = [] if settings.epilogue == "none" else [settings.epilogue]
-    passed: list[int] = []
-    while len(followers := users.get(number, ())) == 1 and followers[0] not in fused:
-        maker, number = number, followers[0]
-        follower = calls[number]
-        passed.append(number)
-        if follower.function in _RESHAPES:
-            if isinstance(settings, Dense):  # a linear layer of rows is one of a sequence, seen flat
-                continue
-            break
-        step = _step(follower, maker, settings, steps)
-        if step is None:
-            break
-        steps += step
-        epilogue = "_".join(steps) or "none"
-        if epilogue not in settings.epilogues:
-            break
-        best = replace(settings, epilogue=epilogue)
-        fused.update(passed)
-    return best
-
-
-def _step(call: _Call, maker: int, settings: OperatorSettings, steps: Sequence[str]) -> list[str] | None:
-    """Steps that a call adds to an epilogue, none for what folds into them; None where it is no step."""
-    function = call.function
-    if function in _NORMS and isinstance(settings, _FOLDING) and not {*steps} - {"bias"}:
-        return [] if steps else ["bias"]
-    if function in _RELUS:
-        return ["relu"]
-    if function in _CLIPS and tuple(call.args[1:3]) == (0.0, 6.0):
-        return ["relu6"]
-    if function is aten.gelu:
-        return ["gelu"]
-    if function in _ADDS and call.output is not None:
-        others = [x for x, made in zip(_tensors(call.args), call.inputs, strict=True) if made != maker]
-        if len(others) == 1 and others[0].shape == call.output.shape:
-            return ["add"]
-        if len(others) == 1 and not steps and isinstance(others[0], nn.Parameter):
-            return ["bias"] if others[0].numel() in call.output.shape else None
-    return None
-
-
-# --- What an operator is ------------------------------------------------------------------------------------
-
-
-def _convolution(
-    data: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> OperatorSettings:
-    batch, in_channels, *size = data.shape
-    axes = len(size)
-    names = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
-
-    def window(extents: Iterable[int]) -> Any:
-        values = tuple(extents)
-        values *= axes if len(values) == 1 else 1  # one number stands for all axes
-        return values[0] if axes == 1 else values
-
-    common: dict[str, Any] = {
-        "batch": batch,
-        "in_channels": in_channels,
-        **dict(zip(names, size, strict=True)),
-        "kernel": window(weight.shape[2:]),
-        "stride": window(stride),
-        "padding": window(padding),
-        "epilogue": "none" if bias is None else "bias",
-    }
-    if transposed:
-        if axes == 3 or groups > 1 or max(dilation) > 1:
-            raise NotDescribedError("grouped, dilated or 3-D transposed convolution")
-        transposed_class = TransposedConv1d if axes == 1 else TransposedConv2d
-        extra = {"out_channels": weight.shape[1], "output_padding": window(output_padding)}
-        return transposed_class(**common, **extra)
-    common["dilation"] = window(dilation)
-    out_channels = weight.shape[0]
-    if axes == 1:
-        return Conv1d(**common, out_channels=out_channels, groups=groups)
-    if axes == 3:
-        if groups > 1:
-            raise NotDescribedError("grouped 3-D convolution")
-        return Conv3d(**common, out_channels=out_channels)
-    if groups == in_channels == out_channels > 1:
-        return DepthwiseConv2d(**common)
-    if groups > 1:
-        return GroupConv2d(**common, out_channels=out_channels, groups=groups)
-    return Conv2d(**common, out_channels=out_channels)
-
-
-def _dense(data: torch.Tensor, weight: torch.Tensor, epilogue: str = "none") -> OperatorSettings:
-    rows, in_features = data.shape
-    return Dense(rows=rows, in_features=in_features, out_features=weight.shape[1], epilogue=epilogue)
-
-
-def _addmm(bias: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, **scales: Any) -> OperatorSettings:
-    return _dense(data, weight, "bias" if bias.dim() == 1 else "none")
-
-
-def _batch_matmul(left: torch.Tensor, right: torch.Tensor) -> OperatorSettings:
-    batch, rows, inner = left.shape
-    columns = right.shape[2]
-    # Attention meets keys that are stored a row a token; the product sees them through a transposed view.
-    transposed = right.stride(1) == 1 and right.stride(2) >= inner > 1 and columns > 1
-    return BatchMatmul(batch=batch, rows=rows, inner=inner, columns=columns, transpose_right=transposed)
-
-
-def _baddbmm(added: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales: Any) -> OperatorSettings:
-    return _batch_matmul(left, right)
-
-
-def _softmax(data: torch.Tensor, axis: int, half_to_float: bool) -> OperatorSettings:
-    if axis % data.dim() != data.dim() - 1:
-        raise NotDescribedError("softmax over another axis than the last")
-    columns = data.shape[-1]
-    return Softmax(rows=data.numel() // columns, columns=columns)
-
-
-def _layer_norm(data: torch.Tensor, normalised: Sequence[int], *rest: Any) -> OperatorSettings:
-    columns = prod(normalised)
-    return LayerNorm(rows=data.numel() // columns, columns=columns)
-
-
-def _batch_norm(data: torch.Tensor, *rest: Any) -> OperatorSettings:
-    if data.dim() != 4:
-        raise NotDescribedError("batch norm of its own that is not over images")
-    batch, channels, height, width = data.shape
-    return BatchNorm(batch=batch, channels=channels, height=height, width=width)
-
-
-def _pool2d(mode: str) -> Callable[..., OperatorSettings]:
-    def read(
-        data: torch.Tensor, kernel: Sequence[int], stride: Sequence[int] = (), padding: Any = 0, *rest: Any
-    ) -> OperatorSettings:
-        if mode == "max" and rest and max(_pair(rest[0])) > 1:
-            raise NotDescribedError("dilated pooling")
-        # Without a stride the windows lie side by side.
-        return _pool(data, mode, _pair(kernel), _pair(stride or kernel), _pair(padding))
-
-    return read
-
-
-def _adaptive_pool2d(mode: str) -> Callable[..., OperatorSettings]:
-    def read(data: torch.Tensor, size: Sequence[int]) -> OperatorSettings:
-        if any(extent % pieces for extent, pieces in zip(data.shape[-2:], size, strict=True)):
-            raise NotDescribedError("adaptive pooling with windows of different sizes")
-        height, width = (extent // pieces for extent, pieces in zip(data.shape[-2:], size, strict=True))
-        return _pool(data, mode, (height, width), (height, width), (0, 0))
-
-    return read
-
-
-def _pool(
-    data: torch.Tensor, mode: str, kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
-) -> OperatorSettings:
-    batch, channels, height, width = (1,) * (4 - data.dim()) + tuple(data.shape)
-    if kernel == (height, width):
-        stride = (1, 1)  # of a single window, as the settings' default
-    size = {"batch": batch, "channels": channels, "height": height, "width": width}
-    return Pool2d(**size, kernel=kernel, stride=stride, padding=padding, mode=mode)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values[0], values[-1]
-
-
-def _reduction(mode: str) -> Callable[..., OperatorSettings]:
-    def read(
-        data: torch.Tensor, axes: Sequence[int] | int | None = None, *rest: Any, **options: Any
-    ) -> OperatorSettings:
-        outer, reduced, inner = _split(data, axes)
-        if mode == "mean" and inner == 1 and data.dim() == 4 and reduced == data.shape[2] * data.shape[3]:
-            height, width = data.shape[2:]
-            return _pool(data, "avg", (height, width), (1, 1), (0, 0))
-        if inner == 1:
-            return Reduction(rows=outer, columns=reduced, mode=mode, axis=1)
-        if outer == 1:
-            return Reduction(rows=reduced, columns=inner, mode=mode, axis=0)
-        raise NotDescribedError("reduction over an axis in the middle")
-
-    return read
-
-
-def _vector_norm(
-    data: torch.Tensor, order: float = 2, axes: Sequence[int] | None = None, *rest: Any, **options: Any
-) -> OperatorSettings:
-    outer, reduced, inner = _split(data, axes)
-    if order != 2 or inner > 1:
-        raise NotDescribedError("norm of another order or over another axis than the last")
-    columns = data.shape[-1]
-    return FrobeniusNorm(batch=outer, rows=reduced // columns, columns=columns)
-
-
-def _split(data: torch.Tensor, axes: Sequence[int] | int | None) -> tuple[int, int, int]:
-    """Elements before, along and behind the reduced axes, which must lie side by side."""
-    given = (axes,) if isinstance(axes, int) else tuple(axes or range(data.dim()))
-    reduced = sorted(axis % data.dim() for axis in given)
-    first, last = reduced[0], reduced[-1]
-    if len(reduced) != last - first + 1:
-        raise NotDescribedError("reduction over axes that are apart")
-    shape = data.shape
-    return prod(shape[:first]), prod(shape[first : last + 1]), prod(shape[last + 1 :])
-
-
-_READERS: Mapping[Any, Callable[..., OperatorSettings]] = {
-    aten.convolution: _convolution,
-    aten.mm: _dense,
-    aten.addmm: _addmm,
-    aten.bmm: _batch_matmul,
-    aten.baddbmm: _baddbmm,
-    aten._softmax: _softmax,
-    aten.native_layer_norm: _layer_norm,
-    **dict.fromkeys(_NORMS, _batch_norm),
-    aten.max_pool2d_with_indices: _pool2d("max"),
-    aten.avg_pool2d: _pool2d("avg"),
-    aten._adaptive_avg_pool2d: _adaptive_pool2d("avg"),
-    aten.adaptive_max_pool2d: _adaptive_pool2d("max"),
-    aten.mean: _reduction("mean"),
-    aten.sum: _reduction("sum"),
-    aten.amax: _reduction("max"),
-    aten.linalg_vector_norm: _vector_norm,
-}

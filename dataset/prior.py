@@ -21,67 +21,19 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .operators import OperatorSettings, SettingsError, settings_class, settings_from_dict
+from .prior_chains import CHAINS, Knob
 from .zoo_table import ZooRow
 
 Values: TypeAlias = tuple[Any, ...]
 
 MAX_REDRAWS = 1000
 """Draws in a row of impossible settings, such as a kernel larger than its input, before giving up."""
-
-
-@dataclass(frozen=True)
-class Knob:
-    """Fields drawn together, and the conditions to fall back to, each shorter than the one before.
-
-    The first condition, all knobs drawn before, and the last, none, are understood.
-    """
-
-    fields: tuple[str, ...]
-    backoff: tuple[tuple[str, ...], ...] = ()
-
-
-_WINDOW = (
-    Knob(("kernel",)),
-    Knob(("stride",)),
-    Knob(("padding",), (("kernel",),)),
-    Knob(("dilation",), (("kernel", "padding"),)),
-    Knob(("in_channels",), (("kernel", "stride"), ("kernel",))),
-)
-CHAINS: Mapping[str, tuple[Knob, ...]] = {
-    "conv2d": (
-        *_WINDOW,
-        Knob(("out_channels",), (("kernel", "in_channels"), ("in_channels",))),
-        Knob(("height", "width"), (("stride", "in_channels"), ("in_channels",))),
-        Knob(("batch",)),
-    ),
-    "depthwise_conv2d": (
-        *_WINDOW,
-        Knob(("height", "width"), (("stride", "in_channels"), ("in_channels",))),
-        Knob(("batch",)),
-    ),
-    "dense": (
-        Knob(("rows",)),
-        Knob(("in_features",)),
-        Knob(("out_features",), (("in_features",),)),
-    ),
-    "batch_matmul": (
-        Knob(("rows",)),
-        Knob(("inner",)),
-        Knob(("columns",), (("rows",), ("inner",))),
-        Knob(("batch",), (("rows", "inner"), ("rows",))),
-    ),
-}
-"""Order of the knobs: the window first, as in the paper, then channels, then the size of the input.
-
-The fall-back conditions are what ties a knob to the rest in common networks: padding follows the kernel,
-out channels the in channels, and the size of an input shrinks as its channels grow.
-"""
 
 
 @dataclass(frozen=True)
@@ -107,6 +59,13 @@ class _Frequencies:
         return (self.cumulative[i] - (self.cumulative[i - 1] if i else 0)) / self.total
 
 
+_Conditions: TypeAlias = dict[tuple[str, ...], dict[Values, _Frequencies]]
+"""Of one knob: by the fields of each condition, from all drawn before to none, and by their values."""
+
+_Chain: TypeAlias = list[_Conditions]
+"""Of one operator, by position of the knob."""
+
+
 class Prior:
     """Conditional frequencies of operator settings among the tasks of crawled networks.
 
@@ -117,28 +76,24 @@ class Prior:
         if smoothing < 0:
             raise ValueError(f"smoothing={smoothing}: must be at least 0, which draws from the table alone")
         self._smoothing = smoothing
-        witnesses: Counter[tuple[str, int, tuple[str, ...], Values]] = Counter()
-        counts: defaultdict[tuple[str, int, tuple[str, ...], Values], Counter[Values]] = defaultdict(Counter)
+        self._rows: defaultdict[str, list[ZooRow]] = defaultdict(list)
         for row in rows:
-            operator = row.settings.operator
-            for position, knob in enumerate(CHAINS[operator]) if row.networks else ():
-                for condition in _conditions(operator, position):
-                    key = (operator, position, condition, _read(row.settings, condition))
-                    witnesses[key] += 1
-                    counts[key][_read(row.settings, knob.fields)] += row.networks
-        self._frequencies = {
-            key: _Frequencies(tuple(counter), tuple(accumulate(counter.values())), witnesses[key])
-            for key, counter in counts.items()
-        }
-        self.operators = tuple(dict.fromkeys(key[0] for key in counts))
+            if row.networks:
+                self._rows[row.settings.operator].append(row)
+        self._chains: dict[str, _Chain] = {}
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Operator types of the table."""
+        return tuple(self._rows)
 
     def sample(self, operator: str, rng: np.random.Generator) -> OperatorSettings:
-        """Draws possible settings of one operator, float32 and without an epilogue."""
-        self._check(operator)
+        """Draws possible settings of one operator with an epilogue, float32 and channels first."""
+        chain = self._chain(operator)
         for _ in range(MAX_REDRAWS):
             drawn: dict[str, Any] = {}
             for position, knob in enumerate(CHAINS[operator]):
-                drawn.update(zip(knob.fields, self._draw(operator, position, drawn, rng), strict=True))
+                drawn.update(zip(knob.fields, self._draw(chain[position], drawn, rng), strict=True))
             try:
                 return settings_from_dict(operator, drawn)
             except SettingsError:
@@ -147,15 +102,11 @@ class Prior:
 
     def probability(self, settings: OperatorSettings) -> float:
         """Probability of a draw, before impossible settings are drawn again."""
-        operator = settings.operator
-        self._check(operator)
-        result = 1.0
-        for position, knob in enumerate(CHAINS[operator]):
+        operator, result = settings.operator, 1.0
+        for knob, conditions in zip(CHAINS[operator], self._chain(operator), strict=True):
             value, rest, knob_probability = _read(settings, knob.fields), 1.0, 0.0
-            for condition in _conditions(operator, position):
-                frequencies = self._frequencies.get(
-                    (operator, position, condition, _read(settings, condition))
-                )
+            for condition, by_value in conditions.items():
+                frequencies = by_value.get(_read(settings, condition))
                 if frequencies is not None:
                     weight = self._weight(frequencies, condition)
                     knob_probability += rest * weight * frequencies.share(value)
@@ -163,12 +114,9 @@ class Prior:
             result *= knob_probability
         return result
 
-    def _draw(
-        self, operator: str, position: int, drawn: Mapping[str, Any], rng: np.random.Generator
-    ) -> Values:
-        for condition in _conditions(operator, position):
-            given = tuple(drawn[name] for name in condition)
-            frequencies = self._frequencies.get((operator, position, condition, given))
+    def _draw(self, conditions: _Conditions, drawn: Mapping[str, Any], rng: np.random.Generator) -> Values:
+        for condition, by_value in conditions.items():
+            frequencies = by_value.get(tuple(drawn[name] for name in condition))
             if frequencies is not None and rng.random() < self._weight(frequencies, condition):
                 return frequencies.draw(rng)
         raise AssertionError("the empty condition has weight 1")
@@ -178,19 +126,41 @@ class Prior:
             return 1.0
         return frequencies.rows / (frequencies.rows + self._smoothing * len(frequencies.values))
 
-    def _check(self, operator: str) -> None:
-        if operator not in self.operators:
+    def _chain(self, operator: str) -> _Chain:
+        if operator not in self._rows:
             settings_class(operator)
             raise SettingsError(
                 f"operator={operator}: the table has none; it has {', '.join(self.operators)}"
             )
+        if operator not in self._chains:
+            self._chains[operator] = _count(CHAINS[operator], self._rows[operator])
+        return self._chains[operator]
 
 
-def _conditions(operator: str, position: int) -> list[tuple[str, ...]]:
-    """Fields of each condition of a knob, from all drawn before to none."""
-    knobs = CHAINS[operator]
-    before = tuple(chain.from_iterable(knob.fields for knob in knobs[:position]))
-    return list(dict.fromkeys([before, *knobs[position].backoff, ()]))
+def _count(knobs: Sequence[Knob], rows: Sequence[ZooRow]) -> _Chain:
+    columns = {name: [getattr(row.settings, name) for row in rows] for knob in knobs for name in knob.fields}
+
+    def read_all(names: Sequence[str]) -> list[Values]:
+        return list(zip(*(columns[name] for name in names), strict=True)) if names else [()] * len(rows)
+
+    counted: _Chain = []
+    before: tuple[str, ...] = ()
+    for knob in knobs:
+        values = read_all(knob.fields)
+        conditions: _Conditions = {}
+        for condition in dict.fromkeys([before, *knob.backoff, ()]):
+            counters: defaultdict[Values, Counter[Values]] = defaultdict(Counter)
+            given_values = read_all(condition)
+            for row, given, value in zip(rows, given_values, values, strict=True):
+                counters[given][value] += row.networks
+            witnesses = Counter(given_values)
+            conditions[condition] = {
+                given: _Frequencies(tuple(counter), tuple(accumulate(counter.values())), witnesses[given])
+                for given, counter in counters.items()
+            }
+        counted.append(conditions)
+        before += knob.fields
+    return counted
 
 
 def _read(settings: OperatorSettings, names: Sequence[str]) -> Values:

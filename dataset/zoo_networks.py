@@ -24,13 +24,19 @@ from .zoo_transformers import default_networks, sized_networks, transformer
 
 IMAGE = (3, 224, 224)
 
+_FROM_FEATURES, _TO_HEATMAP = {"from_audio": False}, {"return_heatmap": True}
+PYTORCHCV_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **dict.fromkeys(("jasper", "jasperdr", "quartznet"), _FROM_FEATURES),
+    **dict.fromkeys(("alphapose_coco", "simplepose_coco", "simpleposemobile_coco"), _TO_HEATMAP),
+}
+"""By module of pytorchcv, what leaves a network without steps that are not PyTorch's or look at values."""
+
 AUDIO_FRAMES = 400
 """Four seconds of speech as features every 10 ms."""
 
 DETECTOR_SIDE, SEGMENTATION_SIDE = 512, 520
 
-VIDEO = (3, 16, 112, 112)
-"""Channels, frames, height and width."""
+VIDEO_FRAMES, VIDEO_SIDE, VIDEO_RESNET_SIDE = 16, 224, 112
 
 UNTRACED_TORCHVISION = "quantized_"
 """Networks of torchvision that run on quantised numbers only."""
@@ -42,10 +48,11 @@ def pytorchcv_networks() -> Iterator[tuple[str, NetworkFactory]]:
 
     for info in pkgutil.iter_modules(pytorchcv.models.__path__):
         module = importlib.import_module(f"pytorchcv.models.{info.name}")
+        options = PYTORCHCV_OPTIONS.get(info.name, {})
         for name in getattr(module, "__all__", ()):
             exported = getattr(module, name)
             if inspect.isfunction(exported) and not name.startswith("get_") and _needs_no_argument(exported):
-                yield name, partial(_pytorchcv_network, exported)
+                yield name, partial(_pytorchcv_network, exported, options)
 
 
 def _needs_no_argument(function: Callable[..., Any]) -> bool:
@@ -55,12 +62,13 @@ def _needs_no_argument(function: Callable[..., Any]) -> bool:
     return all(p.kind in optional or p.default is not p.empty for p in parameters)
 
 
-def _pytorchcv_network(constructor: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    network = constructor()
-    if "x_len" in inspect.signature(network.forward).parameters:  # speech: features by frame, and how many
+def _pytorchcv_network(
+    constructor: Callable[..., nn.Module], options: Mapping[str, Any]
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    network = constructor(**options)
+    if options == _FROM_FEATURES:  # of each frame, and how many frames
         first = next(module for module in network.modules() if isinstance(module, nn.Conv1d))
-        frames = torch.empty(1, first.in_channels, AUDIO_FRAMES)
-        return network, (frames, torch.empty(1, dtype=torch.long))
+        return network, (torch.empty(1, first.in_channels, AUDIO_FRAMES), torch.empty(1, dtype=torch.long))
     return network, (torch.empty(1, 3, *getattr(network, "in_size", IMAGE[1:])),)
 
 
@@ -109,8 +117,11 @@ def _torchvision_network(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]
     if kind == "optical_flow":
         images = torch.empty(1, 3, SEGMENTATION_SIDE, SEGMENTATION_SIDE)
         return network, (images, images)
-    shapes = {"video": VIDEO, "segmentation": (3, SEGMENTATION_SIDE, SEGMENTATION_SIDE)}
-    return network, (torch.empty(1, *shapes.get(kind, IMAGE)),)
+    if kind == "video":
+        side = VIDEO_RESNET_SIDE if builder.__module__.endswith("resnet") else VIDEO_SIDE
+        return network, (torch.empty(1, 3, VIDEO_FRAMES, side, side),)
+    side = SEGMENTATION_SIDE if kind == "segmentation" else IMAGE[-1]
+    return network, (torch.empty(1, 3, side, side),)
 
 
 class _Detector(nn.Module):
@@ -154,8 +165,8 @@ def transformers_networks() -> Iterator[tuple[str, NetworkFactory]]:
 ZOOS: Mapping[str, Callable[[], Iterator[tuple[str, NetworkFactory]]]] = {
     "pytorchcv": pytorchcv_networks,
     "torchvision": torchvision_networks,
-    "timm": timm_networks,
     "transformers": transformers_networks,
+    "timm": timm_networks,
 }
 
 

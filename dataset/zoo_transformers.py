@@ -69,7 +69,7 @@ def transformer(
 def _vocoder(class_name: str, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     import transformers
 
-    config = getattr(transformers, f"{class_name}Config")()
+    config = getattr(transformers, f"{class_name.removesuffix('Model')}Config")()
     return getattr(transformers, class_name)(config), (torch.empty(shape),)
 
 
@@ -188,6 +188,10 @@ VISION_NETWORKS: Sequence[tuple[str, str, int, Mapping[str, Any]]] = [
 
 VOCODERS: Sequence[tuple[str, str, tuple[int, ...]]] = [
     ("hifigan_speecht5", "SpeechT5HifiGan", (1, 100, 80)),
+    ("hifigan_speecht5_long", "SpeechT5HifiGan", (1, 320, 80)),
     ("hifigan_fastspeech2", "FastSpeech2ConformerHifiGan", (1, 100, 80)),
+    ("hifigan_fastspeech2_long", "FastSpeech2ConformerHifiGan", (1, 320, 80)),
+    ("univnet", "UnivNetModel", (1, 100, 100)),
+    ("univnet_long", "UnivNetModel", (1, 320, 100)),
 ]
 """Name, class and shape of the spectrogram: batch, frames and bands."""

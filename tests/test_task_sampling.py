@@ -3,101 +3,158 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from foretune.dataset.operators import OPERATOR_SETTINGS, Dense, OperatorSettings, settings_from_dict
-from foretune.dataset.prior import CHAINS
+from foretune.dataset.derived_operators import with_derived
+from foretune.dataset.operators import OPERATOR_SETTINGS, Dense, OperatorSettings, Softmax, settings_from_dict
+from foretune.dataset.operators.window import SlidingWindow
 from foretune.dataset.task import Task
 from foretune.dataset.task_sampling import (
     DEFAULT_OPERATORS,
-    EPILOGUES,
+    SAMPLERS,
     TaskSamplingError,
+    sample_settings,
     sample_tasks,
-    sample_uniform,
 )
-from foretune.dataset.zoo_table import ZooRow, read_zoo_table, write_zoo_table
+from foretune.dataset.uniform_settings import sample_uniform
+from foretune.dataset.zoo_table import ZooRow, read_zoo_table, shape_of, write_zoo_table
 
-SAMPLERS = ("prior", "uniform", "zoo")
+
+def settings_of(task: Task) -> OperatorSettings:
+    return settings_from_dict(task.operator, task.settings)
 
 
-def shape(task: Task) -> OperatorSettings:
-    """Settings of a task as the table has them: no epilogue."""
-    return replace(settings_from_dict(task.operator, task.settings), epilogue="none")
+def draw(sampler: str, n: int, **options: Any) -> list[OperatorSettings]:
+    return list(islice(sample_settings(sampler, **{"seed": 7, **options}), n))
 
 
 @pytest.fixture(scope="module")
 def tasks() -> dict[str, list[Task]]:
-    return {sampler: sample_tasks(sampler, n=120, seed=7) for sampler in SAMPLERS}
+    return {sampler: sample_tasks(sampler, n=60, seed=7) for sampler in SAMPLERS}
+
+
+@pytest.fixture(scope="module")
+def shapes() -> dict[str, list[OperatorSettings]]:
+    return {sampler: [shape_of(s) for s in draw(sampler, 400, batches=[1])] for sampler in SAMPLERS}
+
+
+@pytest.fixture(scope="module")
+def held_out() -> set[OperatorSettings]:
+    return {shape_of(row.settings) for row in with_derived(read_zoo_table()) if row.evaluation}
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_seed_fixes_the_tasks_and_fewer_come_first(sampler: str, tasks: dict[str, list[Task]]) -> None:
-    again = [task.workload_hash for task in sample_tasks(sampler, n=30, seed=7)]
-    assert again == [task.workload_hash for task in tasks[sampler][:30]]
-    other = {task.workload_hash for task in sample_tasks(sampler, n=30, seed=8)}
-    assert len(other & set(again)) < 20
+    again = [task.workload_hash for task in sample_tasks(sampler, n=20, seed=7)]
+    assert again == [task.workload_hash for task in tasks[sampler][:20]]
+    other = {shape_of(settings) for settings in draw(sampler, 20, seed=8)}
+    assert len(other & {shape_of(settings_of(task)) for task in tasks[sampler]}) < 15
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_tasks_are_distinct_and_within_limits(sampler: str, tasks: dict[str, list[Task]]) -> None:
     drawn = tasks[sampler]
-    assert len(drawn) == 120
-    assert len({task.workload_hash for task in drawn}) == 120
-    assert len({shape(task) for task in drawn}) == 120
-    assert all(1e5 <= shape(task).flops <= 4e9 for task in drawn)
+    assert len(drawn) == 60
+    assert len({task.workload_hash for task in drawn}) == 60
+    assert len({shape_of(settings_of(task)) for task in drawn}) == 60
+    assert all(1e5 <= settings_of(task).flops <= 4e9 for task in drawn)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_no_task_has_an_operator_of_an_evaluation_network(sampler: str, tasks: dict[str, list[Task]]) -> None:
-    held_out = {row.settings for row in read_zoo_table() if row.evaluation}
-    assert len(held_out) == 50
-    assert not held_out & {shape(task) for task in tasks[sampler]}
+def test_no_task_has_an_operator_of_an_evaluation_network(
+    sampler: str, shapes: dict[str, list[OperatorSettings]], held_out: set[OperatorSettings]
+) -> None:
+    assert len(held_out) > 50
+    assert not held_out & set(shapes[sampler])
 
 
-def test_without_hold_out_common_layers_come_too() -> None:
-    held_out = {row.settings for row in read_zoo_table() if row.evaluation}
-    drawn = sample_tasks("zoo", n=100, seed=7, hold_out_evaluation=False)
-    assert held_out & {shape(task) for task in drawn}
+def test_without_hold_out_common_layers_come_too(held_out: set[OperatorSettings]) -> None:
+    drawn = draw("zoo", 400, hold_out_evaluation=False)
+    assert held_out & {shape_of(settings) for settings in drawn}
 
 
-def test_prior_draws_tasks_that_no_network_of_the_table_has(tasks: dict[str, list[Task]]) -> None:
-    table = {row.settings for row in read_zoo_table()}
-    outside = {name: np.mean([shape(task) not in table for task in drawn]) for name, drawn in tasks.items()}
+def test_prior_draws_tasks_that_no_network_of_the_table_has(
+    shapes: dict[str, list[OperatorSettings]],
+) -> None:
+    table = {shape_of(row.settings) for row in with_derived(read_zoo_table())}
+    outside = {sampler: np.mean([s not in table for s in drawn]) for sampler, drawn in shapes.items()}
     assert outside["zoo"] == 0
     assert 0.2 < outside["prior"] < 0.8
-    assert outside["uniform"] > 0.99
+    assert outside["uniform"] > 0.98
+    assert outside["random_networks"] > 0.5
 
 
 def test_excluded_hashes_do_not_come(tasks: dict[str, list[Task]]) -> None:
     excluded = {task.workload_hash for task in tasks["prior"][:15]}
-    drawn = sample_tasks("prior", n=20, seed=7, exclude=excluded)
-    assert not excluded & {task.workload_hash for task in drawn}
+    drawn = sample_tasks("prior", n=15, seed=7, exclude=excluded)
+    assert [t.workload_hash for t in drawn] == [t.workload_hash for t in tasks["prior"][15:30]]
 
 
-def test_operators_come_in_the_shares_asked_for(tasks: dict[str, list[Task]]) -> None:
-    counts = Counter(task.operator for task in tasks["prior"])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_operators_come_in_the_shares_asked_for(
+    sampler: str, shapes: dict[str, list[OperatorSettings]]
+) -> None:
+    counts = Counter(settings.operator for settings in shapes[sampler])
     for operator, share in DEFAULT_OPERATORS.items():
         # Four standard deviations of a binomial count.
-        assert abs(counts[operator] - 120 * share) < 4 * (120 * share * (1 - share)) ** 0.5
-    only = sample_tasks("prior", n=8, seed=0, operators={"dense": 2, "conv2d": 0})
-    assert {task.operator for task in only} == {"dense"}
+        assert abs(counts[operator] - 400 * share) < 4 * (400 * share * (1 - share)) ** 0.5
+    only = draw(sampler, 8, operators={"dense": 2, "conv2d": 0})
+    assert {settings.operator for settings in only} == {"dense"}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_draws_every_operator(sampler: str) -> None:
+    drawn = draw(sampler, 250, operators=dict.fromkeys(OPERATOR_SETTINGS, 1.0), min_flops=0)
+    assert {settings.operator for settings in drawn} == set(OPERATOR_SETTINGS)
+
+
+def test_the_default_mix_has_every_operator_and_mostly_conv2d() -> None:
+    assert set(DEFAULT_OPERATORS) == set(OPERATOR_SETTINGS)
+    assert sum(DEFAULT_OPERATORS.values()) == pytest.approx(1)
+    assert max(DEFAULT_OPERATORS, key=lambda name: DEFAULT_OPERATORS[name]) == "conv2d"
 
 
 def test_limits_and_dtype_can_be_set() -> None:
-    drawn = sample_tasks("uniform", n=8, seed=0, min_flops=1e8, max_flops=2e8, dtype="float16")
-    assert all(1e8 <= shape(task).flops <= 2e8 for task in drawn)
+    limits = {"min_flops": 1e8, "max_flops": 2e8}
+    drawn = sample_tasks("uniform", n=4, seed=0, operators={"conv2d": 1}, dtype="float16", **limits)
+    assert all(1e8 <= settings_of(task).flops <= 2e8 for task in drawn)
     assert {task.settings["dtype"] for task in drawn} == {"float16"}
 
 
-def test_every_operator_has_a_chain_and_epilogues_it_knows() -> None:
-    assert set(CHAINS) == set(EPILOGUES) == set(DEFAULT_OPERATORS) == set(OPERATOR_SETTINGS)
-    for operator, shares in EPILOGUES.items():
-        assert set(shares) <= set(OPERATOR_SETTINGS[operator].epilogues)
-        assert sum(shares.values()) == pytest.approx(1)
+def test_dtypes_come_in_the_shares_asked_for() -> None:
+    drawn = draw("prior", 300, dtype={"float32": 0.5, "int8": 0.5, "float16": 0.0})
+    counts = Counter(settings.dtype for settings in drawn if "int8" in settings.dtypes)
+    assert set(counts) == {"float32", "int8"}
+    assert abs(counts["int8"] - counts["float32"]) < 4 * sum(counts.values()) ** 0.5
+    assert {s.dtype for s in drawn if "int8" not in s.dtypes} == {"float32"}
+    assert any(s.epilogue == "bias_relu" for s in drawn if s.dtype == "int8")
+    assert not any("gelu" in s.epilogue for s in drawn if s.dtype == "int8")
+
+
+def test_an_operator_without_the_dtype_is_left_out() -> None:
+    drawn = draw("prior", 40, dtype="int8", operators={"softmax": 1, "dense": 1})
+    assert {settings.operator for settings in drawn} == {"dense"}
+
+
+def test_batches_and_channels_last_come_as_asked() -> None:
+    options: dict[str, Any] = {"operators": {"conv2d": 1}}
+    plain = draw("zoo", 50, batches=[1], channels_last=0, **options)
+    assert {s.batch for s in plain if isinstance(s, SlidingWindow)} == {1}
+    assert {s.layout for s in plain if isinstance(s, SlidingWindow)} == {"NCHW"}
+    mixed = draw("uniform", 400, batches=[1, 4], channels_last=0.5, max_flops=1e12, **options)
+    batches = Counter(s.batch for s in mixed if isinstance(s, SlidingWindow))
+    layouts = Counter(s.layout for s in mixed if isinstance(s, SlidingWindow))
+    assert set(batches) == {1, 4}
+    assert set(layouts) == {"NCHW", "NHWC"}
+    # A standard deviation is 10; large draws of four times the batch are over the limit of operations.
+    assert all(abs(count - 200) < 4 * 10 for count in layouts.values())
+    assert batches[4] > 100
+    rows = {s.rows for s in draw("zoo", 30, operators={"dense": 1}, batches=[7]) if isinstance(s, Dense)}
+    assert all(count % 7 == 0 for count in rows)
 
 
 @pytest.mark.parametrize("operator", OPERATOR_SETTINGS)
@@ -112,17 +169,23 @@ def test_uniform_settings_are_possible_and_wide(operator: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampler": "random"}, r"sampler='random': use one of prior, uniform, zoo"),
-        ({"operators": {"conv3d": 1}}, r"operators: operator='conv3d': use one of conv2d"),
+        ({"sampler": "random"}, r"sampler='random': use one of prior, uniform, zoo, random_networks"),
+        ({"operators": {"conv9d": 1}}, r"operators: operator='conv9d': use one of conv2d"),
+        ({"dtype": "int4"}, r"dtype=int4: none of conv2d, .* has it; they have float32, float16, int8"),
+        ({"dtype": {"float32": 0}}, r"dtype=.*give shares of at least 0, and one above 0"),
+        ({"batches": []}, r"batches=\[\]: give whole numbers of at least 1"),
+        ({"batches": [0]}, r"batches=\[0\]: give whole numbers of at least 1"),
+        ({"channels_last": 2}, r"channels_last=2: give a share from 0 to 1"),
         ({"operators": {"conv2d": 0.0}}, r"give shares of at least 0, and one above 0"),
         ({"operators": {"conv2d": 2.0, "dense": -1.0}}, r"give shares of at least 0"),
         ({"operators": {}}, r"give shares of at least 0"),
         ({"n": 0}, r"n=0: draw at least 1 task"),
         ({"min_flops": 10, "max_flops": 5}, r"min_flops=10, max_flops=5: give 0 <= min <= max"),
-        ({"max_flops": 2, "min_flops": 1}, r"found no new \w+ in 5000 draws, after 0 tasks; ask for fewer"),
+        ({"max_flops": 2, "min_flops": 1, "operators": {"conv3d": 1}},
+         r"the prior sampler found nothing new of conv3d in 5000 draws; ask for fewer tasks"),
         ({"table": Path("none.csv")}, r"none.csv: no such file"),
     ],
-)
+)  # fmt: skip
 def test_bad_requests_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sample_tasks(**{"n": 3, "seed": 0, **options})
@@ -133,9 +196,23 @@ def test_a_table_that_runs_dry_says_so(tmp_path: Path) -> None:
         ZooRow(Dense(rows=64, in_features=64, out_features=width), 1, 1, ("net",), ()) for width in (64, 128)
     ]
     write_zoo_table(rows, tmp_path / "two.csv")
-    options: dict[str, Any] = {"seed": 0, "operators": {"dense": 1}, "table": tmp_path / "two.csv"}
+    options: dict[str, Any] = {
+        "seed": 0, "operators": {"dense": 1}, "batches": [1], "table": tmp_path / "two.csv"
+    }  # fmt: skip
     assert len(sample_tasks("zoo", n=2, **options)) == 2
-    with pytest.raises(TaskSamplingError, match=r"the zoo sampler found no new dense.*after 2 tasks"):
+    with pytest.raises(TaskSamplingError, match=r"the zoo sampler found nothing new of dense in 5000 draws"):
         sample_tasks("zoo", n=3, **options)
     with pytest.raises(TaskSamplingError, match=r"operator=conv2d: the table has none; use sampler=uniform"):
         sample_tasks("zoo", n=1, **{**options, "operators": {"conv2d": 1}})
+
+
+def test_an_operator_that_runs_dry_leaves_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [
+        ZooRow(Dense(rows=64, in_features=64, out_features=64), 1, 1, ("net",), ()),
+        *(ZooRow(Softmax(rows=640, columns=64 + i), 1, 1, ("net",), ()) for i in range(9)),
+    ]
+    write_zoo_table(rows, tmp_path / "few.csv")
+    operators = {"dense": 0.9, "softmax": 0.1}
+    drawn = draw("zoo", 10, operators=operators, batches=[1], table=tmp_path / "few.csv")
+    assert Counter(s.operator for s in drawn) == {"dense": 1, "softmax": 9}
+    assert "sampler=zoo: no new dense in 5000 draws; going on with the other operators" in caplog.text
