@@ -154,7 +154,7 @@ def _pool(
     batch, channels, height, width = (1,) * (4 - data.dim()) + tuple(data.shape)
     if kernel == (height, width):
         stride = (1, 1)  # of a single window, as the settings' default
-    size = {"batch": batch, "channels": channels, "height": height, "width": width}
+    size: dict[str, Any] = {"batch": batch, "channels": channels, "height": height, "width": width}
     return Pool2d(**size, kernel=kernel, stride=stride, padding=padding, mode=mode)
 
 

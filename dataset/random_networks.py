@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from .derived_operators import DERIVED
@@ -41,7 +42,7 @@ class RandomNetworks:
             if self._waiting[operator]:
                 return self._waiting[operator].popleft()
             family = families[rng.integers(len(families))]
-            for settings in log_operators(lambda make=family: make(rng)).calls:
+            for settings in log_operators(partial(family, rng)).calls:
                 self._waiting[settings.operator].append(settings)
         raise SettingsError(f"operator={operator}: {MAX_NETWORKS} random networks in a row had none")
 

@@ -81,12 +81,11 @@ def video_network(rng: Rng) -> MadeNetwork:
     for depth in range(rng.integers(3, 6)):
         out_channels, kernel = draw_channels(rng, 64 << depth), pick(rng, 1, 3, 3, 5)
         stride = 2 if depth in (0, 2) else 1
-        windows = [(kernel, kernel, kernel)]
-        if rng.random() < 0.5:
-            windows = [(1, kernel, kernel), (kernel, 1, 1)]
-        for window in windows:
-            strides = tuple(stride if extent > 1 or kernel == 1 else 1 for extent in window)
-            padding = tuple(extent // 2 for extent in window)
+        whole, apart = [(kernel, kernel)], [(1, kernel), (kernel, 1)]
+        for time, space in whole if rng.random() < 0.5 else apart:
+            steps, step = (stride if extent > 1 or kernel == 1 else 1 for extent in (time, space))
+            window, strides = (time, space, space), (steps, step, step)
+            padding = (time // 2, space // 2, space // 2)
             conv = nn.Conv3d(channels, out_channels, window, strides, padding, bias=False)
             layers += [conv, nn.BatchNorm3d(out_channels), nn.ReLU()]
             channels = out_channels

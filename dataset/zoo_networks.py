@@ -127,7 +127,7 @@ def _torchvision_network(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]
 class _Detector(nn.Module):
     """The part of a detection network that runs on whole images: what follows depends on what it sees."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:
         super().__init__()
         self.backbone = network.backbone
         self.head = network.rpn.head if hasattr(network, "rpn") else network.head
