@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import tvm
 from tvm.target import Target
 
 from ..anchor import describe
@@ -22,8 +23,8 @@ class DatabaseTasks:
 
     def __init__(self, folder: Path) -> None:
         """Raises the errors of `read_database`."""
-        modules = {}
-        recorded = defaultdict(list)
+        modules: dict[str, tvm.IRModule] = {}
+        recorded: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
         for mod, trace, run_secs, _ in read_database(folder):
             name = workload_hash(mod)
             modules.setdefault(name, mod)
