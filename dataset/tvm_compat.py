@@ -23,6 +23,7 @@ from tvm.target import Target
 from tvm.target.codegen import llvm_get_system_cpu
 
 from ..errors import UserError
+from .interruption import interrupts_deferred
 
 
 def available_cores() -> int:
@@ -159,16 +160,17 @@ def make_tune_context(
     counts in it the candidates that were no valid program, by cause.
     """
     load_tensor_intrinsics()
-    return ms.TuneContext(
-        mod=mod,
-        target=target,
-        space_generator=space,
-        search_strategy=strategy,
-        task_name=name,
-        rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
-        num_threads=threads,
-        logger=_SEARCH_LOG if refused is None else counting_logger(refused),
-    ).clone()
+    with interrupts_deferred():
+        return ms.TuneContext(
+            mod=mod,
+            target=target,
+            space_generator=space,
+            search_strategy=strategy,
+            task_name=name,
+            rand_state=seed + 1,  # MetaSchedule treats 0 and negative states as "draw one"
+            num_threads=threads,
+            logger=_SEARCH_LOG if refused is None else counting_logger(refused),
+        ).clone()
 
 
 _REFUSALS = re.compile(
@@ -198,7 +200,8 @@ def mutate(mutator: ms.Mutator, trace: Trace, seed: int) -> Trace | None:
 
 def design_spaces(context: ms.TuneContext, name: str) -> list[Schedule]:
     """Design spaces of a task; raises NoDesignSpaceError where nothing can be sampled."""
-    spaces = list(context.generate_design_space())
+    with interrupts_deferred():
+        spaces = list(context.generate_design_space())
     if not any(space.trace.decisions for space in spaces):
         raise NoDesignSpaceError(
             f"task={name}: MetaSchedule has no tunable decision for it; leave it out of tuning and it runs "

@@ -71,13 +71,14 @@ class EvolutionarySampler(ProgramSampler):
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self.context.mod)
         self._target = target
-        self.context.pre_tuning(
-            max_trials=2**31 - 1,
-            num_trials_per_iter=per_round,
-            design_spaces=self.spaces,
-            database=self._database,
-            cost_model=scorer,
-        )
+        with interrupts_deferred():
+            self.context.pre_tuning(
+                max_trials=2**31 - 1,
+                num_trials_per_iter=per_round,
+                design_spaces=self.spaces,
+                database=self._database,
+                cost_model=scorer,
+            )
 
     def _draw(self) -> Iterable[Proposal]:
         """A search ends with some programs of before or of equal decisions: chance fills up the round."""
