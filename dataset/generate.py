@@ -97,7 +97,8 @@ def _check_program_sampling(config: GenerateConfig) -> DatabaseTasks | None:
 def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]:
     if database is not None:
         return database.tasks[: config.tasks]
-    return sample_tasks(n=config.tasks, seed=config.seed, **config.task_sampling)
+    given = {name: value for name, value in config.task_sampling.items() if value is not None}
+    return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
 
 def _lanes_per_device(config: GenerateConfig, target: Target) -> int:
