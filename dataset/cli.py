@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -28,11 +29,9 @@ def inspect(options: argparse.Namespace, console: Console) -> int:
         lines.add_row(escape(fact.label), f"[bold]{escape(fact.value)}", f"[dim]{escape(fact.detail)}")
     console.print(lines)
     for section in [tasks_section(overview)] if options.tasks else sections(overview):
-        table = Table(
-            *map(escape, section.columns), title=escape(section.title), title_justify="left", box=box.SIMPLE
-        )
-        for column in table.columns[1:]:
-            column.justify = "right"
+        table = Table(title=escape(section.title), title_justify="left", box=box.SIMPLE)
+        for number, column in enumerate(section.columns):
+            table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
         for row in section.rows:
             table.add_row(*map(escape, row))
         console.print(table)
@@ -46,14 +45,13 @@ def verify(options: argparse.Namespace, console: Console) -> int:
     from .verification import problems
 
     store = RecordStore(options.dataset).require()
-    count = 0
-    for count, problem in enumerate(problems(store, options.replay), 1):  # noqa: B007
+    found = list(problems(store, options.replay))
+    for problem in found:
         console.print(f"[red]{escape(problem)}", soft_wrap=True)
     records, tasks = len(store.columns("round")), len(store.tasks())
-    console.print(
-        f"{tasks} tasks and {records} records; " + (f"{count} problems" if count else "all is well")
-    )
-    return min(count, 1)
+    verdict = f"{len(found)} problems" if found else "all is well"
+    console.print(f"{tasks} tasks and {records} records; {verdict}")
+    return 1 if found else 0
 
 
 def merge(options: argparse.Namespace, console: Console) -> int:
@@ -131,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(run=run)
         return added
 
-    dataset = {"type": Path, "metavar": "DATASET", "help": "folder of the dataset"}
+    dataset: dict[str, Any] = {"type": Path, "metavar": "DATASET", "help": "folder of the dataset"}
     added = command(
         "inspect",
         inspect,

@@ -172,8 +172,10 @@ def tasks_section(overview: Overview) -> Section:
     """Every task; too long for a datasheet."""
     tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
     rows = [
-        [row["name"], row["workload_hash"], _count(row["records"]), _count(row["valid"])]
-        + [_best(row["best_s"]), _median([row["gflops"]])]
+        [
+            *(row["name"], row["workload_hash"], _count(row["records"]), _count(row["valid"])),
+            *(_best(row["best_s"]), _median([row["gflops"]])),
+        ]
         for row in tasks.to_dict("records")
     ]
     return Section("Tasks", ["task", "workload hash", "records", "valid", "best ms", "GFLOP/s"], rows)

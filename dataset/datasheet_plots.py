@@ -64,19 +64,20 @@ def _scores(overview: Overview) -> Plot | None:
     valid = overview.valid
     if valid.empty:
         return None
-    operators = valid.operator.value_counts().index
+    operators = _measured_operators(overview)
     rows = math.ceil(len(operators) / _COLUMNS)
     with canvas(_WIDE, 0.5 + 2.1 * rows) as figure:
-        grid = figure.subplots(rows, _COLUMNS, sharex=True, squeeze=False).flat
+        grid = list(figure.subplots(rows, _COLUMNS, sharex=True, squeeze=False).flat)
         for axes, operator in zip(grid, operators, strict=False):
             scores = valid.score[valid.operator == operator]
             axes.hist(scores, bins=_BINS, range=(0, 1), color=AFTER)
             axes.axvline(scores.median(), color=PEER, linewidth=1.6)
             axes.set_title(f"{operator} ({len(scores):,})", fontsize=12, color=INK, loc="left")
             axes.set_yticks([])
-        for axes in list(grid)[len(operators) :]:
+        for axes in grid[len(operators) :]:
             axes.set_visible(False)
-        for axes in figure.axes[-_COLUMNS:]:
+        for axes in grid[: len(operators)][-_COLUMNS:]:  # the lowest of each column
+            axes.tick_params(labelbottom=True)
             axes.set_xlabel("score")
         caption = (
             "Best latency of the task over the record's, each operator by itself, with the median as a line. "
@@ -90,7 +91,7 @@ def _latencies(overview: Overview) -> Plot | None:
     if valid.empty:
         return None
     milli = valid.latency_s.groupby(valid.operator).quantile([0, 0.25, 0.5, 0.75, 1]).unstack() * 1e3
-    milli = milli.loc[valid.operator.value_counts().index]
+    milli = milli.loc[_measured_operators(overview)]
     position = np.arange(len(milli))
     with canvas(_HALF, _height(len(milli))) as figure:
         axes = figure.subplots()
@@ -112,7 +113,7 @@ def _rates(overview: Overview) -> Plot | None:
     with canvas(_HALF, 4.6) as figure:
         axes = figure.subplots()
         low, high = rates.min(), max(rates.max(), *peaks, 1.01 * rates.min())
-        axes.hist(rates, bins=np.geomspace(low, high, _BINS + 1), color=AFTER)
+        axes.hist(rates, bins=np.geomspace(low, high, _BINS + 1).tolist(), color=AFTER)
         for peak in peaks:
             axes.axvline(peak, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
         log_axis(axes, "x")
@@ -168,6 +169,12 @@ def _probe(overview: Overview) -> Plot | None:
             + f". {probed.disturbed.sum():,} records are marked as disturbed."
         )
         return Plot("Noise of the machine", caption, fragment(figure, "probe", caption))
+
+
+def _measured_operators(overview: Overview) -> list[str]:
+    """Operators with a valid record, in the order of their numbers of tasks."""
+    measured = set(overview.valid.operator)
+    return [name for name in overview.tasks.operator.value_counts().index if name in measured]
 
 
 def _bars(axes: Any, counts: pd.Series, colour: str = BEFORE) -> None:

@@ -1,11 +1,13 @@
 """`foretune-dataset`: what it prints and returns, merges, checks of whole datasets."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from foretune.dataset.cli import main
+from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.merge import MergeCounts, merge_datasets
 from foretune.dataset.records import RECORD_SCHEMA, FailureKind
@@ -13,6 +15,7 @@ from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from foretune.dataset.verification import problems
 from records_under_test import HARDWARE, record, task_row
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 OTHER = Hardware("Other CPU", "cpu", 4, 3.0, 512, 32768, 524288, 33554432, 300.0, 40.0)
 
 
@@ -143,6 +146,13 @@ def test_verification_names_records_that_are_neither_valid_nor_failed(first):
     assert told.startswith("2 records have both latencies and a failure, or neither")
 
 
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in DATA.iterdir() if path.is_dir()), ids=lambda p: p.name
+)
+def test_shipped_datasets_verify(folder):
+    assert list(problems(RecordStore(folder))) == []
+
+
 @pytest.mark.parametrize("kind", ["tasks", "records"])
 def test_verification_names_a_damaged_shard(first, kind, capsys):
     path = flip(first, kind)
@@ -170,6 +180,14 @@ def test_inspect_works_without_records_and_without_failures(tmp_path, capsys):
     make_dataset(tmp_path / "set", [task_row()], [])
     assert status_of("inspect", tmp_path / "set") == 0
     assert "conv2d" in capsys.readouterr().out
+
+
+def test_simulated_records_are_told_and_not_trained_on(tmp_path, capsys):
+    simulated = replace(record(0), simulated=True)
+    make_dataset(tmp_path / "set", [task_row()], [simulated])
+    with pytest.raises(EmptyDatasetError):
+        load_labelled_features(tmp_path / "set", cache=tmp_path)
+    assert "1 of 1 records are simulated" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "datasheet"])

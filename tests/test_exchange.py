@@ -27,6 +27,7 @@ from foretune.dataset.tvm_compat import (
     target_to_json,
     workload_hash,
 )
+from foretune.dataset.verification import problems
 from records_under_test import HARDWARE
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
@@ -205,6 +206,19 @@ def test_a_device_must_run_the_target(device, tmp_path):
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(DatabaseError, match=r"empty\.json"):
         find_hardware(str(tmp_path / "empty.json"), TARGET)
+
+
+def test_verification_replays_records(imported):
+    assert list(problems(imported, replays=9)) == []
+    other = replace(imported.tasks()[0], workload_hash="0" * 16)
+    first, second = imported.records()
+    with imported.writing():
+        imported.append_tasks([other])
+        imported.append_records([replace(first, workload_hash=other.workload_hash)])
+        imported.append_records([replace(second, trace="[[],[[7,1]]]")])
+    told = "\n".join(problems(imported, replays=9))
+    assert f"task {'0' * 16}: its module hashes to {TASKS[0].workload_hash}" in told
+    assert "its trace does not replay" in told
 
 
 def test_what_is_exported_is_imported_the_same(tmp_path, imported):

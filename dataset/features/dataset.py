@@ -54,10 +54,10 @@ def _default_cache() -> Path:
 
 def _featurize(store: RecordStore) -> LabelledFeatures:
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
-    records = store.records()
-    measured = [record for record in records if not record.simulated]
-    if simulated := len(records) - len(measured):
-        print(f"{store.folder}: {simulated} of {len(records)} records are simulated and left out of training")
+    stored = store.records()
+    measured = [record for record in stored if not record.simulated]
+    if simulated := len(stored) - len(measured):
+        print(f"{store.folder}: {simulated} of {len(stored)} records are simulated and left out of training")
     for record in measured:
         # A candidate that failed elsewhere than in building says nothing that a latency could teach.
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
