@@ -25,7 +25,7 @@ from ..errors import UserError
 from .anchor import describe
 from .hardware import Hardware, named_hardware, probe_cpu, probe_cuda
 from .records import Record, TaskRow, latency_of
-from .replay import candidate_trace_json, replay, trace_to_json
+from .replay import candidate_trace_json, check_decisions, replay, trace_to_json
 from .store import RecordStore
 from .task import count_flops
 from .tvm_compat import make_tune_context, parse_target, target_cores, target_to_json, workload_hash
@@ -76,6 +76,7 @@ def read_database(folder: Path, tell: Tell = _LOG.warning) -> list[DatabaseRecor
         index, content = line
         if index not in workloads:
             raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is not there or broken")
+        check_decisions(content[0])
         try:
             record = ms.database.TuningRecord.from_json(content, workloads[index])
         except ScheduleError as error:
@@ -141,6 +142,7 @@ def import_database(
     place = _Place(hardware, (folder / RECORD_FILE).stat().st_mtime)
     counts = ImportCounts()
     with store.writing():
+        store.require_whole()
         known = set(store.columns("key")["key"].to_pylist())
         new_tasks = {}
         with store.all_or_nothing():
@@ -275,9 +277,10 @@ def export_database(
 
     `tasks` are names or workload hashes, by default all; `top` keeps the fastest programs of each. All
     repeats are kept; mind that MetaSchedule ranks by their mean, where `latency_of` takes the shortest.
-    Failures and simulated records stay behind. A database shows once it is whole. Raises DatabaseError.
+    Failures and simulated records stay behind. A database shows once it is whole. Raises DatabaseError and
+    StoreError.
     """
-    rows = _chosen_tasks(store.tasks(), tasks)
+    rows = _chosen_tasks(store.require_whole().tasks(), tasks)
     by_place: defaultdict[tuple[str, str], defaultdict[str, list[dict]]]
     by_place = defaultdict(lambda: defaultdict(list))
     columns = store.columns("workload_hash", "trace", "run_secs", "target", "hardware_id", "simulated")

@@ -37,10 +37,24 @@ def replay(context: ms.TuneContext, trace: str | Any) -> ms.MeasureCandidate | N
     """
     schedule = Schedule(context.mod, seed=1, debug_mask=0, error_render_level="none")
     try:
-        Trace.apply_json_to_schedule(json.loads(trace) if isinstance(trace, str) else trace, schedule)
+        content = json.loads(trace) if isinstance(trace, str) else trace
+        check_decisions(content)
+        Trace.apply_json_to_schedule(content, schedule)
         return postprocessed(context, schedule)
     except Exception:  # TVM raises ScheduleError, InternalError and others for a trace that does not fit
         return None
+
+
+def check_decisions(trace: Any) -> None:
+    """Raises ValueError for the JSON object of a trace whose decisions would crash the process in TVM."""
+    instructions, decisions = trace
+    for instruction, decision in decisions:
+        if not 0 <= instruction < len(instructions):
+            raise ValueError(
+                f"a decision of instruction {instruction}, of which there are {len(instructions)}"
+            )
+        if isinstance(decision, list) and any(factor < 1 for factor in decision):
+            raise ValueError(f"the tile sizes {decision}")
 
 
 def instantiate(context: ms.TuneContext, trace: Trace, seed: int) -> ms.MeasureCandidate:

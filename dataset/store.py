@@ -95,6 +95,15 @@ class RecordStore:
             )
         return self
 
+    def require_whole(self) -> RecordStore:
+        """Reads every shard; raises StoreError where one is damaged, for uses that must not miss a record."""
+        for bad in self.check_shards():
+            raise StoreError(
+                f"{bad.path}: damaged ({bad.reason}); restore it from a copy, or set it aside: "
+                f"foretune-dataset merge {self.folder} --into {self.folder} --skip-damaged"
+            )
+        return self
+
     def tasks(self) -> list[TaskRow]:
         """Every task once, in the order of writing; sets `bad_shards`."""
         return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
@@ -213,6 +222,7 @@ class RecordStore:
         A kill in between leaves doubles, which reading drops and the next compaction, too. Raises StoreError
         where a shard is damaged.
         """
+        self.require_whole()
         for table in (_TASKS, _RECORDS):
             self._compact(table)
 
@@ -239,8 +249,6 @@ class RecordStore:
                 merged.append(path)
                 parts.append(rows.take(fresh))
                 doubles += len(rows) - len(fresh)
-        if self.bad_shards:
-            raise StoreError(f"{self.bad_shards[0].path}: damaged; run again so that it is set aside first")
         if len(merged) > 1 or doubles:
             with self.all_or_nothing():
                 self._append(table, pa.concat_tables(parts).sort_by("workload_hash"))

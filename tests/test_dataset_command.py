@@ -190,6 +190,16 @@ def test_simulated_records_are_told_and_not_trained_on(tmp_path, capsys):
     assert "1 of 1 records are simulated" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("kind", ["tasks", "records"])
+def test_a_damaged_dataset_is_not_trained_on(first, kind, tmp_path):
+    path = flip(first, kind)
+    with pytest.raises(StoreError, match=f"{path.name}: damaged.*--skip-damaged"):
+        load_labelled_features(first.folder, cache=tmp_path)
+    assert status_of("merge", first.folder, "--into", first.folder, "--skip-damaged") == 0
+    assert (first.folder / "set-aside" / path.name).exists()
+    assert first.check_shards() == []
+
+
 @pytest.mark.parametrize("command", ["inspect", "verify", "datasheet"])
 def test_a_folder_without_dataset_is_an_error(tmp_path, command, capsys):
     assert status_of(command, tmp_path) == 2

@@ -93,6 +93,17 @@ def test_a_broken_line_is_named_and_the_rest_is_read(database):
     assert "line 10 of database_workload.json" in told[2]
 
 
+@pytest.mark.parametrize("decision", [[-1, 1], [999, 1], [0, [0, 64]]])
+def test_decisions_that_crash_tvm_are_named_and_not_tried(database, decision):
+    index, content = json.loads((database / RECORD_FILE).read_text().splitlines()[0])
+    content[0][1].append(decision)
+    with (database / RECORD_FILE).open("a") as file:
+        file.write(json.dumps([index, content]) + "\n")
+    told = []
+    assert len(read_database(database, told.append)) == 3
+    assert len(told) == 1 and "line 4: " in told[0]
+
+
 def test_records_of_a_broken_task_are_left_out(database):
     lines = (database / WORKLOAD_FILE).read_text().splitlines()
     (database / WORKLOAD_FILE).write_text("\n".join([lines[0][:-50], lines[1]]))

@@ -35,7 +35,8 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     """Features and latencies of every record whose trace replays; simulated ones are told and left out.
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Replaying takes about 15 ms a record and core
-    the first time. Raises StoreError where there is no dataset, EmptyDatasetError where it has no records.
+    the first time. Raises StoreError where there is no dataset or a damaged one, EmptyDatasetError where it
+    has no records.
     """
     store = RecordStore(dataset).require()
     path = (cache or _default_cache()) / f"features-v{FEATURE_VERSION}-{store.content_hash()}.npz"
@@ -54,7 +55,7 @@ def _default_cache() -> Path:
 
 def _featurize(store: RecordStore) -> LabelledFeatures:
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
-    stored = store.records()
+    stored = store.require_whole().records()
     measured = [record for record in stored if not record.simulated]
     if simulated := len(stored) - len(measured):
         print(f"{store.folder}: {simulated} of {len(stored)} records are simulated and left out of training")
