@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import tvm
+from foretune.dataset.generation.noise_probe import NoiseConfig
+from foretune.dataset.generation.testbed import Testbed
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, make_executor
-from foretune.dataset.noise_probe import NoiseConfig
 from foretune.dataset.replay import candidate_module_json, replay
 from foretune.dataset.store import RecordStore
-from foretune.dataset.testbed import Testbed
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from scipy.stats import spearmanr
 

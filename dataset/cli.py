@@ -20,8 +20,8 @@ from .store import RecordStore
 
 def inspect(options: argparse.Namespace, console: Console) -> int:
     """Prints what a dataset holds."""
-    from .datasheet_content import facts, sections, tasks_section
-    from .overview import look_at
+    from .datasheet.content import facts, sections, tasks_section
+    from .datasheet.overview import look_at
 
     overview = look_at(RecordStore(options.dataset))
     lines = Table.grid(padding=(0, 2))
@@ -111,7 +111,7 @@ def export(options: argparse.Namespace, console: Console) -> int:
 
 def datasheet(options: argparse.Namespace, console: Console) -> int:
     """Writes the datasheet of a dataset."""
-    from .datasheet import write_datasheet
+    from .datasheet.write import write_datasheet
 
     path = write_datasheet(RecordStore(options.dataset), label_noise=options.label_noise)
     console.print(f"wrote {escape(str(path))} and {path.with_suffix('.html').name}", soft_wrap=True)

@@ -18,21 +18,21 @@ from tvm.target import Target
 
 from ..configuration import from_hydra
 from ..errors import INTERRUPTED, exits_cleanly
-from .datasheet import write_datasheet
-from .earlier_records import EarlierRecords
-from .generate_config import GenerateConfig
-from .generate_progress import GenerateProgress
-from .generate_summary import GenerateSummary, print_summary
-from .generation import Generation
-from .lanes import work_in_lanes
+from .datasheet.write import write_datasheet
+from .generation.config import GenerateConfig
+from .generation.earlier_records import EarlierRecords
+from .generation.generation import Generation
+from .generation.lanes import work_in_lanes
+from .generation.progress import GenerateProgress
+from .generation.self_check import check_measurement
+from .generation.summary import GenerateSummary, print_summary
+from .generation.testbed import Testbed
 from .measure import make_executor
 from .program_sampling import DatabaseTasks, make_scorer
 from .records import TaskRow
-from .self_check import check_measurement
 from .store import RecordStore
 from .task import Task
 from .task_sampling import sample_tasks
-from .testbed import Testbed
 from .tvm_compat import parse_target, target_to_json
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from foretune.dataset.datasheet import LABEL_NOISE_FILE, LabelNoiseError, write_datasheet
-from foretune.dataset.datasheet_content import limits, sections
-from foretune.dataset.datasheet_plots import plots
+from foretune.dataset.datasheet.content import limits, sections
+from foretune.dataset.datasheet.overview import look_at
+from foretune.dataset.datasheet.plots import plots
+from foretune.dataset.datasheet.write import LABEL_NOISE_FILE, LabelNoiseError, write_datasheet
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.overview import look_at
 from foretune.dataset.records import FailureKind
 from foretune.dataset.store import RecordStore
 from foretune.figures import CSS_VARIABLES

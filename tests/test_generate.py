@@ -19,11 +19,13 @@ import pytest
 import tvm
 from fake_executor import HARDWARE, FakeExecutor
 from foretune.configuration import from_hydra
-from foretune.dataset import generate, noise_probe
+from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
-from foretune.dataset.generate_config import GenerateConfig, GenerateConfigError
+from foretune.dataset.generation import noise_probe
+from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
+from foretune.dataset.generation.noise_probe import NoiseConfig
+from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
-from foretune.dataset.noise_probe import NoiseConfig
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
     ExplorationConfig,
@@ -33,7 +35,6 @@ from foretune.dataset.program_sampling import (
     make_scorer,
 )
 from foretune.dataset.records import FailureKind
-from foretune.dataset.self_check import SelfCheckError, check_measurement
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from foretune.dataset.task_sampling import sample_tasks
 from foretune.dataset.tvm_compat import UnknownTargetError, parse_target

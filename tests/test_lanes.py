@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from foretune.dataset.lanes import work_in_lanes
+from foretune.dataset.generation.lanes import work_in_lanes
 
 
 def test_a_single_lane_works_in_the_callers_thread_in_order():

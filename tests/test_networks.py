@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from foretune.dataset.fold_batch_norm import fold_batch_norm
-from foretune.dataset.network_inputs import BadInputShapeError, example_inputs
-from foretune.dataset.network_zoo import ZOO, MissingExtraError, ZooEntry, require_extra
 from foretune.dataset.networks import (
     Network,
     NetworkExportError,
@@ -20,7 +17,10 @@ from foretune.dataset.networks import (
     load_network,
     to_relax,
 )
-from foretune.dataset.onnx_import import BadOnnxError
+from foretune.dataset.networks.fold_batch_norm import fold_batch_norm
+from foretune.dataset.networks.inputs import BadInputShapeError, example_inputs
+from foretune.dataset.networks.known import ZOO, MissingExtraError, ZooEntry, require_extra
+from foretune.dataset.networks.onnx_import import BadOnnxError
 from foretune.dataset.operators import Dense
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import as_task_module, parse_target, workload_hash

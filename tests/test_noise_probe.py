@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tvm
 from fake_executor import FakeExecutor
-from foretune.dataset import noise_probe
+from foretune.dataset.generation import noise_probe
+from foretune.dataset.generation.noise_probe import NoiseConfig, NoiseConfigError, NoiseProbe, probe_module
+from foretune.dataset.generation.testbed import Testbed
+from foretune.dataset.generation.throughput import StageClock, per_minute
 from foretune.dataset.measure import MeasureJob, MeasureOutcome
-from foretune.dataset.noise_probe import NoiseConfig, NoiseConfigError, NoiseProbe, probe_module
 from foretune.dataset.records import FailureKind
-from foretune.dataset.testbed import Testbed
-from foretune.dataset.throughput import StageClock, per_minute
 from foretune.dataset.tvm_compat import available_cores, parse_target
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

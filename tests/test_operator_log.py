@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from foretune.dataset.operator_log import Operators, log_operators
 from foretune.dataset.operators import (
     BatchMatmul,
     BatchNorm,
@@ -25,6 +24,7 @@ from foretune.dataset.operators import (
     TransposedConv1d,
     TransposedConv2d,
 )
+from foretune.dataset.zoo.operator_log import Operators, log_operators
 from torch import nn
 
 

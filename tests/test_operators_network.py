@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 import tvm
-from foretune.dataset.network_inputs import example_inputs
 from foretune.dataset.networks import Network, to_relax
+from foretune.dataset.networks.inputs import example_inputs
 from foretune.dataset.operators import (
     BatchMatmul,
     Conv1d,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.dataset.derived_operators import DERIVED, with_derived
 from foretune.dataset.operators import (
     OPERATOR_SETTINGS,
     CapsuleConv2d,
@@ -18,9 +17,10 @@ from foretune.dataset.operators import (
     SettingsError,
     WinogradConv2d,
 )
-from foretune.dataset.prior import Prior
-from foretune.dataset.prior_chains import CHAINS
-from foretune.dataset.zoo_table import NOT_CRAWLED, ZooRow, read_zoo_table
+from foretune.dataset.task_sampling.chains import CHAINS
+from foretune.dataset.task_sampling.derived import DERIVED, with_derived
+from foretune.dataset.task_sampling.prior import Prior
+from foretune.dataset.zoo.table import NOT_CRAWLED, ZooRow, read_zoo_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from foretune.dataset.operator_log import log_operators
 from foretune.dataset.operators import OPERATOR_SETTINGS, SettingsError
-from foretune.dataset.random_image_networks import searched_network, wired_network
-from foretune.dataset.random_networks import FAMILIES, Family, RandomNetworks
+from foretune.dataset.task_sampling.random_image_networks import searched_network, wired_network
+from foretune.dataset.task_sampling.random_networks import FAMILIES, Family, RandomNetworks
+from foretune.dataset.zoo.operator_log import log_operators
 
 EVERY_FAMILY = tuple(dict.fromkeys(family for families in FAMILIES.values() for family in families))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.operators import Dense
-from foretune.dataset.sampling_report import main, report
-from foretune.dataset.zoo_table import ZooRow, write_zoo_table
+from foretune.dataset.task_sampling.report import main, report
+from foretune.dataset.zoo.table import ZooRow, write_zoo_table
 
 
 def dense(width: int, epilogue: str = "none") -> Dense:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.dataset.derived_operators import with_derived
 from foretune.dataset.operators import OPERATOR_SETTINGS, Dense, OperatorSettings, Softmax, settings_from_dict
 from foretune.dataset.operators.window import SlidingWindow
 from foretune.dataset.task import Task
@@ -20,8 +19,9 @@ from foretune.dataset.task_sampling import (
     sample_settings,
     sample_tasks,
 )
-from foretune.dataset.uniform_settings import sample_uniform
-from foretune.dataset.zoo_table import ZooRow, read_zoo_table, shape_of, write_zoo_table
+from foretune.dataset.task_sampling.derived import with_derived
+from foretune.dataset.task_sampling.uniform import sample_uniform
+from foretune.dataset.zoo.table import ZooRow, read_zoo_table, shape_of, write_zoo_table
 
 
 def settings_of(task: Task) -> OperatorSettings:

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-from foretune.dataset import zoo_crawl
-from foretune.dataset.operator_log import NetworkFactory, log_operators
 from foretune.dataset.operators import BatchMatmul, Conv1d, Conv2d, Dense, TransposedConv1d
-from foretune.dataset.zoo_crawl import NOT_COUNTED, crawl, installed
-from foretune.dataset.zoo_networks import (
+from foretune.dataset.zoo import crawl as zoo_crawl
+from foretune.dataset.zoo.crawl import NOT_COUNTED, crawl, installed
+from foretune.dataset.zoo.networks import (
     evaluation_networks,
     pytorchcv_networks,
     timm_networks,
     torchvision_networks,
     transformers_networks,
 )
-from foretune.dataset.zoo_table import ZooRow, read_zoo_table
+from foretune.dataset.zoo.operator_log import NetworkFactory, log_operators
+from foretune.dataset.zoo.table import ZooRow, read_zoo_table
 from torch import nn
 
 

@@ -16,7 +16,7 @@ from foretune.dataset.operators import (
     OperatorSettings,
     Pool2d,
 )
-from foretune.dataset.zoo_table import (
+from foretune.dataset.zoo.table import (
     ZooRow,
     ZooTableError,
     common_shares,

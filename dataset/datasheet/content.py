@@ -1,0 +1,279 @@
+"""What a datasheet says, shared by the terminal, the Markdown and the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ...figures import significant
+from ...page import Fact
+from .overview import Overview
+
+FEW_RECORDS = 10
+"""A task with fewer valid records teaches little about the order of its programs."""
+
+_QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its title; every cell is plain text."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def facts(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[Fact]:
+    """The dataset in a few figures; `label_noise` is the result of measuring some records again."""
+    return list(_facts(overview, label_noise))
+
+
+def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[Fact]:
+    tasks, records, valid = overview.tasks, overview.records, overview.valid
+    operators = tasks.operator.nunique()
+    yield Fact(
+        "Tasks", _count(len(tasks)), f"of {operators} operators, {_count((tasks.valid > 0).sum())} measured"
+    )
+    failed = len(records) - len(valid)
+    yield Fact("Records", _count(len(records)), f"{_count(len(valid))} valid, {_count(failed)} failed")
+    if valid.empty:
+        return
+    measured = tasks[tasks.records > 0]
+    yield Fact("Records a task", _count(measured.records.median()), _range(measured.records, _count, "from "))
+    yield Fact(
+        "Measured",
+        _day(records.timestamp.min()),
+        f"until {_day(records.timestamp.max())} (UTC), with TVM {', '.join(_versions(records))}",
+    )
+    yield Fact(
+        "Latency of the best programs",
+        _milliseconds(measured.best_s[measured.valid > 0].median()),
+        "median of the tasks, " + _range(measured.best_s[measured.valid > 0], _milliseconds, "from "),
+    )
+    yield Fact(
+        "Rate of the best programs",
+        f"{significant(measured.gflops.max())} GFLOP/s",
+        f"the highest of the tasks; their median is {significant(measured.gflops.median())}",
+    )
+    if valid.spread.notna().any():
+        yield Fact(
+            "Spread of the repeats",
+            f"{valid.spread.median():.1%}",
+            f"median over minimum within a record, less one; 90% are below {valid.spread.quantile(0.9):.1%}",
+        )
+    if label_noise:
+        yield Fact(
+            "Label noise",
+            f"{label_noise['median_relative_difference']:.1%}",
+            f"median difference of {_count(label_noise['records'])} records measured again "
+            f"{label_noise['median_hours_between']:.1f} hours later on {label_noise['hardware']}",
+        )
+    yield Fact(
+        "Cut short",
+        _count(records.cut_short.sum()),
+        "one run only, because it was far behind the task's best",
+    )
+    if probed := records.probe_ratio.notna().sum():
+        yield Fact(
+            "Disturbed",
+            _count(records.disturbed.sum()),
+            f"measured in a noisy moment and kept, of {_count(probed)} that a noise probe watched",
+        )
+    if simulated := int(records.simulated.sum()):
+        yield Fact("Simulated", _count(simulated), "no device measured them", good=False)
+
+
+def sections(overview: Overview) -> list[Section]:
+    """Counts and distributions."""
+    found = [operators_section(overview), samplers_section(overview), devices_section(overview)]
+    if overview.records.failure.notna().any():
+        found.append(failures_section(overview))
+    if not overview.valid.empty:
+        found.append(distributions_section(overview))
+    return [*found, sources_section(overview)]
+
+
+def operators_section(overview: Overview) -> Section:
+    rows = []
+    for operator, tasks in _by_size(overview.tasks.groupby("operator")):
+        records = overview.records[overview.records.operator == operator]
+        rows.append(
+            [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
+        )
+    columns = ["operator", "tasks", "records", "valid", "median score", "best GFLOP/s"]
+    return Section(
+        "Operators", columns, rows, "GFLOP/s are the median over the tasks of their best program's."
+    )
+
+
+def samplers_section(overview: Overview) -> Section:
+    rows = [
+        [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
+        for sampler, records in _by_size(overview.records.groupby("sampler"))
+    ]
+    return Section("Samplers", ["sampler", "records", "valid", "median score", "rounds"], rows)
+
+
+def devices_section(overview: Overview) -> Section:
+    rows = []
+    for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
+        hardware = overview.hardware.get(device)
+        told = [device, "not described", "-", "-", "-"]
+        if hardware:
+            told = [device, hardware.name, str(hardware.cores)]
+            told += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
+        rows.append([*told, _target(target), _count(len(records))])
+    columns = ["device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records"]
+    return Section("Devices", columns, rows)
+
+
+def failures_section(overview: Overview) -> Section:
+    counts = overview.records.failure.value_counts()
+    rows = [[kind, _count(n), _share(n, len(overview.records))] for kind, n in counts.items()]
+    return Section("Failures", ["kind", "records", "share"], rows)
+
+
+def distributions_section(overview: Overview) -> Section:
+    tasks, valid = overview.tasks[overview.tasks.valid > 0], overview.valid
+    quantities = [
+        ("latency of a record, ms", valid.latency_s * 1e3),
+        ("score of a record", valid.score),
+        ("best GFLOP/s of a task", tasks.gflops),
+        ("MFLOP of a task", tasks.flops / 1e6),
+        ("records of a task", tasks.records),
+        ("spread of the repeats, %", 100 * valid.spread.dropna()),
+        ("probe ratio", overview.records.probe_ratio.dropna()),
+    ]
+    rows = [
+        [name, *(significant(float(values.quantile(at))) for at in _QUANTILES)]
+        for name, values in quantities
+        if len(values)
+    ]
+    return Section("Distributions", ["of valid records", "least", "10%", "median", "90%", "most"], rows)
+
+
+def sources_section(overview: Overview) -> Section:
+    rows = [
+        [source, dtype or "-", _count(len(tasks))]
+        for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
+    ]
+    return Section("Sources of the tasks", ["source", "data type", "tasks"], rows)
+
+
+def tasks_section(overview: Overview) -> Section:
+    """Every task; too long for a datasheet."""
+    tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
+    rows = [
+        [
+            *(row["name"], row["workload_hash"], _count(row["records"]), _count(row["valid"])),
+            *(_best(row["best_s"]), _median([row["gflops"]])),
+        ]
+        for row in tasks.to_dict("records")
+    ]
+    return Section("Tasks", ["task", "workload hash", "records", "valid", "best ms", "GFLOP/s"], rows)
+
+
+def method(overview: Overview) -> list[str]:
+    """How to read a record, one paragraph each."""
+    told = [
+        "A record is one program of a task on one device: the trace that makes it, and either the repeats of "
+        "its run time in seconds or a typed failure. Its latency is the shortest repeat, since whatever "
+        "disturbs a run only adds to it. Its score is the best latency of its task on the device over its "
+        "own.",
+        "A task is a fused subgraph of fixed shapes as a TIR function. The rate counts a multiply-add as two "
+        "operations, as TVM's estimate of the unscheduled function does.",
+    ]
+    if (overview.records["sampler"] == "import").any():
+        told.append(
+            "Records of the sampler `import` come from a MetaSchedule database: it measured them, their time "
+            "is that of its file, and their device is what the importer said."
+        )
+    return told
+
+
+def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[str]:
+    """What a reader must not conclude from the dataset."""
+    return list(_limits(overview, label_noise))
+
+
+def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[str]:
+    tasks, records = overview.tasks, overview.records
+    if overview.bad_shards:
+        yield f"{len(overview.bad_shards)} damaged shards are not counted here."
+    if simulated := int(records.simulated.sum()):
+        yield f"{_count(simulated)} records are simulated: training leaves them out."
+    if len(overview.hardware) == 1:
+        (hardware,) = overview.hardware.values()
+        yield f"All latencies are of one device ({hardware.name}); nothing follows for others."
+    dtypes = sorted(set(tasks.dtype) - {""})
+    if len(dtypes) == 1:
+        yield f"All tasks compute in {dtypes[0]}."
+    if few := int((tasks.valid < FEW_RECORDS).sum()):
+        yield f"{_count(few)} of {_count(len(tasks))} tasks have fewer than {FEW_RECORDS} valid records."
+    if not all(sampler == "random" for sampler in records["sampler"].unique()):
+        yield "Programs were not drawn evenly from their space: a search proposes more of the fast ones."
+    if unprobed := int(records.probe_ratio.isna().sum()):
+        yield f"No noise probe watched {_count(unprobed)} records: their disturbed moments are not marked."
+    if label_noise is None:
+        yield "How far a measurement on another day would be from these has not been measured."
+    elif label_noise.get("content_hash") != overview.content_hash:
+        yield "The label noise was measured on an earlier state of this dataset."
+
+
+def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
+    """Groups, the largest first."""
+    return sorted(groups, key=lambda group: -len(group[1]))
+
+
+def _record_counts(records: pd.DataFrame) -> list[str]:
+    valid = records[records.failure.isna()]
+    return [_count(len(records)), _count(len(valid)), _median(valid.score)]
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _median(values: Any) -> str:
+    return significant(float(np.median(values))) if len(values) else "-"
+
+
+def _best(seconds: float) -> str:
+    return significant(seconds * 1e3) if np.isfinite(seconds) else "-"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{significant(seconds * 1e3)} ms"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{significant(100 * part / whole, 2)}%" if whole else "-"
+
+
+def _range(values: pd.Series, show: Any, prefix: str = "") -> str:
+    return f"{prefix}{show(values.min())} to {show(values.max())}"
+
+
+def _day(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, tz=timezone.utc).strftime("%Y-%m-%d %H:%M")
+
+
+def _versions(records: pd.DataFrame) -> list[str]:
+    return sorted(version or "of unknown version" for version in records.tvm_version.unique())
+
+
+def _target(text: str) -> str:
+    """The part of a target that tells it from others, in a few words."""
+    target = json.loads(text)
+    words = [target["kind"], target.get("mcpu") or target.get("arch") or target.get("tag") or ""]
+    if "num-cores" in target:
+        words.append(f"{target['num-cores']} cores")
+    return " ".join(filter(None, words))

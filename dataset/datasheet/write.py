@@ -1,0 +1,147 @@
+"""The datasheet of a dataset: what it holds, how and where it was measured, and what it cannot tell.
+
+It lies beside the shards in two forms, Markdown to read in a repository and a page with plots. Its headings
+follow "Datasheets for Datasets" (Gebru et al. 2021): composition, collection, and limits of its use.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ...errors import UserError
+from ...page import STYLE, fact_html, figure_html
+from ..store import RecordStore
+from .content import Section, facts, limits, method, sections
+from .overview import Overview, look_at
+from .plots import plots
+
+LABEL_NOISE_FILE = "label_noise.json"
+
+_PAGE = Template(
+    """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+<header>
+<h1>$title</h1>
+<p>$subtitle</p>
+</header>
+<dl class="facts">
+$facts
+</dl>
+<div class="plots">
+$plots
+</div>
+$sections
+<section class="card">
+<h2>How to read it</h2>
+$method
+</section>
+<section class="card">
+<h2>Known limits</h2>
+<ul>
+$limits
+</ul>
+</section>
+</main>
+</body>
+</html>
+"""
+)
+
+
+class LabelNoiseError(UserError, ValueError):
+    """The file is no result of measuring records again."""
+
+
+def write_datasheet(store: RecordStore, label_noise: Path | None = None) -> Path:
+    """Writes `datasheet.md` and `datasheet.html` into the dataset; returns the path of the first.
+
+    `label_noise` is a result of benchmarks/label_noise.py; it is kept in the dataset, so that the datasheets
+    after this one tell it, too. Raises StoreError, LabelNoiseError.
+    """
+    overview = look_at(store)
+    kept = store.folder / LABEL_NOISE_FILE
+    if label_noise:
+        _read_label_noise(label_noise)
+        shutil.copyfile(label_noise, kept)
+    noise = _read_label_noise(kept) if kept.exists() else None
+    path = store.folder / "datasheet.md"
+    path.write_text(_markdown(overview, noise), encoding="utf-8")
+    path.with_suffix(".html").write_text(_page(overview, noise), encoding="utf-8")
+    return path
+
+
+def _read_label_noise(path: Path) -> dict[str, Any]:
+    needed = {"records", "median_relative_difference", "median_hours_between", "hardware"}
+    try:
+        noise = json.loads(path.read_text(encoding="utf-8"))
+        missing = sorted(needed - noise.keys())
+    except (OSError, ValueError, AttributeError) as error:
+        raise LabelNoiseError(
+            f"label_noise={path}: {error}; give the JSON of benchmarks/label_noise.py"
+        ) from error
+    if missing:
+        raise LabelNoiseError(
+            f"label_noise={path}: has no {missing[0]}; give the JSON of benchmarks/label_noise.py"
+        )
+    return noise
+
+
+def _markdown(overview: Overview, noise: dict[str, Any] | None) -> str:
+    summary = [[fact.label, fact.value, fact.detail] for fact in facts(overview, noise)]
+    parts = [
+        f"# Datasheet of {overview.name}",
+        f"Content {overview.content_hash}. The same with plots is in datasheet.html.",
+        _markdown_table(["what", "value", "in detail"], summary),
+    ]
+    for section in sections(overview):
+        parts += [f"## {section.title}", _markdown_table(section.columns, section.rows), section.note]
+    parts += ["## How to read it", *method(overview)]
+    parts += ["## Known limits", "\n".join(f"- {limit}" for limit in limits(overview, noise))]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _markdown_table(columns: Any, rows: Any) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _page(overview: Overview, noise: dict[str, Any] | None) -> str:
+    devices = ", ".join(sorted({hardware.name for hardware in overview.hardware.values()}))
+    return _PAGE.substitute(
+        title=escape(f"Datasheet of {overview.name}"),
+        style=STYLE,
+        subtitle=escape(f"measured on {devices or 'no described device'} | content {overview.content_hash}"),
+        facts="\n".join(map(fact_html, facts(overview, noise))),
+        plots="\n".join(map(figure_html, plots(overview))),
+        sections="\n".join(map(_section_html, sections(overview))),
+        method="\n".join(f"<p>{escape(text)}</p>" for text in method(overview)),
+        limits="\n".join(f"<li>{escape(limit)}</li>" for limit in limits(overview, noise)),
+    )
+
+
+def _section_html(section: Section) -> str:
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in section.columns)
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in section.rows
+    )
+    note = f'<p class="note">{escape(section.note)}</p>' if section.note else ""
+    return (
+        f'<section class="card"><h2>{escape(section.title)}</h2>{note}<div class="scroll">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div></section>"
+    )

@@ -1,0 +1,142 @@
+"""The measurement of one task: rounds of proposing, measuring and learning."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import tvm
+
+from ..measure import MeasureJob, MeasureOutcome
+from ..program_sampling import ProgramSampler, Proposal, best_latency_s, make_program_sampler
+from ..records import Record
+from ..replay import candidate_module_json, replay
+from ..task import Task
+from ..tvm_compat import target_to_json
+from .config import GenerateConfig
+from .testbed import Measurement, Testbed
+
+# A round may propose only what was measured already; after so many in a row the space counts as exhausted.
+_EMPTY_ROUNDS = 3
+
+
+class TaskCampaign:
+    """Makes the records of one task on one device."""
+
+    def __init__(
+        self,
+        task: Task,
+        testbed: Testbed,
+        config: GenerateConfig,
+        *,
+        device: int = 0,
+        traces: Sequence[str] = (),
+    ) -> None:
+        """`traces` are those that the database sampler replays."""
+        self.task = task
+        self.refused: Counter[str] = Counter()
+        """How many candidates were no valid program, by cause; complete after the last round."""
+        self._testbed = testbed
+        self._config = config
+        self._device = device
+        self._traces = traces
+
+    def rounds(self, earlier: Sequence[Record], deadline: float = math.inf) -> Iterator[list[Record]]:
+        """Records of one round after the other, at least one, until there are enough or the time is up.
+
+        `earlier` are the task's records of a run before, which are not measured again and which the sampler
+        learns from first. `deadline` is by `time.monotonic`. Raises NoDesignSpaceError.
+        """
+        config, clock = self._config, self._testbed.clock
+        total = len(earlier)
+        with clock.stage("sampling"):
+            sampler = self._sampler(earlier)
+        self.refused = sampler.refused
+        best_s = min((record.latency_s for record in earlier), default=math.inf)
+        deadline = min(deadline, time.monotonic() + config.task_budget_s)
+        for number in itertools.count(max((record.round for record in earlier), default=-1) + 1):
+            with clock.stage("sampling"):
+                proposed = next(filter(None, (sampler.propose() for _ in range(_EMPTY_ROUNDS))), None)
+                if proposed is None:
+                    return  # the space is exhausted
+                jobs = self._jobs(proposed, best_s, total)
+            measured = self._testbed.measure(jobs, self._device)
+            yield [
+                self._record(trace, measurement, number)
+                for (trace, _), measurement in zip(proposed, measured, strict=True)
+            ]
+            total += len(proposed)
+            if total >= config.records_per_task or time.monotonic() > deadline:
+                return
+            outcomes = [measurement.outcome for measurement in measured]
+            best_s = min(best_s, best_latency_s(outcomes))
+            with clock.stage("sampling"):
+                sampler.learn(proposed, outcomes)
+
+    def _sampler(self, earlier: Sequence[Record]) -> ProgramSampler:
+        """The task's sampler, which knows what was measured before and has learned from it."""
+        config = self._config
+        sampler = make_program_sampler(
+            config.program_sampling,
+            self.task,
+            self._testbed.target,
+            per_round=config.per_round,
+            seed=config.seed + len(earlier),
+            traces=self._traces,
+        )
+        sampler.know(record.trace for record in earlier)
+        if config.program_sampling.explores:
+            replayed = [(record, replay(sampler.context, record.trace)) for record in earlier]
+            fitting = [(record, candidate) for record, candidate in replayed if candidate is not None]
+            sampler.learn(
+                [(record.trace, candidate) for record, candidate in fitting],
+                [
+                    MeasureOutcome(record.run_secs, record.failure, record.failure_message)
+                    for record, _ in fitting
+                ],
+            )
+        return sampler
+
+    def _jobs(self, proposed: Sequence[Proposal], best_s: float, total: int) -> list[MeasureJob]:
+        share = self._config.check_outputs
+        return [
+            MeasureJob(
+                candidate_module_json(candidate),
+                best_s,
+                reference=tvm.ir.save_json(self.task.mod) if _is_checked(number, share) else None,
+                device=self._device,
+                task=self.task.workload_hash,
+            )
+            for number, (_, candidate) in enumerate(proposed, total)
+        ]
+
+    def _record(self, trace: str, measurement: Measurement, number: int) -> Record:
+        outcome = measurement.outcome
+        return Record(
+            workload_hash=self.task.workload_hash,
+            trace=trace,
+            run_secs=outcome.run_secs,
+            failure=outcome.failure,
+            failure_message=outcome.message,
+            cut_short=outcome.cut_short,
+            sampler=self._config.program_sampling.label,
+            round=number,
+            seed=self._config.seed,
+            hardware_id=self._testbed.hardware.hardware_id,
+            target=target_to_json(self._testbed.target),
+            tvm_version=tvm.__version__,
+            timestamp=time.time(),
+            build_s=outcome.build_s,
+            run_s=outcome.run_s,
+            disturbed=measurement.disturbed,
+            simulated=outcome.simulated,
+            probe_ratio=measurement.probe_ratio,
+        )
+
+
+def _is_checked(number: int, share: float) -> bool:
+    """Whether the outputs of a task's candidate are compared: evenly spread, and the first of every task."""
+    return math.ceil((number + 1) * share) > math.ceil(number * share)

@@ -1,0 +1,52 @@
+"""The settings of one generation run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ..measure import ExecutorConfig, MeasureConfig
+from ..program_sampling import ProgramSamplingConfig
+from .noise_probe import NoiseConfig
+
+
+class GenerateConfigError(UserError, ValueError):
+    """A setting of the generation run cannot be."""
+
+
+@dataclass(frozen=True)
+class GenerateConfig:
+    """One generation run; the fields are those of conf/generate.yaml."""
+
+    dataset: Path
+    target: Any = "llvm"
+    tasks: int = 100
+    records_per_task: int = 60
+    per_round: int = 20
+    # A task whose programs are slow would take the time of many others.
+    task_budget_s: float = 120.0
+    # Time of the whole run; None is as long as it takes.
+    minutes: float | None = None
+    seed: int = 0
+    workers: int | None = None
+    self_check: bool = True
+    # Share of the candidates whose outputs are compared with those of the unscheduled task.
+    check_outputs: float = 0.02
+    # Describe the dataset beside its shards when the run is at its end.
+    datasheet: bool = True
+    task_sampling: dict[str, Any] = field(default_factory=dict)
+    program_sampling: ProgramSamplingConfig = field(default_factory=ProgramSamplingConfig)
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "records_per_task", "per_round"):
+            if getattr(self, name) < 1:
+                raise GenerateConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.minutes is not None and self.minutes <= 0:
+            raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
+        if not 0 <= self.check_outputs <= 1:
+            raise GenerateConfigError(f"check_outputs={self.check_outputs}: must be in [0, 1]")

@@ -1,0 +1,36 @@
+"""What a dataset holds of a run's tasks, when the run begins."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+
+import pyarrow.compute as pc
+
+from ..records import Record
+from ..store import RecordStore
+
+
+class EarlierRecords:
+    """Counts of the records that one device has of some tasks, and the records of those still to be done."""
+
+    def __init__(
+        self, store: RecordStore, workload_hashes: Collection[str], hardware_id: str, target: str, enough: int
+    ) -> None:
+        """A task with `enough` records is done; those of others are read whole, to be learned from."""
+        rows = store.columns("workload_hash", "hardware_id", "target", "failure")
+        self.total = rows.num_rows
+        """Records of the whole dataset."""
+        self.total_valid = rows["failure"].null_count
+        here = pc.and_(pc.equal(rows["hardware_id"], hardware_id), pc.equal(rows["target"], target))
+        counts = Counter(rows.filter(here)["workload_hash"].to_pylist())
+        self.done = {name for name in workload_hashes if counts[name] >= enough}
+        begun = {name for name in workload_hashes if 0 < counts[name] < enough}
+        self._records: defaultdict[str, list[Record]] = defaultdict(list)
+        for record in store.records() if begun else []:
+            if record.workload_hash in begun and (record.hardware_id, record.target) == (hardware_id, target):
+                self._records[record.workload_hash].append(record)
+
+    def take(self, workload_hash: str) -> list[Record]:
+        """Records of a task that was begun, in the order of writing; they are not kept here any longer."""
+        return self._records.pop(workload_hash, [])

@@ -1,0 +1,44 @@
+"""The first thing a run measures: programs whose outputs are known, so that a broken set-up shows at once."""
+
+from __future__ import annotations
+
+import tvm
+from tvm.target import Target
+
+from ...errors import UserError
+from ..measure import Executor, MeasureJob
+from ..operators import Dense, to_task
+from ..program_sampling import RandomSampler
+from ..records import FailureKind
+from ..replay import candidate_module_json
+
+_PROGRAMS = 4
+
+
+class SelfCheckError(UserError, RuntimeError):
+    """The executor does not measure a small program as it should."""
+
+
+def check_measurement(executor: Executor, target: Target) -> None:
+    """Measures a few programs of a small dense layer against its reference; raises SelfCheckError.
+
+    One that works is enough, since a random program may be more than a device has room for; but none may
+    compute something else.
+    """
+    task = to_task(Dense(rows=32, in_features=64, out_features=64, epilogue="bias_relu"))
+    sampler = RandomSampler(task, target, per_round=_PROGRAMS, seed=0)
+    reference = tvm.ir.save_json(task.mod)
+    jobs = [
+        MeasureJob(candidate_module_json(candidate), reference=reference)
+        for _, candidate in sampler.propose()
+    ]
+    outcomes = executor.measure(jobs)
+    failed = [outcome for outcome in outcomes if outcome.failure is not None]
+    wrong = [outcome for outcome in failed if outcome.failure is FailureKind.WRONG_OUTPUT]
+    if wrong or len(failed) == len(outcomes):
+        shown = (wrong or failed)[0]
+        cause = f"{shown.failure.value}: {shown.message}" if shown.failure else "no program of it is valid"
+        raise SelfCheckError(
+            f"target={target}: {task.name} could not be measured ({cause}); repair that first, "
+            "or go on without this check by self_check=false"
+        )

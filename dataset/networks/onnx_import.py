@@ -1,0 +1,69 @@
+"""ONNX files: their inputs, their Relax module and their reference outputs. Needs the `onnx` extra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from .known import require_extra
+
+
+class BadOnnxError(UserError, ValueError):
+    """The file is not a readable ONNX model."""
+
+
+def _load(path: Path) -> Any:
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    try:
+        return onnx.load(path)
+    except Exception as error:  # protobuf and onnx raise several kinds
+        raise BadOnnxError(
+            f"network={path}: no readable ONNX model ({error}); export it again, data files beside it"
+        ) from error
+
+
+def _graph_inputs(model: Any) -> list[Any]:
+    """Graph inputs without the initializers, which older files list among them."""
+    weights = {initializer.name for initializer in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
+    """Name, shape (None where the extent is dynamic) and numpy dtype of each input."""
+    model = _load(path)
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    signature = []
+    for value in _graph_inputs(model):
+        tensor = value.type.tensor_type
+        shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
+        signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
+    return signature
+
+
+def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
+    """Relax module of the graph with the shapes and dtypes of `inputs`, weights bound as constants."""
+    from tvm.relax.frontend.onnx import from_onnx  # imports onnx
+
+    model = _load(path)
+    names = [value.name for value in _graph_inputs(model)]
+    return from_onnx(
+        model,
+        shape_dict={name: list(array.shape) for name, array in zip(names, inputs, strict=True)},
+        dtype_dict={name: str(array.dtype) for name, array in zip(names, inputs, strict=True)},
+    )
+
+
+def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of ONNX's own evaluator, written in numpy: right, and slow."""
+    evaluator = require_extra("onnx.reference", "onnx", f"network={path}").ReferenceEvaluator
+    model = _load(path)
+    names = [value.name for value in _graph_inputs(model)]
+    return [
+        np.asarray(output) for output in evaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    ]

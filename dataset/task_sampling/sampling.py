@@ -1,0 +1,263 @@
+"""Draws tasks to measure: prior-guided (PGS of One-Shot Tuner, section 4.1.1) or by what it is compared with.
+
+The paper compares its sampler with uniform draws and with the zoo itself (section 6.3.1); Fasor (section 7.1)
+adds random networks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...errors import UserError
+from ..operators import OperatorSettings, Reduction, SettingsError, settings_class, to_task
+from ..operators.window import SlidingWindow
+from ..task import Task
+from ..zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, shape_of
+from .derived import with_derived
+from .prior import Prior
+from .random_networks import RandomNetworks
+from .uniform import sample_uniform
+
+Sampler: TypeAlias = Callable[[str, np.random.Generator], OperatorSettings]
+"""Draws settings of the named operator with an epilogue: float32, channels first, as a zoo's batch of 1."""
+
+DEFAULT_OPERATORS: Mapping[str, float] = {
+    "conv2d": 0.45,
+    "depthwise_conv2d": 0.1,
+    "dense": 0.13,
+    "batch_matmul": 0.08,
+    "group_conv2d": 0.04,
+    "conv1d": 0.03,
+    "conv2d_transpose": 0.03,
+    "conv3d": 0.02,
+    "softmax": 0.02,
+    "layer_norm": 0.02,
+    "pool2d": 0.02,
+    "reduction": 0.02,
+    "conv1d_transpose": 0.01,
+    "conv2d_winograd": 0.01,
+    "batch_norm": 0.01,
+    "capsule_conv2d": 0.005,
+    "frobenius_norm": 0.005,
+}
+
+DEFAULT_BATCHES = (1, 1, 1, 2, 4, 8)
+"""What a batch of 1 is multiplied by, each as likely as the others. Zoos run one input at a time, and so do
+most who serve a network; throughput is tuned at small powers of two."""
+
+DEFAULT_CHANNELS_LAST = 0.1
+"""Share of tasks with channels last, where an operator has both layouts; zoos of PyTorch have them first."""
+
+MAX_REDRAWS = 5000
+"""Draws of one operator in a row with nothing new within the limits before going on without it."""
+
+log = logging.getLogger(__name__)
+
+
+class TaskSamplingError(UserError, ValueError):
+    """Tasks cannot be drawn as asked."""
+
+
+def sample_tasks(
+    sampler: str = "prior",
+    *,
+    n: int,
+    seed: int,
+    operators: Mapping[str, float] = DEFAULT_OPERATORS,
+    min_flops: float = 1e5,
+    max_flops: float = 4e9,
+    hold_out_evaluation: bool = True,
+    exclude: Collection[str] = (),
+    dtype: str | Mapping[str, float] = "float32",
+    batches: Sequence[int] = DEFAULT_BATCHES,
+    channels_last: float = DEFAULT_CHANNELS_LAST,
+    table: Path = ZOO_TABLE,
+) -> list[Task]:
+    """Draws `n` tasks, no two of the same shape. The first of many are those of few.
+
+    Args:
+        sampler: one of SAMPLERS.
+        operators: share of each operator type; shares need not add up to 1.
+        min_flops: fewest operations of the operator without padding and epilogue (a multiply-add is two).
+        max_flops: most operations; large tasks take the time of many small ones to measure.
+        hold_out_evaluation: leave out every shape that an evaluation network of the table has.
+        exclude: workload hashes of tasks to leave out.
+        dtype: data type of all tasks, or shares of several. An operator draws among those that it has, and
+            one that has none of them is left out.
+        batches: batches to draw from, uniformly, as multiples of what a sampler draws.
+        channels_last: share of tasks with channels last among operators that have both layouts.
+
+    Raises TaskSamplingError.
+    """
+    if n < 1:
+        raise TaskSamplingError(f"n={n}: draw at least 1 task")
+    drawn = sample_settings(
+        sampler,
+        seed=seed,
+        operators=operators,
+        min_flops=min_flops,
+        max_flops=max_flops,
+        hold_out_evaluation=hold_out_evaluation,
+        dtype=dtype,
+        batches=batches,
+        channels_last=channels_last,
+        table=table,
+    )
+    excluded = frozenset(exclude)
+    tasks = (task for task in map(to_task, drawn) if task.workload_hash not in excluded)
+    return list(islice(tasks, n))
+
+
+def sample_settings(
+    sampler: str = "prior",
+    *,
+    seed: int,
+    operators: Mapping[str, float] = DEFAULT_OPERATORS,
+    min_flops: float = 1e5,
+    max_flops: float = 4e9,
+    hold_out_evaluation: bool = True,
+    dtype: str | Mapping[str, float] = "float32",
+    batches: Sequence[int] = DEFAULT_BATCHES,
+    channels_last: float = DEFAULT_CHANNELS_LAST,
+    table: Path = ZOO_TABLE,
+) -> Iterator[OperatorSettings]:
+    """Settings of the tasks that `sample_tasks` draws, until no operator has any that are new.
+
+    An operator that has none left is passed over with a warning. Raises TaskSamplingError.
+    """
+    if not 0 <= min_flops <= max_flops:
+        raise TaskSamplingError(f"min_flops={min_flops:g}, max_flops={max_flops:g}: give 0 <= min <= max")
+    if not batches or any(not isinstance(batch, int) or batch < 1 for batch in batches):
+        raise TaskSamplingError(f"batches={list(batches)}: give whole numbers of at least 1")
+    if not 0 <= channels_last <= 1:
+        raise TaskSamplingError(f"channels_last={channels_last}: give a share from 0 to 1")
+    dtypes = {dtype: 1.0} if isinstance(dtype, str) else dtype
+    _weights("dtype", dtypes)
+    dtypes = {name: share for name, share in dtypes.items() if share > 0}
+    possible = _with_dtypes(operators, dtypes)
+    rows = with_derived(read_zoo_table(table))
+    draw = _make_sampler(sampler, rows)
+    rng = np.random.default_rng(seed)
+    taken = {shape_of(row.settings) for row in rows if row.evaluation and hold_out_evaluation}
+
+    def is_new(settings: OperatorSettings) -> bool:
+        return min_flops <= settings.flops <= max_flops and shape_of(settings) not in taken
+
+    while possible:
+        operator = str(rng.choice(list(possible), p=_weights("operators", possible)))
+        draws = (_enlarge(draw(operator, rng), int(rng.choice(batches))) for _ in range(MAX_REDRAWS))
+        settings = next(filter(is_new, draws), None)
+        if settings is not None:
+            taken.add(shape_of(settings))
+            yield _draw_layout(_draw_dtype(settings, dtypes, rng), channels_last, rng)
+        else:
+            del possible[operator]
+            log.warning(
+                "sampler=%s: no new %s in %d draws; going on with the other operators",
+                sampler, operator, MAX_REDRAWS,
+            )  # fmt: skip
+    raise TaskSamplingError(
+        f"the {sampler} sampler found nothing new of {', '.join(operators)} in {MAX_REDRAWS} draws; ask for "
+        f"fewer tasks, or wider limits of flops than {min_flops:g} to {max_flops:g}"
+    )
+
+
+SAMPLERS = ("prior", "uniform", "zoo", "random_networks")
+"""Prior-guided; every setting uniform; rows of the table; operators of networks made up at random."""
+
+
+def _make_sampler(name: str, rows: Sequence[ZooRow]) -> Sampler:
+    samplers: Mapping[str, Callable[[], Sampler]] = {
+        "prior": lambda: Prior(rows).sample,
+        "uniform": lambda: sample_uniform,
+        "zoo": lambda: _ZooSampler(rows),
+        "random_networks": lambda: RandomNetworks().sample,
+    }
+    if name not in samplers:
+        raise TaskSamplingError(f"sampler={name!r}: use one of {', '.join(SAMPLERS)}")
+    return samplers[name]()
+
+
+class _ZooSampler:
+    """Draws rows of the table, as often as networks have them."""
+
+    def __init__(self, rows: Sequence[ZooRow]) -> None:
+        self._rows: dict[str, list[ZooRow]] = {}
+        for row in rows:
+            if row.networks:
+                self._rows.setdefault(row.settings.operator, []).append(row)
+        self._shares = {}
+        for operator, own in self._rows.items():
+            weights = np.array([row.networks for row in own], dtype=np.float64)
+            self._shares[operator] = weights / weights.sum()
+
+    def __call__(self, operator: str, rng: np.random.Generator) -> OperatorSettings:
+        if operator not in self._rows:
+            raise TaskSamplingError(f"operator={operator}: the table has none; use sampler=uniform for it")
+        rows = self._rows[operator]
+        return rows[rng.choice(len(rows), p=self._shares[operator])].settings
+
+
+def _with_dtypes(operators: Mapping[str, float], dtypes: Mapping[str, float]) -> dict[str, float]:
+    """Shares above 0 of the operators that have one of the data types."""
+    _weights("operators", operators)
+    try:
+        possible = {
+            name: share
+            for name, share in operators.items()
+            if share > 0 and not dtypes.keys().isdisjoint(settings_class(name).dtypes)
+        }
+    except SettingsError as error:
+        raise TaskSamplingError(f"operators: {error}") from error
+    if not possible:
+        raise TaskSamplingError(
+            f"dtype={', '.join(dtypes)}: none of {', '.join(operators)} has it; they have "
+            f"{', '.join(dict.fromkeys(d for name in operators for d in settings_class(name).dtypes))}"
+        )
+    return possible
+
+
+def _weights(field: str, shares: Mapping[str, float]) -> np.ndarray:
+    weights = np.array(list(shares.values()), dtype=np.float64)
+    if not (weights >= 0).all() or not weights.sum() > 0:
+        raise TaskSamplingError(f"{field}={dict(shares)}: give shares of at least 0, and one above 0")
+    return weights / weights.sum()
+
+
+def _enlarge(settings: OperatorSettings, batch: int) -> OperatorSettings:
+    """The operator for so many inputs side by side."""
+    if isinstance(settings, Reduction) and settings.axis == 0:
+        return settings  # a batch of such is another reduction: over the axis in the middle
+    field = "batch" if "batch" in {f.name for f in fields(settings)} else "rows"
+    changes: dict[str, Any] = {field: getattr(settings, field) * batch}
+    return replace(settings, **changes)
+
+
+def _draw_dtype(
+    settings: OperatorSettings, dtypes: Mapping[str, float], rng: np.random.Generator
+) -> OperatorSettings:
+    """One of the data types that the operator has, with as many steps of the epilogue as that allows."""
+    possible = {dtype: share for dtype, share in dtypes.items() if dtype in settings.dtypes}
+    dtype = str(rng.choice(list(possible), p=_weights("dtype", possible)))
+    steps = settings.epilogue.split("_")
+    while steps:
+        try:
+            return replace(settings, dtype=dtype, epilogue="_".join(steps))
+        except SettingsError:  # integers have no GELU
+            steps.pop()
+    return replace(settings, dtype=dtype, epilogue="none")
+
+
+def _draw_layout(
+    settings: OperatorSettings, channels_last: float, rng: np.random.Generator
+) -> OperatorSettings:
+    if not isinstance(settings, SlidingWindow) or len(settings.layouts) < 2:
+        return settings
+    return replace(settings, layout=settings.layouts[int(rng.random() < channels_last)])
