@@ -57,7 +57,8 @@ class TrainConfig:
 
     `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to go on with
     `resume` after an interruption. `start_from` names a checkpoint to train further; its model, target and
-    normaliser are kept.
+    normaliser are kept. `train_only` names the parts of the model that are trained, such as "head"; none
+    means all. `notes` are facts about the training that the card is to tell.
     """
 
     dataset: Path
@@ -72,7 +73,9 @@ class TrainConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
     start_from: str | None = None
+    train_only: list[str] = field(default_factory=list)
     resume: bool = False
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

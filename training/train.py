@@ -29,6 +29,7 @@ from ..models.metrics import Metrics, evaluate
 from ..models.registry import build_model
 from .config import TrainConfig, plain
 from .datamodule import CostModelData
+from .freezing import train_only
 from .module import CostModelModule
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
         config = replace(config, model=before.card.model, target=before.card.target)
     records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
     model = before.predictor.model if before else build_model(config.model, records.normaliser.dims)
+    train_only(model, config.train_only)
     log.info(
         "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
         config.model.name,
@@ -212,6 +214,8 @@ def _card(
         training={
             **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
             "start_from": before.card.weights_sha256 if before else None,
+            "train_only": config.train_only,
+            "notes": config.notes,
             "epochs": epochs,
             "seconds": round(seconds, 1),
         },

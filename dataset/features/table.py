@@ -9,7 +9,7 @@ and pads only when a batch is drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,14 @@ class FeatureTable:
     def __len__(self) -> int:
         return len(self.task)
 
+    def take(self, rows: NDArray[np.int64]) -> FeatureTable:
+        """The table of the chosen candidates, in the order of `rows`."""
+        stores, store_offsets = _take(self.stores, self.store_offsets, rows)
+        decisions, decision_offsets = _take(self.decisions, self.decision_offsets, rows)
+        return FeatureTable(
+            stores, store_offsets, decisions, decision_offsets, self.task[rows], self.hardware[rows]
+        )
+
     def batch(self, rows: NDArray[np.int64] | None = None) -> FeatureBatch:
         """Pads the chosen rows (all of them by default) to the longest token list among them."""
         if rows is None:
@@ -95,6 +103,16 @@ def _pad(
     return padded, mask
 
 
+def _take(
+    flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Ragged rows of `flat`, still flat, and their offsets."""
+    lengths = offsets[rows + 1] - offsets[rows]
+    taken = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    tokens = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], lengths)
+    return flat[tokens], taken
+
+
 @dataclass(frozen=True)
 class LabelledFeatures:
     """What training reads: one row a record.
@@ -113,3 +131,8 @@ class LabelledFeatures:
 
     def __len__(self) -> int:
         return len(self.latency_s)
+
+    def take(self, rows: NDArray[np.int64]) -> LabelledFeatures:
+        """The chosen records, in the order of `rows`."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "features"}
+        return LabelledFeatures(self.features.take(rows), **{n: c[rows] for n, c in columns.items()})

@@ -1,0 +1,35 @@
+"""Training a part of a model's parameters while the others stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from ..configuration import ConfigError
+
+
+def train_only(model: nn.Module, parts: Sequence[str]) -> int:
+    """Freezes every parameter outside of the named parts; no name leaves all trainable.
+
+    Args:
+      parts: dotted names of modules or parameters, such as "head" or "encoder.layers.2".
+
+    Returns:
+      How many numbers are still trained.
+
+    Raises:
+      ConfigError: the model has no part of a name.
+    """
+    named = dict(model.named_parameters())
+    for part in parts:
+        if not any(_is_in(name, part) for name in named):
+            tops = dict.fromkeys(name.partition(".")[0] for name in named)
+            raise ConfigError(f"train_only={part!r}: the model has no such part; it has {', '.join(tops)}")
+    for name, parameter in named.items():
+        parameter.requires_grad_(not parts or any(_is_in(name, part) for part in parts))
+    return sum(parameter.numel() for parameter in named.values() if parameter.requires_grad)
+
+
+def _is_in(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}.")
