@@ -1,19 +1,29 @@
 """How well predicted scores rank the measured programs of each task.
 
 Rows that share a `group` are rivals: programs of one task on one device. With latency l_i in seconds (+inf
-for a failure), score s_i = min_j l_j / l_i, prediction p_i (higher is better), all within a group:
+for a failure), score s_i = min_j l_j / l_i, prediction p_i (higher is better), all within a group, and T_k
+the rows of the k highest p:
 
 - RMSE               sqrt(mean((p_i - s_i)^2)), over all rows
 - R2                 1 - sum((p_i - s_i)^2) / sum((s_i - mean(s))^2), over all rows
+- log R2             R2 of ln(max(p, f)) against ln(max(s, f)) with f = `LOG_FLOOR`, over all rows. ln(s) is
+                     minus the logarithm of the latency relative to the task's best
 - Spearman           rank correlation of p and s, averaged over groups
 - pairwise accuracy  share of the pairs with s_i != s_j that p orders alike, a tie of p counting one half,
                      averaged over groups
-- top-k score        min_j l_j / min over the k highest p of l_i: 1 when the best program is among them,
-                     averaged over groups with optional weights. Ties of p are broken against the model, so
-                     that a constant predictor earns nothing by the order of rows.
+- top-k score        min_j l_j / min over T_k of l_i: 1 when the best program is among them, averaged over
+                     groups with optional weights: the mean of ratios
+- top-k sums         sum over groups of w min_j l_j / sum over groups of w min over T_k of l_i: the ratio
+                     of sums, by which TenSet and TLP state their top-k. Tasks that take long rule it
+- peak score@k       mean over j = 1..k of the top-j score: how fast the best is met when programs are
+                     measured in the order of p (TVM calls it average peak score)
+- recall@k           share of the k fastest programs that are in T_k
+- regret@k           min over T_k of l_i / min_j l_j - 1: what is lost by measuring k programs only
 
-A group whose programs all failed has no score and is left out; so is, for Spearman and pairwise accuracy, a
-group with fewer than two different scores.
+Ties of p are broken against the model, so that a constant predictor earns nothing by the order of rows. A
+group whose programs all failed has no score and is left out; so is, for Spearman and pairwise accuracy, a
+group with fewer than two different scores. Where all of T_k failed, its top-k score is 0, and sums and regret
+take the slowest program that ran instead of an infinite latency.
 """
 
 from __future__ import annotations
@@ -27,7 +37,13 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 FloatArray = NDArray[np.floating[Any]]
-TOP_K = (1, 5)
+TOP_K = (1, 5, 10)
+PEAK_K = RECALL_K = (5, 10)
+REGRET_K = (1, 5)
+
+LOG_FLOOR = 1 / 20
+"""Scores below it count as equally slow on the logarithmic scale (One-Shot Tuner section 5 leaves out what
+is 20x slower); it also bounds predictions, which may be 0 or less."""
 
 
 def group_rows(group: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
@@ -84,12 +100,70 @@ def pairwise_accuracy(prediction: FloatArray, score: FloatArray) -> float:
     return float(np.mean((1 + score_order * prediction_order)[differs] / 2))
 
 
+def predicted_order(prediction: FloatArray, score: FloatArray) -> NDArray[np.intp]:
+    """Rows of one group from the highest prediction down; of equal ones the slower program comes first."""
+    return np.lexsort((score, -np.asarray(prediction)))
+
+
 def top_k_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
     """Best score among the k highest predictions of one group; 0 when all of them failed."""
+    return _top(score[predicted_order(prediction, score)], k)
+
+
+def peak_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
+    """Mean of the top-1 to top-k scores of one group; of a group with fewer rows, up to its last."""
+    return _peak(score[predicted_order(prediction, score)], k)
+
+
+def recall(prediction: FloatArray, score: FloatArray, k: int) -> float:
+    """Share of the k fastest programs of one group among its k highest predictions.
+
+    A program as fast as the k-th counts as one of the fastest, a failed one never. NaN for a group of k
+    programs or fewer, where nothing could be missed.
+    """
+    return _recall(score[predicted_order(prediction, score)], k)
+
+
+def regret(prediction: FloatArray, score: FloatArray, k: int) -> float:
+    """How much slower the fastest of the k highest predictions is than the group's best: 0.1 for 10 %."""
+    return _regret(score[predicted_order(prediction, score)], k)
+
+
+def latency_r2(predicted_s: FloatArray, latency_s: FloatArray) -> float:
+    """R2 of ln(latency) over all programs that ran, for a model that predicts latencies in seconds.
+
+    Its scale is that of all tasks together, so telling large tasks from small ones already earns most of it:
+    it says little about the order within a task. NaN when no two latencies differ.
+    """
+    ran = np.isfinite(latency_s)
+    return r2(np.log(np.asarray(predicted_s, np.float64)[ran]), np.log(latency_s[ran]))
+
+
+def _top(ordered: FloatArray, k: int) -> float:
+    """Top-k score of scores in predicted order."""
     if k < 1:
         raise ValueError(f"k={k} must be at least 1")
-    highest = np.lexsort((score, -np.asarray(prediction)))[:k]
-    return float(score[highest].max())
+    return float(ordered[:k].max())
+
+
+def _peak(ordered: FloatArray, k: int) -> float:
+    return float(np.maximum.accumulate(ordered[:k]).mean())
+
+
+def _recall(ordered: FloatArray, k: int) -> float:
+    if len(ordered) <= k:
+        return float("nan")
+    fastest = (ordered >= np.partition(ordered, -k)[-k]) & (ordered > 0)
+    return float(fastest[:k].sum() / min(k, fastest.sum()))
+
+
+def _regret(ordered: FloatArray, k: int) -> float:
+    return _or_slowest(_top(ordered, k), ordered) - 1
+
+
+def _or_slowest(top: float, scores: FloatArray) -> float:
+    """Latency over the best latency that a top-k score stands for, finite where all k failed."""
+    return 1 / (top if top > 0 else float(scores[scores > 0].min()))
 
 
 @dataclass(frozen=True)
@@ -102,6 +176,20 @@ class TaskMetrics:
     pairwise_accuracy: float
     top_1: float
     top_5: float
+    top_10: float
+    peak_5: float
+    peak_10: float
+    recall_5: float
+    recall_10: float
+    regret_1: float
+    regret_5: float
+    best_s: float  # latency of the fastest program
+    slowest_s: float  # latency of the slowest that ran
+
+    def top_s(self, k: int) -> float:
+        """Latency in seconds of the fastest of the k highest predictions, k one of `TOP_K`."""
+        top: float = getattr(self, f"top_{k}")
+        return self.best_s / top if top > 0 else self.slowest_s
 
 
 @dataclass(frozen=True)
@@ -116,6 +204,17 @@ class Metrics:
     pairwise_accuracy: float
     top_1: float
     top_5: float
+    log_r2: float
+    top_10: float
+    top_1_sums: float
+    top_5_sums: float
+    top_10_sums: float
+    peak_5: float
+    peak_10: float
+    recall_5: float
+    recall_10: float
+    regret_1: float
+    regret_5: float
     per_task: tuple[TaskMetrics, ...] = ()
 
     def __str__(self) -> str:
@@ -159,7 +258,7 @@ def evaluate(
         )
     score = scores_from_latency(latency_s, group)
     per_task = tuple(
-        _task_metrics(int(group[rows[0]]), prediction[rows], score[rows])
+        _task_metrics(int(group[rows[0]]), prediction[rows], score[rows], float(latency_s[rows].min()))
         for rows in group_rows(group)
         if not np.isnan(score[rows[0]])
     )
@@ -172,24 +271,49 @@ def evaluate(
         tasks=len(per_task),
         rmse=rmse(prediction[known], score[known]),
         r2=r2(prediction[known], score[known]),
-        spearman=_mean([task.spearman for task in per_task]),
-        pairwise_accuracy=_mean([task.pairwise_accuracy for task in per_task]),
-        top_1=_mean([task.top_1 for task in per_task], weight),
-        top_5=_mean([task.top_5 for task in per_task], weight),
+        log_r2=r2(_log(prediction[known]), _log(score[known])),
         per_task=per_task,
+        **{name: _mean([getattr(task, name) for task in per_task]) for name in _PLAIN_MEANS},
+        **{f"top_{k}": _mean([getattr(task, f"top_{k}") for task in per_task], weight) for k in TOP_K},
+        **{f"top_{k}_sums": top_k_sums(per_task, k, weight) for k in TOP_K},
     )
 
 
-def _task_metrics(group: int, prediction: FloatArray, score: FloatArray) -> TaskMetrics:
-    top_1, top_5 = (top_k_score(prediction, score, k) for k in TOP_K)
+_PLAIN_MEANS = (
+    "spearman",
+    "pairwise_accuracy",
+    *(f"peak_{k}" for k in PEAK_K),
+    *(f"recall_{k}" for k in RECALL_K),
+    *(f"regret_{k}" for k in REGRET_K),
+)
+"""What is averaged over tasks without weights."""
+
+
+def top_k_sums(tasks: Sequence[TaskMetrics], k: int, weights: Sequence[float]) -> float:
+    """Ratio of sums: weighted best latencies over weighted best latencies among the top k, `TOP_K`'s only."""
+    best = sum(weight * task.best_s for task, weight in zip(tasks, weights, strict=True))
+    chosen = sum(weight * task.top_s(k) for task, weight in zip(tasks, weights, strict=True))
+    return best / chosen if chosen else float("nan")
+
+
+def _task_metrics(group: int, prediction: FloatArray, score: FloatArray, best_s: float) -> TaskMetrics:
+    ordered = score[predicted_order(prediction, score)]
     return TaskMetrics(
         group=group,
         records=len(score),
         spearman=spearman(prediction, score),
         pairwise_accuracy=pairwise_accuracy(prediction, score),
-        top_1=top_1,
-        top_5=top_5,
+        best_s=best_s,
+        slowest_s=best_s / float(score[score > 0].min()),
+        **{f"top_{k}": _top(ordered, k) for k in TOP_K},
+        **{f"peak_{k}": _peak(ordered, k) for k in PEAK_K},
+        **{f"recall_{k}": _recall(ordered, k) for k in RECALL_K},
+        **{f"regret_{k}": _regret(ordered, k) for k in REGRET_K},
     )
+
+
+def _log(score: FloatArray) -> FloatArray:
+    return np.log(np.maximum(np.asarray(score, np.float64), LOG_FLOOR))
 
 
 def _mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:

@@ -5,13 +5,18 @@ import pytest
 from foretune.models.metrics import (
     evaluate,
     group_rows,
+    latency_r2,
     pairwise_accuracy,
+    peak_score,
     r2,
+    recall,
+    regret,
     rmse,
     scores_from_latency,
     spearman,
     top_k_score,
 )
+from foretune.models.network_metrics import network_metrics, over_networks
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -71,6 +76,56 @@ def test_top_k_score_by_hand():
         top_k_score(prediction, score, 0)
 
 
+def test_peak_score_by_hand():
+    score = np.array([1.0, 0.5, 0.8, 0.0])
+    prediction = np.array([0.1, 0.9, 0.7, 1.0])  # tops of 1 to 4: 0, 0.5, 0.8, 1
+    assert peak_score(prediction, score, 1) == 0
+    assert peak_score(prediction, score, 3) == pytest.approx((0 + 0.5 + 0.8) / 3)
+    assert peak_score(prediction, score, 9) == pytest.approx((0 + 0.5 + 0.8 + 1) / 4)
+
+
+def test_peak_score_is_tvms():
+    metric = pytest.importorskip("tvm.s_tir.meta_schedule.cost_model.metric")
+    rng = np.random.default_rng(3)
+    score, prediction = rng.random(40), rng.random(40)
+    score /= score.max()
+    theirs = metric.max_curve(score[np.argsort(prediction)[::-1][:8]]).mean()
+    assert peak_score(prediction, score, 8) == pytest.approx(theirs)
+
+
+def test_recall_by_hand():
+    score = np.array([1.0, 0.5, 0.8, 0.0, 0.8])
+    prediction = np.array([0.1, 0.9, 0.7, 1.0, 0.2])  # order: rows 3, 1, 2, 4, 0
+    # the two fastest are row 0 and, equally fast, rows 2 and 4
+    assert recall(prediction, score, 2) == 0
+    assert recall(prediction, score, 3) == pytest.approx(1 / 3)
+    assert recall(prediction, score, 4) == pytest.approx(3 / 4)
+    assert np.isnan(recall(prediction, score, 5))
+    # two of four failed: only the two that ran can be recalled, and row 3 is among the top three
+    assert recall(np.array([0.1, 0.9, 0.8, 0.7]), np.array([1.0, 0, 0, 0.5]), 3) == pytest.approx(1 / 2)
+
+
+def test_regret_by_hand():
+    score = np.array([1.0, 0.5, 0.8, 0.0])
+    prediction = np.array([0.1, 0.9, 0.7, 1.0])
+    # the first failed: as if the slowest that ran, at twice the best latency, had been chosen
+    assert [regret(prediction, score, k) for k in (1, 2, 3, 4)] == pytest.approx([1, 1, 0.25, 0])
+
+
+def test_latency_r2_by_hand():
+    latency_s = np.array([1.0, np.e, np.inf, np.e**2])
+    # logarithms 0, 1, 2 with spread 2; errors 0, 1, 0
+    assert latency_r2(np.array([1.0, np.e**2, 5.0, np.e**2]), latency_s) == pytest.approx(1 - 1 / 2)
+
+
+def test_logarithmic_r2_by_hand():
+    latency_s, group = np.array([1.0, 10.0, 100.0]), np.zeros(3, dtype=np.int64)
+    # ln of the scores, bounded at 1/20: 0, -ln 10, -ln 20; of the predictions 0, -ln 20, -ln 20
+    logs = -np.log([1, 10, 20])
+    expected = 1 - np.log(2) ** 2 / np.sum(np.square(logs - logs.mean()))
+    assert evaluate(np.array([1.0, -3.0, 0.0]), latency_s, group).log_r2 == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
 def test_a_constant_prediction_earns_nothing_by_the_order_of_rows(order):
     score = np.array([1.0, 0.5, 0.2])[order]
@@ -102,6 +157,38 @@ def test_evaluate_averages_tasks_by_hand():
     assert metrics.rmse == pytest.approx(np.sqrt((0.01 + 0 + 0.0025 + 0.25 + 0.01) / 5))
     # weights 3 and 1 on the top-k scores
     assert evaluate(prediction, latency_s, group, {7: 3.0}).top_1 == pytest.approx((3 * 1 + 0.5) / 4)
+
+
+def test_ratio_of_sums_by_hand():
+    latency_s = np.array([1.0, 2.0, 30.0, 10.0, 40.0, np.inf, 8.0, 4.0])
+    group = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+    prediction = np.array([0.9, 0.1, 0.9, 0.5, 0.1, 0.9, 0.5, 0.1])
+    # best 1, 10, 4 s; first choices 1, 30 and a failure, which counts as the slowest that ran, 8 s
+    metrics = evaluate(prediction, latency_s, group)
+    assert metrics.top_1 == pytest.approx((1 + 1 / 3 + 0) / 3)
+    assert metrics.top_1_sums == pytest.approx(15 / 39)
+    assert metrics.regret_1 == pytest.approx((0 + 2 + 1) / 3)
+    weighted = evaluate(prediction, latency_s, group, {0: 10.0})
+    assert weighted.top_1_sums == pytest.approx(24 / 48)
+    assert weighted.top_1 == pytest.approx((10 + 1 / 3) / 12)
+    assert [task.top_s(1) for task in metrics.per_task] == pytest.approx([1, 30, 8])
+
+
+def test_networks_weigh_their_tasks_by_hand():
+    latency_s = np.array([1.0, 2.0, 4.0, 16.0])
+    metrics = evaluate(np.array([0.1, 0.9, 0.9, 0.1]), latency_s, np.array([5, 5, 6, 6]))
+    names = {5: "a", 6: "b"}
+    networks = {"one": {"a": 3, "b": 1, "c": 4}, "none": {"c": 1}, "two": {"b": 2}}
+    one, two = network_metrics(metrics, names, networks)
+    # a: best 1 s, chosen 2 s; b: best and chosen 4 s; c has no records
+    assert (one.network, one.tasks, one.share) == ("one", 2, pytest.approx(4 / 8))
+    assert one.top_1 == pytest.approx((3 * 0.5 + 1) / 4)
+    assert one.top_1_sums == pytest.approx((3 * 1 + 4) / (3 * 2 + 4))
+    assert (two.tasks, two.top_1, two.top_1_sums) == (1, 1, 1)
+    total = over_networks(metrics, names, networks)
+    assert total.top_1 == pytest.approx((one.top_1 + 1) / 2)
+    assert total.top_1_sums == pytest.approx((3 * 1 + 4 + 2 * 4) / (3 * 2 + 4 + 2 * 4))
+    assert over_networks(metrics, names, {"none": {"c": 1}}) is None
 
 
 def test_evaluate_is_unchanged_by_the_order_of_rows():
