@@ -30,7 +30,8 @@ class SplitConfig:
     `by="task"` holds out the share `test` of the tasks, spread over the operators. `by="network"` holds out
     the tasks of `networks`, or of the seeded share `test` of all networks where none is named; a task that a
     held-out network shares with others is held out, too. Either way validation is the share `validation` of
-    the tasks that remain.
+    the tasks that remain. `by="list"` takes the tasks of `test_tasks` and `validation_tasks`, given by their
+    hashes, so that a part of a dataset can be split as the whole was.
     """
 
     by: str = "task"
@@ -38,10 +39,20 @@ class SplitConfig:
     test: float = 0.1
     networks: list[str] = field(default_factory=list)
     seed: int = 0
+    test_tasks: list[str] = field(default_factory=list)
+    validation_tasks: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.by not in ("task", "network"):
-            raise SplitError(f"split.by={self.by!r} is unknown: choose 'task' or 'network'")
+        if self.by not in ("task", "network", "list"):
+            raise SplitError(f"split.by={self.by!r} is unknown: choose 'task', 'network' or 'list'")
+        if (self.test_tasks or self.validation_tasks) and self.by != "list":
+            raise SplitError(
+                f"split.test_tasks and split.validation_tasks need split.by=list, but split.by={self.by!r}"
+            )
+        if both := sorted(set(self.test_tasks) & set(self.validation_tasks)):
+            raise SplitError(
+                f"split: task {both[0]} is in test_tasks and in validation_tasks: drop it from one"
+            )
         for name in ("validation", "test"):
             share = getattr(self, name)
             if not 0 <= share < 1:
@@ -88,6 +99,10 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     tasks = tasks[order]
 
     fresh = ~np.isin(tasks, list(seen))
+    if config.by == "list":
+        test = _listed(tasks, config.test_tasks, "test_tasks", seen)
+        validation = _listed(tasks, config.validation_tasks, "validation_tasks", seen)
+        return _split(data, tasks, test, validation)
     if config.by == "network":
         networks = _held_out_networks(data, config, rng)
         held_out = np.unique(data.workload_hash[np.isin(data.source, networks)])
@@ -95,7 +110,13 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     else:
         test = _hold_out(fresh, config.test, rng)
     validation = _hold_out(fresh & ~test, config.validation, rng)
+    return _split(data, tasks, test, validation)
 
+
+def _split(
+    data: LabelledFeatures, tasks: NDArray[np.str_], test: NDArray[np.bool_], validation: NDArray[np.bool_]
+) -> Split:
+    """The rows of the parts; raises SplitError where no task is left to train on."""
     train = ~test & ~validation
     if not train.any():
         raise SplitError(
@@ -104,6 +125,21 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
             "split.test=0 or split.validation=0"
         )
     return Split(*(_rows_of(data, tasks[chosen]) for chosen in (train, validation, test)))
+
+
+def _listed(
+    tasks: NDArray[np.str_], listed: list[str], name: str, seen: Collection[str]
+) -> NDArray[np.bool_]:
+    """Where the tasks are that the configuration lists."""
+    if unknown := sorted(set(listed) - set(tasks.tolist())):
+        raise SplitError(
+            f"split.{name}: the dataset has no record of {unknown[0]} and {len(unknown) - 1} more"
+        )
+    if known := sorted(set(listed) & set(seen)):
+        raise SplitError(
+            f"split.{name}: the model has seen {known[0]} and {len(known) - 1} more: leave them out"
+        )
+    return np.isin(tasks, listed)
 
 
 def _rows_of(data: LabelledFeatures, tasks: NDArray[np.str_]) -> NDArray[np.int64]:

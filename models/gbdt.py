@@ -1,11 +1,14 @@
 """Gradient-boosted trees over stores: the model that AutoTVM, Ansor and MetaSchedule retrain online.
 
-Fitted once on many tasks it is the XGBoost baseline of One-Shot Tuner section 6.3.4. It has no checkpoint: it
-is there to compare with, and takes seconds to fit. Needs the extra `foretune[xgboost]`.
+Fitted once on many tasks it is the XGBoost baseline of One-Shot Tuner section 6.3.4. With its defaults it is
+the model that MetaSchedule's `XGBModel` fits to the same features and scores: the same objective, weights,
+settings and stop, which a test holds against TVM's own. It has no checkpoint: it is there to compare with.
+Needs the extra `foretune[xgboost]`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +16,56 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dataset.features.table import FeatureTable
+from ..errors import UserError
 from .target import TargetConfig
+
+CONTEXTS = ("task", "hardware")
+STOPS = ("training", "validation")
+
+
+class GbdtError(UserError, ValueError):
+    """A setting of the trees is out of range, or xgboost is not installed."""
 
 
 @dataclass(frozen=True)
 class GbdtConfig:
-    """Settings of the trees; the defaults are those of MetaSchedule's XGBoost model where it has them."""
+    """Settings of the trees; the defaults are those of MetaSchedule's XGBoost model.
 
-    rounds: int = 300
+    `context` gives each store the features of its "task" or "hardware", too, which TVM's model does not see:
+    TVM fits it to one device and to few tasks, a model of many is better with them. `weighted` weighs each
+    candidate by its target, so that slow programs hardly count. `base_score` is the output of a store before
+    the first tree. Boosting ends after `rounds`, or `patience` rounds after the best error on the "training"
+    rows (TVM) or on the "validation" rows, where `stop_on` also goes back to the best round.
+    """
+
+    context: list[str] | tuple[str, ...] = ()
+    rounds: int = 10_000
+    patience: int = 50
+    stop_on: str = "training"
+    weighted: bool = True
     max_depth: int = 10
     learning_rate: float = 0.2
     min_child_weight: float = 0.0
     gamma: float = 0.001
+    base_score: float = 0.5
+    tree_method: str = "auto"
     threads: int = 1
     seed: int = 43
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.context) - set(CONTEXTS))
+        if unknown:
+            raise GbdtError(
+                f"context={list(self.context)}: {unknown[0]!r} is unknown, choose from {', '.join(CONTEXTS)}"
+            )
+        if self.stop_on not in STOPS:
+            raise GbdtError(f"stop_on={self.stop_on!r} is unknown: choose one of {', '.join(STOPS)}")
+        if self.rounds < 0 or self.patience < 1 or self.max_depth < 1 or not self.learning_rate > 0:
+            raise GbdtError(
+                f"rounds={self.rounds}, patience={self.patience}, max_depth={self.max_depth}, learning_rate="
+                f"{self.learning_rate}: set rounds to 0 or more, patience and max_depth to 1 or more, and "
+                "learning_rate above 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -35,6 +74,8 @@ class GbdtPredictor:
 
     booster: Any  # xgboost.Booster
     target: TargetConfig
+    config: GbdtConfig
+    rounds: int  # that it predicts with
 
     @classmethod
     def fit(
@@ -42,25 +83,38 @@ class GbdtPredictor:
         table: FeatureTable,
         rows: NDArray[np.int64],
         score: NDArray[np.float64],
-        target: TargetConfig,
+        target: TargetConfig | None = None,
         config: GbdtConfig | None = None,
+        validation: NDArray[np.int64] | None = None,
+        tell: Callable[[int], None] | None = None,
     ) -> GbdtPredictor:
-        """Fits the chosen rows of a table to their scores [len(rows)] by squared error.
+        """Fits some rows of a table to their scores by squared error.
+
+        Args:
+          table: raw features.
+          rows: the rows to fit, int64 [n].
+          score: scores of all rows of the table, in [0, 1].
+          target: what is fitted; TVM fits the score.
+          config: settings.
+          validation: the rows to stop by, with `stop_on="validation"`.
+          tell: called with the number of rounds that are done.
 
         Raises:
-          ModuleNotFoundError: xgboost is not installed.
+          GbdtError: xgboost is not installed, or there is nothing to stop by.
         """
-        import xgboost
-
-        config = config or GbdtConfig()
-        inputs, owner = _store_rows(table, rows)
-        wanted = target.encode(score)
-
-        def squared_error(output: NDArray[np.float32], _: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-            # d/do_s of (sum of o over the candidate's stores - y)^2 / 2 is the same for each of its stores.
-            residual = np.bincount(owner, output, len(rows)) - wanted
-            return residual[owner].astype(np.float32), np.ones(len(output), dtype=np.float32)
-
+        xgboost = _xgboost()
+        target, config = target or TargetConfig(), config or GbdtConfig()
+        packs = {"training": _Pack.of(table, rows, target.encode(score[rows]), config)}
+        if config.stop_on == "validation":
+            if validation is None or len(validation) == 0:
+                raise GbdtError(
+                    "stop_on=validation needs validation rows: raise split.validation, or set "
+                    "stop_on=training"
+                )
+            packs["validation"] = _Pack.of(table, validation, target.encode(score[validation]), config)
+        watched = packs[config.stop_on]
+        fitted = packs["training"]
+        callbacks = [_Progress.of(tell)] if tell else []
         booster = xgboost.train(
             {
                 "max_depth": config.max_depth,
@@ -69,30 +123,107 @@ class GbdtPredictor:
                 "gamma": config.gamma,
                 "nthread": config.threads,
                 "seed": config.seed,
-                "base_score": 0.0,
-                "tree_method": "hist",
+                "base_score": config.base_score,
+                "tree_method": config.tree_method,
+                "disable_default_eval_metric": True,
             },
-            xgboost.DMatrix(inputs),
+            fitted.matrix,
             num_boost_round=config.rounds,
-            obj=squared_error,
+            obj=lambda output, _: fitted.gradient(output, config.weighted),
+            custom_metric=lambda output, _: ("p-rmse", watched.rmse(output)),
+            evals=[(watched.matrix, config.stop_on)],
+            early_stopping_rounds=config.patience,
+            verbose_eval=False,
+            callbacks=callbacks,
         )
-        return cls(booster, target)
+        # XGBoost keeps the trees after the best round; TVM predicts with them, too.
+        best = config.stop_on == "validation" and config.rounds > 0
+        return cls(
+            booster,
+            target,
+            config,
+            booster.best_iteration + 1 if best else booster.num_boosted_rounds(),
+        )
 
     def predict_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predicted scores [len(rows)] of some rows of a table."""
-        import xgboost
-
-        inputs, owner = _store_rows(table, rows)
-        output = self.booster.predict(xgboost.DMatrix(inputs), output_margin=True)
+        inputs, owner = _store_rows(table, rows, self.config.context)
+        output = self.booster.predict(
+            _xgboost().DMatrix(inputs), output_margin=True, iteration_range=(0, self.rounds)
+        )
         return self.target.decode(np.bincount(owner, output, len(rows)).astype(np.float32))
 
 
+@dataclass(frozen=True)
+class _Pack:
+    """Stores as rows of a matrix, which candidate owns each, and the target of its owner."""
+
+    matrix: Any  # xgboost.DMatrix
+    owner: NDArray[np.int64]  # [stores]
+    wanted: NDArray[np.float32]  # [stores]
+
+    @classmethod
+    def of(
+        cls,
+        table: FeatureTable,
+        rows: NDArray[np.int64],
+        wanted: NDArray[np.float32],
+        config: GbdtConfig,
+    ) -> _Pack:
+        inputs, owner = _store_rows(table, rows, config.context)
+        matrix = _xgboost().DMatrix(inputs, label=wanted[owner])
+        if config.weighted:  # XGBoost reads them for the bins of the features
+            matrix.set_weight(wanted[owner])
+        return cls(matrix, owner, wanted[owner])
+
+    def residual(self, output: NDArray[np.float32]) -> NDArray[np.float64]:
+        """For each store, the sum of the outputs of its candidate's stores less the target."""
+        sums = np.bincount(self.owner, weights=output).astype(np.float64)
+        return sums[self.owner] - self.wanted
+
+    def gradient(self, output: NDArray[np.float32], weighted: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+        """First and second derivative by the output of each store.
+
+        d/do_s of w (sum of o over the candidate's stores - y)^2 / 2 is the same for each of its stores; the
+        second derivative is taken as w for each, as if the other stores stood still.
+        """
+        weight = self.wanted if weighted else np.ones_like(self.wanted)
+        return (self.residual(output) * weight).astype(np.float32), weight
+
+    def rmse(self, output: NDArray[np.float32]) -> float:
+        """Root mean square error, a candidate counted once for each of its stores, as TVM does."""
+        return float(np.sqrt(np.mean(np.square(self.residual(output)))))
+
+
+class _Progress:
+    """Makes the callback that tells the rounds; its base class is XGBoost's, which is imported late."""
+
+    @staticmethod
+    def of(tell: Callable[[int], None]) -> Any:
+        class Callback(_xgboost().callback.TrainingCallback):  # type: ignore[misc]
+            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+                tell(epoch + 1)
+                return False
+
+        return Callback()
+
+
 def _store_rows(
-    table: FeatureTable, rows: NDArray[np.int64]
+    table: FeatureTable, rows: NDArray[np.int64], context: list[str] | tuple[str, ...] = CONTEXTS
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Store, task and hardware features [total, dim], one row a store, and which of `rows` owns each."""
+    """Store and context features [total, dim], one row a store, and which of `rows` owns each."""
     lengths = np.diff(table.store_offsets)[rows]
     owner = np.repeat(np.arange(len(rows)), lengths)
     first = np.repeat(table.store_offsets[rows] - np.cumsum(lengths) + lengths, lengths)
     stores = table.stores[first + np.arange(lengths.sum())]
-    return np.hstack([stores, table.task[rows][owner], table.hardware[rows][owner]]), owner
+    return np.hstack([stores, *(getattr(table, name)[rows][owner] for name in context)]), owner
+
+
+def _xgboost() -> Any:
+    try:
+        import xgboost
+    except ModuleNotFoundError as error:
+        raise GbdtError(
+            "the trees need xgboost: install it with pip install 'foretune[xgboost]', or leave them out"
+        ) from error
+    return xgboost

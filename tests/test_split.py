@@ -115,3 +115,28 @@ def test_an_empty_dataset_is_refused():
     empty = type(data)(data.features, *(getattr(data, n)[:0] for n in list(vars(data))[1:]))
     with pytest.raises(SplitError, match="no records"):
         split_rows(empty, SplitConfig())
+
+
+def test_a_part_of_a_dataset_is_split_as_the_whole_was():
+    data = dataset(tasks=12, per_task=4)
+    listed = SplitConfig(by="list", test_tasks=["task003", "task007"], validation_tasks=["task000"])
+    for part in (data, data.take(np.arange(40))):
+        split = split_rows(part, listed)
+        assert set(part.workload_hash[split.test]) == {"task003", "task007"}
+        assert set(part.workload_hash[split.validation]) == {"task000"}
+        assert len(split.train) + len(split.test) + len(split.validation) == len(part)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seen", "message"),
+    [
+        ({"test_tasks": ["task000"], "by": "task"}, (), "need split.by=list"),
+        ({"test_tasks": ["task000"], "validation_tasks": ["task000"]}, (), "task000 is in test_tasks and in"),
+        ({"test_tasks": ["task000", "other"]}, (), "no record of other and 0 more"),
+        ({"validation_tasks": ["task000"]}, ["task000"], "the model has seen task000"),
+        ({"test_tasks": ["task000"], "validation_tasks": ["task001"]}, (), "leaves none to train on"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(settings, seen, message):
+    with pytest.raises(SplitError, match=message):
+        split_rows(dataset(tasks=2, per_task=2), SplitConfig(**{"by": "list", **settings}), seen)
