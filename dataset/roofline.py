@@ -11,6 +11,9 @@ from the roofline itself, with T the measured latency:
 Each is the share of T that the device would need at its ceiling. CS / MS is the operational intensity over
 that of the ridge point, so a program left of the ridge has MS > CS and a ceiling set by the memory. `bytes`
 are of the program rather than of the task where they are to tell schedules of one task apart.
+
+Nothing here needs TVM: counts of operations and bytes come with the records (`LabelledFeatures`), and those
+of a task and the ceilings of its device are read back from the features, so that serving knows them, too.
 """
 
 from __future__ import annotations
@@ -18,20 +21,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import tvm
 from numpy.typing import ArrayLike, NDArray
 
-from .features.table import LabelledFeatures
-from .hardware import Hardware
-from .traffic import compulsory_bytes, traffic_bytes
+from .features.table import FeatureBatch, FeatureTable, LabelledFeatures
+from .hardware.description import Hardware
+
+_FLOPS, _COMPULSORY_BYTES = -6, -5
+"""Columns of the task vector (`features.task`), log2(1 + x)."""
+_PEAK_GFLOPS, _BANDWIDTH_GBS = -2, -1
+"""Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
 
 
 @dataclass(frozen=True)
 class RooflineScores:
-    """Both float32 [n] in [0, 1]; 0 for a failed candidate."""
+    """Both float64 [n] in [0, 1]; 0 for a failed candidate."""
 
-    memory: NDArray[np.float32]
-    core: NDArray[np.float32]
+    memory: NDArray[np.float64]
+    core: NDArray[np.float64]
 
 
 def roofline_scores(
@@ -49,8 +55,8 @@ def roofline_scores(
     memory_s = np.asarray(moved_bytes) / (np.asarray(bandwidth_gbs) * 1e9)
     core_s = np.asarray(flops) / (np.asarray(peak_gflops) * 1e9)
     return RooflineScores(
-        memory=np.minimum(memory_s / latency, 1.0).astype(np.float32),
-        core=np.minimum(core_s / latency, 1.0).astype(np.float32),
+        memory=np.minimum(memory_s / latency, 1.0),
+        core=np.minimum(core_s / latency, 1.0),
     )
 
 
@@ -59,30 +65,29 @@ def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> 
     return max(flops / (hardware.peak_gflops * 1e9), moved_bytes / (hardware.bandwidth_gbs * 1e9))
 
 
-def program_bytes(mod: tvm.IRModule, hardware: Hardware) -> float:
-    """Bytes that a scheduled module moves past the second cache: a core's own on a CPU, the last on a GPU.
-
-    Where the size of that cache is not known, the bytes of the arguments.
-    """
-    return traffic_bytes(mod, hardware.l2_bytes) if hardware.l2_bytes else compulsory_bytes(mod)
-
-
-def dataset_scores(data: LabelledFeatures, moved_bytes: NDArray[np.float64] | None = None) -> RooflineScores:
-    """Scores of every record of a dataset: labels made when it is loaded, never stored as truth.
-
-    `moved_bytes` [n] are `program_bytes` of the records; by default those of their tasks' arguments.
-    Operations and ceilings are read back from the features, which hold them as log2(1 + x).
-    """
-    table = data.features
-    if moved_bytes is None:
-        moved_bytes = _quantity(table.task[:, -5])
+def dataset_scores(data: LabelledFeatures) -> RooflineScores:
+    """Scores of every record of a dataset: labels made when it is loaded, never stored as truth."""
+    hardware = data.features.hardware
     return roofline_scores(
         data.latency_s,
-        flops=_quantity(table.task[:, -6]),
-        moved_bytes=moved_bytes,
-        peak_gflops=_quantity(table.hardware[:, -2]),
-        bandwidth_gbs=_quantity(table.hardware[:, -1]),
+        flops=data.flops,
+        moved_bytes=data.moved_bytes,
+        peak_gflops=_quantity(hardware[:, _PEAK_GFLOPS]),
+        bandwidth_gbs=_quantity(hardware[:, _BANDWIDTH_GBS]),
     )
+
+
+def least_latency_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64]:
+    """float64 [n] seconds that the roofline of each candidate's device allows its task at least.
+
+    The bytes are those of the task's arguments, whatever the program, so that it is known before a program
+    is. Read back from the raw features, to about one part in a million.
+    """
+    task, hardware = features.task, features.hardware
+    core_s = _quantity(task[:, _FLOPS]) / (_quantity(hardware[:, _PEAK_GFLOPS]) * 1e9)
+    memory_s = _quantity(task[:, _COMPULSORY_BYTES]) / (_quantity(hardware[:, _BANDWIDTH_GBS]) * 1e9)
+    least: NDArray[np.float64] = np.maximum(core_s, memory_s)
+    return least
 
 
 def _quantity(feature: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -34,6 +34,7 @@ from tvm.tirx import (
     Var,
 )
 
+from .hardware.description import Hardware
 from .tvm_compat import argument_buffers
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -66,6 +67,14 @@ def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
     _collect(_LOWER(mod)["main"].body, (), stores)
     excess = sum(_StoreNest(loops, store).excess_bytes(cache_bytes) for loops, store in stores)
     return compulsory_bytes(mod) + excess
+
+
+def program_bytes(mod: tvm.IRModule, hardware: Hardware) -> float:
+    """Bytes that a scheduled module moves past the second cache: a core's own on a CPU, the last on a GPU.
+
+    Where the size of that cache is not known, the bytes of the arguments.
+    """
+    return traffic_bytes(mod, hardware.l2_bytes) if hardware.l2_bytes else compulsory_bytes(mod)
 
 
 def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[For], BufferStore]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dataset.features.table import FeatureBatch, FeatureTable
+
+KINDS = ("stores", "decisions", "task", "hardware")
+"""Kinds of features."""
 
 WIDE = 64.0
 """A column that reaches beyond this magnitude is compressed by sign(x) ln(1 + |x|) first."""
@@ -88,15 +91,25 @@ class FeatureDims:
 
 @dataclass(frozen=True)
 class Normaliser:
-    """One scaler per kind of token."""
+    """One scaler per kind of token, and the kinds that an ablation leaves out.
+
+    What is left out is so here, in training and serving alike: a vector becomes zeros, a list of tokens
+    becomes empty, so that not even its length is told.
+    """
 
     stores: ColumnScaler
     decisions: ColumnScaler
     task: ColumnScaler
     hardware: ColumnScaler
+    without: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.without) - set(KINDS))
+        if unknown:
+            raise ValueError(f"without={list(self.without)}: choose among {', '.join(KINDS)}")
 
     @classmethod
-    def fit(cls, table: FeatureTable, rows: NDArray[np.int64]) -> Normaliser:
+    def fit(cls, table: FeatureTable, rows: NDArray[np.int64], without: Collection[str] = ()) -> Normaliser:
         """Fits on the chosen candidates of a table; raises ValueError for features that are not finite."""
         chosen = np.zeros(len(table), dtype=np.bool_)
         chosen[rows] = True
@@ -112,43 +125,60 @@ class Normaliser:
                 scalers[name] = ColumnScaler.fit(values)
             except ValueError as error:
                 raise ValueError(f"{name} features: {error}") from error
-        return cls(**scalers)
+        return cls(**scalers, without=tuple(kind for kind in KINDS if kind in without))
 
     @property
     def dims(self) -> FeatureDims:
         """The dimensions it was fitted on."""
-        return FeatureDims(*(getattr(self, f.name).dim for f in fields(self)))
+        return FeatureDims(*(getattr(self, kind).dim for kind in KINDS))
 
     def table(self, table: FeatureTable) -> FeatureTable:
         """A scaled copy of the table."""
+        stores, store_offsets = table.stores, table.store_offsets
+        decisions, decision_offsets = table.decisions, table.decision_offsets
+        if "stores" in self.without:
+            stores, store_offsets = stores[:0], np.zeros_like(store_offsets)
+        if "decisions" in self.without:
+            decisions, decision_offsets = decisions[:0], np.zeros_like(decision_offsets)
         return FeatureTable(
-            self.stores(table.stores),
-            table.store_offsets,
-            self.decisions(table.decisions),
-            table.decision_offsets,
-            self.task(table.task),
-            self.hardware(table.hardware),
+            self.stores(stores),
+            store_offsets,
+            self.decisions(decisions),
+            decision_offsets,
+            self._vector("task", table.task),
+            self._vector("hardware", table.hardware),
         )
 
     def batch(self, batch: FeatureBatch) -> FeatureBatch:
         """A scaled copy of the batch; padding stays padding, as the masks say."""
         return FeatureBatch(
-            self.stores(batch.stores),
-            batch.store_mask,
-            self.decisions(batch.decisions),
-            batch.decision_mask,
-            self.task(batch.task),
-            self.hardware(batch.hardware),
+            *self._tokens("stores", batch.stores, batch.store_mask),
+            *self._tokens("decisions", batch.decisions, batch.decision_mask),
+            self._vector("task", batch.task),
+            self._vector("hardware", batch.hardware),
         )
+
+    def _tokens(
+        self, kind: str, tokens: NDArray[np.float32], mask: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        if kind in self.without:  # one token of padding, as an empty list of a table gets
+            return np.zeros((len(tokens), 1, tokens.shape[2]), np.float32), np.zeros((len(mask), 1), np.bool_)
+        scaler: ColumnScaler = getattr(self, kind)
+        return scaler(tokens), mask
+
+    def _vector(self, kind: str, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        scaler: ColumnScaler = getattr(self, kind)
+        return np.zeros_like(rows) if kind in self.without else scaler(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain values for the card."""
-        return {f.name: getattr(self, f.name).to_json() for f in fields(self)}
+        return {**{kind: getattr(self, kind).to_json() for kind in KINDS}, "without": list(self.without)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Normaliser:
         """Inverse of `to_json`; raises KeyError or ValueError for other content."""
-        return cls(**{f.name: ColumnScaler.from_json(values[f.name]) for f in fields(cls)})
+        scalers = {kind: ColumnScaler.from_json(values[kind]) for kind in KINDS}
+        return cls(**scalers, without=tuple(values.get("without", ())))  # cards of schema 1 have none
 
 
 def _compress(rows: NDArray[np.float32], columns: NDArray[np.bool_]) -> NDArray[np.float32]:

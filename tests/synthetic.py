@@ -44,6 +44,8 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
     candidates, latency_s, rows = [], [], []
     for task in range(tasks):
         context = rng.standard_normal(TASK_DIM).astype(np.float32)
+        # Where `roofline` looks for operations and bytes: about a million each, as log2.
+        context[-6:-4] += 20
         source = f"network:{NETWORKS[task // 4 % len(NETWORKS)]}" if task % 4 == 3 else "operator"
         for _ in range(per_task):
             made = candidate(rng, int(rng.integers(1, 5)), int(rng.integers(2, 7)))
@@ -52,6 +54,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
             latency_s.append(1e-3 * np.exp(0.4 * work + context[0]))
             rows.append((f"task{task:03d}", OPERATORS[task % len(OPERATORS)], source))
     latency = np.array(latency_s)
+    needed = np.exp2([candidate.task[-6:-4].astype(np.float64) for candidate in candidates]) - 1
     latency[rng.random(len(latency)) < failures] = np.inf
     workload_hash, operator, source_names = (np.array(column) for column in zip(*rows, strict=True))
     return LabelledFeatures(
@@ -61,4 +64,6 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
         operator=operator,
         source=source_names,
         hardware_id=np.full(len(rows), "cpu-test"),
+        flops=needed[:, 0],
+        moved_bytes=needed[:, 1],
     )

@@ -9,7 +9,7 @@ import torch
 from foretune.dataset.features.table import FeatureBatch, FeatureTable
 from foretune.models.cost_model import FeatureTensors, Predictor, masked_mean, masked_sum
 from foretune.models.losses import LossConfig, LossError, rank_loss
-from foretune.models.normaliser import LIMIT, WIDE, ColumnScaler, FeatureDims, Normaliser
+from foretune.models.normaliser import KINDS, LIMIT, WIDE, ColumnScaler, FeatureDims, Normaliser
 from foretune.models.registry import MODELS, ModelConfig, ModelConfigError, build_model
 from foretune.models.target import TargetConfig, TargetError
 from hypothesis import given
@@ -299,3 +299,46 @@ def test_unknown_targets_are_refused():
 
 def test_feature_tensors_share_the_names_of_the_batch():
     assert FeatureTensors._fields == tuple(f.name for f in fields(FeatureBatch))
+
+
+# --- ablation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_kind_of_feature_that_is_left_out_tells_nothing(name, kind):
+    devices = np.random.default_rng(1).standard_normal((2, 6, HARDWARE_DIM)).astype(np.float32)
+    features = replace(table(6), hardware=devices[0])
+    normaliser = Normaliser.fit(features, np.arange(6), without=[kind])
+    predictor = Predictor(normaliser, small_model(name), TargetConfig())
+    other = replace(table(6, seed=5), hardware=devices[1])  # other values and numbers of tokens
+    parts = {kind: getattr(other, kind)}
+    if kind in ("stores", "decisions"):
+        offsets = f"{kind[:-1]}_offsets"
+        parts[offsets] = getattr(other, offsets)
+    changed = replace(features, **parts)
+    rows = np.arange(6)
+    expected = predictor.predict_table(features, rows)
+    np.testing.assert_allclose(predictor.predict_table(changed, rows), expected, atol=1e-6)
+    full = replace(predictor, normaliser=replace(normaliser, without=()))
+    assert np.abs(full.predict_table(changed, rows) - full.predict_table(features, rows)).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_table_and_batch_leave_out_alike(kind):
+    features = table(5)
+    normaliser = Normaliser.fit(features, np.arange(5), without=[kind])
+    of_table, of_batch = normaliser.table(features).batch(), normaliser.batch(features.batch())
+    for f in fields(of_table):
+        left, right = getattr(of_table, f.name), getattr(of_batch, f.name)
+        if f.name in ("stores", "decisions"):  # padding may hold anything
+            mask = getattr(of_table, f"{f.name[:-1]}_mask")
+            left, right = left[mask], right[mask]
+        np.testing.assert_array_equal(left, right, err_msg=f.name)
+
+
+def test_what_is_left_out_survives_json_and_has_to_be_known():
+    normaliser = Normaliser.fit(table(5), np.arange(5), without=["hardware", "stores"])
+    assert Normaliser.from_json(normaliser.to_json()).without == ("stores", "hardware")
+    with pytest.raises(ValueError, match="choose among stores, decisions, task, hardware"):
+        replace(normaliser, without=("colour",))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tvm
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.table import FeatureTable, LabelledFeatures
 from foretune.dataset.hardware import Hardware, named_hardware
-from foretune.dataset.roofline import dataset_scores, program_bytes, roofline_latency_s, roofline_scores
-from foretune.dataset.traffic import compulsory_bytes, traffic_bytes
+from foretune.dataset.roofline import dataset_scores, least_latency_s, roofline_latency_s, roofline_scores
+from foretune.dataset.traffic import compulsory_bytes, program_bytes, traffic_bytes
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,7 +140,7 @@ def test_a_failure_scores_nothing_and_no_share_is_over_one():
     scores = roofline_scores([np.inf, 1e-9], 4e9, 1e9, 100.0, 10.0)
     np.testing.assert_array_equal(scores.memory, [0, 1])
     np.testing.assert_array_equal(scores.core, [0, 1])
-    assert scores.memory.dtype == scores.core.dtype == np.float32
+    assert scores.memory.dtype == scores.core.dtype == np.float64
 
 
 @given(st.floats(1e-6, 10), st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1, 1e5), st.floats(0.1, 1e4))
@@ -159,11 +161,16 @@ def test_scores_of_a_dataset_read_the_features_back():
         [FeatureAssembler(device).rows(context, [candidate])[0] for device in devices]
     )
     names = np.array(["x"] * 3)
-    data = LabelledFeatures(features, np.array([1e-4, 1e-4, np.inf]), names, names, names, names)
-    flops = 2 * N**3
+    flops, moved = np.full(3, 2.0 * N**3), np.full(3, 3.0 * MATRIX)
+    latency_s = np.array([1e-4, 1e-4, np.inf])
+    data = LabelledFeatures(features, latency_s, names, names, names, names, flops, moved)
     scores = dataset_scores(data)
     expected_memory = [3 * MATRIX / 10e9 / 1e-4, 3 * MATRIX / 41.6e9 / 1e-4, 0]
     np.testing.assert_allclose(scores.memory, expected_memory, rtol=1e-4)
-    np.testing.assert_allclose(scores.core, [flops / 100e9 / 1e-4, flops / 921.6e9 / 1e-4, 0], rtol=1e-4)
-    moved = np.full(3, 2 * 3.0 * MATRIX)
-    np.testing.assert_allclose(dataset_scores(data, moved).memory, 2 * np.array(expected_memory), rtol=1e-4)
+    np.testing.assert_allclose(scores.core, [*(flops[:2] / [100e9, 921.6e9] / 1e-4), 0], rtol=1e-4)
+    twice = dataset_scores(replace(data, moved_bytes=2 * moved))
+    np.testing.assert_allclose(twice.memory, 2 * np.array(expected_memory), rtol=1e-4)
+    # What serving reads back from the raw features is what the descriptions and the module say.
+    least = [roofline_latency_s(flops[0], moved[0], device) for device in devices]
+    np.testing.assert_allclose(least_latency_s(features), least, rtol=1e-5)
+    np.testing.assert_allclose(least_latency_s(features.batch()), least, rtol=1e-5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..dataset.split import Split, SplitConfig, split_rows
 from ..errors import UserError
 from ..models.checkpoint import Checkpoint
 from ..models.cost_model import FeatureTensors
-from ..models.normaliser import Normaliser
+from ..models.normaliser import KINDS, Normaliser
 from ..models.target import TargetConfig
 from .labels import Labels, inverse_frequency
 
@@ -32,6 +32,8 @@ class DataConfig:
     """How training rows are chosen and batched.
 
     `rivals` rows of one task stand together in a batch, so that a ranking loss finds pairs; 1 mixes freely.
+    `without` names kinds of features (stores, decisions, task, hardware) that the model is not given, neither
+    in training nor when its checkpoint serves: the ablation of One-Shot Tuner section 6.3.
     """
 
     batch_size: int = 512
@@ -39,8 +41,14 @@ class DataConfig:
     rivals: int = 16
     keep_slow: bool = False
     keep_failed: bool = False
+    without: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        if set(self.without) - set(KINDS) or set(self.without) >= {"stores", "decisions"}:
+            raise DataError(
+                f"data.without={list(self.without)}: choose among {', '.join(KINDS)}, and leave stores or "
+                "decisions in, which alone tell the programs of a task apart"
+            )
         if self.batch_size < 1 or not 1 <= self.rivals <= self.batch_size:
             raise DataError(
                 f"data.batch_size={self.batch_size} and data.rivals={self.rivals}: set "
@@ -148,7 +156,9 @@ class CostModelData(pl.LightningDataModule):
                 f"none of the {len(self.split.train)} records of the training tasks ran: set "
                 "data.keep_failed=true to train on failures, or generate more records"
             )
-        self.normaliser = before.predictor.normaliser if before else Normaliser.fit(data.features, train)
+        self.normaliser = (
+            before.predictor.normaliser if before else Normaliser.fit(data.features, train, config.without)
+        )
         self._features = self.normaliser.table(data.features)
         self._target = target
         self._config = config

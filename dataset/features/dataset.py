@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import fields
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -25,6 +26,9 @@ from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
+
+_CACHE_VERSION = 2
+"""Changes whenever a label column of `LabelledFeatures` is added or means something else."""
 
 
 class EmptyDatasetError(UserError, ValueError):
@@ -39,7 +43,9 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     has no records.
     """
     store = RecordStore(dataset).require()
-    path = (cache or _default_cache()) / f"features-v{FEATURE_VERSION}-{store.content_hash()}.npz"
+    path = (cache or _default_cache()) / (
+        f"features-v{FEATURE_VERSION}-{_CACHE_VERSION}-{store.content_hash()}.npz"
+    )
     if path.exists():
         with suppress(OSError, ValueError, KeyError, BadZipFile):  # a damaged cache is made again
             return _read(path)
@@ -66,16 +72,16 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
     hardware = store.hardware()
     work = [(row, records, hardware) for row in store.tasks() if (records := by_task.get(row.workload_hash))]
     features: list[CandidateFeatures] = []
-    kept: list[tuple[TaskRow, Record]] = []
+    kept: list[tuple[TaskRow, Record, _Work]] = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
         results = processes.map(_task_rows, work)
-        for (row, records, _), rows in track(
+        for (row, records, _), (task, rows) in track(
             zip(work, results, strict=True), description="features", total=len(work), transient=True
         ):
             for record, candidate in zip(records, rows, strict=True):
                 if candidate is not None:
                     features.append(candidate)
-                    kept.append((row, record))
+                    kept.append((row, record, task))
     if not features:
         raise EmptyDatasetError(
             f"dataset={store.folder}: no record with a latency that replays; generate more with "
@@ -83,19 +89,32 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
         )
     return LabelledFeatures(
         features=FeatureTable.from_candidates(features),
-        latency_s=np.array([record.latency_s for _, record in kept]),
-        workload_hash=np.array([row.workload_hash for row, _ in kept]),
-        operator=np.array([row.operator for row, _ in kept]),
-        source=np.array([row.source for row, _ in kept]),
-        hardware_id=np.array([record.hardware_id for _, record in kept]),
+        latency_s=np.array([record.latency_s for _, record, _ in kept]),
+        workload_hash=np.array([row.workload_hash for row, _, _ in kept]),
+        operator=np.array([row.operator for row, _, _ in kept]),
+        source=np.array([row.source for row, _, _ in kept]),
+        hardware_id=np.array([record.hardware_id for _, record, _ in kept]),
+        flops=np.array([work.flops for _, _, work in kept]),
+        moved_bytes=np.array([work.moved_bytes for _, _, work in kept]),
     )
 
 
-def _task_rows(work: tuple[TaskRow, list[Record], dict[str, Hardware]]) -> list[CandidateFeatures | None]:
+class _Work(NamedTuple):
+    """What a task has to do at least."""
+
+    flops: float
+    moved_bytes: float
+
+
+def _task_rows(
+    work: tuple[TaskRow, list[Record], dict[str, Hardware]],
+) -> tuple[_Work, list[CandidateFeatures | None]]:
     """Features of the records of one task, None where a trace does not replay; run in another process."""
     import tvm
 
     from ..replay import replay
+    from ..task import count_flops
+    from ..traffic import compulsory_bytes
     from ..tvm_compat import make_tune_context, parse_target
     from .assembly import FeatureAssembler
 
@@ -112,7 +131,8 @@ def _task_rows(work: tuple[TaskRow, list[Record], dict[str, Hardware]]) -> list[
         assembler = FeatureAssembler(hardware[hardware_id])
         rows = assembler.rows(context, [candidate for _, candidate in fitting]) if fitting else []
         found.update(zip([number for number, _ in fitting], rows, strict=True))
-    return [found.get(number) for number in range(len(records))]
+    least = _Work(count_flops(mod), compulsory_bytes(mod))
+    return least, [found.get(number) for number in range(len(records))]
 
 
 def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:

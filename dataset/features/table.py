@@ -119,7 +119,8 @@ class LabelledFeatures:
 
     `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
     share it are rivals. `operator` is the task's operator type, `source` is "operator" for a sampled task or
-    "network:<name>" for a task of a network.
+    "network:<name>" for a task of a network. `flops` counts the operations of the task, `moved_bytes` the
+    bytes of its arguments, which any of its programs moves at least.
     """
 
     features: FeatureTable
@@ -128,6 +129,8 @@ class LabelledFeatures:
     operator: NDArray[np.str_]  # [n]
     source: NDArray[np.str_]  # [n]
     hardware_id: NDArray[np.str_]  # [n]
+    flops: NDArray[np.float64]  # [n]
+    moved_bytes: NDArray[np.float64]  # [n]
 
     def __len__(self) -> int:
         return len(self.latency_s)
