@@ -23,12 +23,13 @@ from tvm.target import Target
 
 from ..errors import UserError
 from .anchor import describe
-from .hardware import Hardware, named_hardware, probe_cpu, probe_cuda
+from .hardware import Hardware, named_hardware, probe_cuda
 from .records import Record, TaskRow, latency_of
 from .replay import candidate_trace_json, check_decisions, replay, trace_to_json
 from .store import RecordStore
+from .target_hardware import target_hardware
 from .task import count_flops
-from .tvm_compat import make_tune_context, parse_target, target_cores, target_to_json, workload_hash
+from .tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 
 HERE = "here"
 """Names the device of this machine."""
@@ -212,7 +213,7 @@ def find_hardware(name: str, target: Target) -> Hardware:
     """
     on_gpu = target.kind.name == "cuda"
     if name == HERE:
-        return probe_cuda() if on_gpu else probe_cpu(target_cores(target))
+        return probe_cuda() if on_gpu else target_hardware(target)
     if Path(name).is_file():
         try:
             hardware = Hardware.from_json(Path(name).read_text())

@@ -20,7 +20,7 @@ import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
-from tvm.target.codegen import llvm_get_system_cpu
+from tvm.target.codegen import llvm_cpu_has_features, llvm_get_system_cpu
 
 from ..errors import UserError
 from .interruption import interrupts_deferred
@@ -117,6 +117,19 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
 def target_cores(target: Target) -> int:
     """Number of CPU cores that programs of a target use: what it says, or else all of this process."""
     return int(target.attrs.get("num-cores", available_cores()))
+
+
+_VECTOR_FEATURES = (("avx512f", 512), ("avx", 256), ("sse2", 128))
+
+
+def target_vectors(target: Target) -> tuple[int | None, bool]:
+    """Widest vectors, in bits, of a target's generated code, and whether it fuses multiply and add.
+
+    None where that is not known: on other CPUs than x86. TVM's own `llvm_get_vector_width` says 512 for every
+    x86.
+    """
+    bits = next((bits for name, bits in _VECTOR_FEATURES if llvm_cpu_has_features([name], target)), None)
+    return bits, bits is None or bool(llvm_cpu_has_features(["fma"], target))
 
 
 def target_to_json(target: Target) -> str:

@@ -20,12 +20,12 @@ from tvm.target import Target
 
 from .. import __version__
 from ..configuration import from_hydra
-from ..dataset.hardware import probe_cpu
 from ..dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
+from ..dataset.target_hardware import target_hardware
 from ..dataset.task import Task
-from ..dataset.tvm_compat import NoDesignSpaceError, parse_target, target_cores
+from ..dataset.tvm_compat import NoDesignSpaceError, parse_target
 from ..errors import UserError, exits_cleanly
 from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, compile_network
 from .one_shot import OneShotConfig, search_one_shot
@@ -96,7 +96,7 @@ def run(config: TuneConfig, console: Console | None = None) -> TuneResult:
     if target.kind.name != "llvm":
         raise TuneConfigError(f"target={config.target}: this version tunes CPU targets only; use target=llvm")
     with watch.stage("checkpoint"):
-        hardware = probe_cpu(target_cores(target))
+        hardware = target_hardware(target)
         model = PretrainedCostModel.load(config.checkpoint, hardware)
     with WorkerPool(target, config.measure, config.workers) as pool:
         with watch.stage("network to tasks"), console.status(f"turning {config.network} into tasks"):

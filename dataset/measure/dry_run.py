@@ -7,11 +7,12 @@ from typing import Any
 
 from tvm.target import Target
 
-from ..hardware import Hardware, named_hardware, probe_cpu
+from ..hardware import Hardware, named_hardware
 from ..roofline import roofline_latency_s
+from ..target_hardware import target_hardware
 from ..task import count_flops
 from ..traffic import compulsory_bytes
-from ..tvm_compat import available_cores, target_cores
+from ..tvm_compat import available_cores
 from .compilation import compile_cuda_source, compile_module, load
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig, content_key
@@ -84,7 +85,7 @@ def _imagined(config: ExecutorConfig, target: Target) -> Hardware:
     if config.hardware:
         imitated = named_hardware(config.hardware)
     elif target.kind.name == "llvm":
-        imitated = probe_cpu(target_cores(target))
+        imitated = target_hardware(target)
     else:
         architecture = str(target.attrs.get("arch", ""))
         known = (name for prefix, name in _TYPICAL.items() if architecture.startswith(prefix))

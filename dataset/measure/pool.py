@@ -6,8 +6,9 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 from tvm.target import Target
 
-from ..hardware import Hardware, probe_cpu
+from ..hardware import Hardware
 from ..records import FailureKind
+from ..target_hardware import target_hardware
 from ..tvm_compat import available_cores, target_cores
 from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_of_run
 from .process import WorkerGone, WorkerProcess, WorkerSpec, WorkerStartError
@@ -64,6 +66,8 @@ class WorkerPool:
     ) -> None:
         self.target = target
         self.config = config or MeasureConfig()
+        self.around_timing: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Entered while programs are timed, never while they are built: holds other work of a run back."""
         cores = str(target_cores(target))
         self._spec = WorkerSpec(
             "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
@@ -96,7 +100,7 @@ class WorkerPool:
 
     def hardware(self) -> Hardware:
         """Describes this machine's CPU as the target's programs use it."""
-        return probe_cpu(target_cores(self.target))
+        return target_hardware(self.target)
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """One outcome a job, in order. Within a call, the best latency so far also cuts slow programs."""
@@ -109,12 +113,13 @@ class WorkerPool:
                 pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
                 outcomes.update(self._make_references(pending))
                 built = self._build({n: job for n, job in pending.items() if n not in outcomes}, outcomes)
-                for number, (worker, build_s) in built.items():
-                    if worker not in self._workers:
-                        continue  # it was replaced a moment ago: built again in the next round
-                    job = jobs[number]
-                    outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
-                    best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
+                with self.around_timing():
+                    for number, (worker, build_s) in built.items():
+                        if worker not in self._workers:
+                            continue  # it was replaced a moment ago: built again in the next round
+                        job = jobs[number]
+                        outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
+                        best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
         return [outcomes[number] for number in range(len(jobs))]
 
     def _make_references(self, jobs: Mapping[int, MeasureJob]) -> dict[int, MeasureOutcome]:
