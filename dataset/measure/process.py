@@ -39,7 +39,7 @@ class WorkerGone(Exception):
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker process is to be: a role of `worker.py` for a target, in an environment."""
+    """What a worker process is to be: a role of `module` for a target, in an environment."""
 
     role: str
     target: Target
@@ -48,6 +48,8 @@ class WorkerSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     start_timeout_s: float = START_TIMEOUT_S
     start_attempts: int = START_ATTEMPTS
+    # What the process runs: a module that calls `worker.main`.
+    module: str = "foretune.dataset.measure.worker"
 
 
 class WorkerProcess:
@@ -61,7 +63,7 @@ class WorkerProcess:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "foretune.dataset.measure.worker", str(theirs.fileno())],
+            [sys.executable, "-m", spec.module, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, **spec.environment},
             stdin=subprocess.DEVNULL,

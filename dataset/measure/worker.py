@@ -11,6 +11,7 @@ import ctypes
 import json
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
@@ -31,10 +32,10 @@ _ROLES = {
 }
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: Connection, make_role: Callable[..., Role]) -> None:
     """Answers requests until the other end closes."""
     hello = json.loads(connection.recv_bytes())
-    role = _make_role(**hello)
+    role = make_role(**hello)
     request: dict[str, Any] = {"op": "prepare"}
     while True:
         connection.send_bytes(json.dumps(_answer(role, **request)).encode())
@@ -71,7 +72,12 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-if __name__ == "__main__":
+def main(make_role: Callable[..., Role] = _make_role) -> None:
+    """Entry of a worker process; `make_role` takes the fields of the hello that `WorkerProcess` sends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     _die_with_parent()
-    serve(Connection(int(sys.argv[1])))
+    serve(Connection(int(sys.argv[1])), make_role)
+
+
+if __name__ == "__main__":
+    main()

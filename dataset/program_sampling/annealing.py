@@ -31,11 +31,14 @@ class AnnealingConfig:
     temperature: float = 1.0
     # Share of a round drawn at random instead of by score.
     random_share: float = 0.2
+    # A round ends early after so many steps that found none better than the best visited (Table 2: 50).
+    early_stop: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("chains", "steps"):
-            if getattr(self, name) < 1:
-                raise SamplingError(f"{name}={getattr(self, name)} of annealing: must be at least 1")
+        for name in ("chains", "steps", "early_stop"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SamplingError(f"{name}={value} of annealing: must be at least 1")
         if self.temperature < 0:
             raise SamplingError(f"temperature={self.temperature} of annealing: must not be negative")
         if not 0 <= self.random_share <= 1:
@@ -57,10 +60,13 @@ class AnnealingSampler(ProgramSampler):
         config: AnnealingConfig,
         per_round: int,
         seed: int,
+        space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
     ) -> None:
         """See ProgramSampler."""
-        super().__init__(task, target, per_round=per_round, seed=seed, scorer=scorer, threads=threads)
+        super().__init__(
+            task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
+        )
         self._config = config
         mutators = self.context.space_generator.mutator_probs.items()
         self._mutators = [mutator for mutator, _ in mutators]
@@ -85,11 +91,16 @@ class AnnealingSampler(ProgramSampler):
         chains = self._chains + [start for start in drawn if start is not None]
         scores = self._score(chains)
         visited = _scored(chains, scores)
+        best, since_best = scores.max(initial=-np.inf), 0
         for step in range(config.steps):
+            if config.early_stop is not None and since_best >= config.early_stop:
+                break
             temperature = config.temperature * (1 - step / config.steps)
             moved = [(number, there) for number, here in enumerate(chains) if (there := self._move(here))]
             there_scores = self._score([there for _, there in moved])
             visited |= _scored([there for _, there in moved], there_scores)
+            since_best = 0 if there_scores.max(initial=-np.inf) > best else since_best + 1
+            best = there_scores.max(initial=best)
             here_scores = scores[[number for number, _ in moved]]
             accepted = self.rng.random(len(moved)) < acceptance(there_scores - here_scores, temperature)
             for (number, there), score, accept in zip(moved, there_scores, accepted, strict=True):

@@ -55,6 +55,7 @@ class EvolutionarySampler(ProgramSampler):
         config: ExplorationConfig,
         per_round: int,
         seed: int,
+        space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
     ) -> None:
         """See ProgramSampler."""
@@ -66,7 +67,14 @@ class EvolutionarySampler(ProgramSampler):
             eps_greedy=config.random_share,
         )
         super().__init__(
-            task, target, per_round=per_round, seed=seed, scorer=scorer, strategy=search, threads=threads
+            task,
+            target,
+            per_round=per_round,
+            seed=seed,
+            scorer=scorer,
+            strategy=search,
+            space=space,
+            threads=threads,
         )
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self.context.mod)

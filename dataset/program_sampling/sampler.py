@@ -52,9 +52,10 @@ class ProgramSampler(ABC):
         seed: int,
         scorer: ms.CostModel | None = None,
         strategy: ms.SearchStrategy | str = "replay-trace",
+        space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
     ) -> None:
-        """`threads` replay candidates, by default one a core; see `make_tune_context`.
+        """`threads` replay candidates, by default one a core; see `make_tune_context`, also for `space`.
 
         `scorer` is the cost model that guides a sampler which explores.
 
@@ -67,6 +68,7 @@ class ProgramSampler(ABC):
             target,
             seed=seed,
             strategy=strategy,
+            space=space,
             name=task.name,
             threads=threads or available_cores(),
             refused=self.refused,
