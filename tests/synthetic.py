@@ -64,6 +64,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
         operator=operator,
         source=source_names,
         hardware_id=np.full(len(rows), "cpu-test"),
+        target=np.full(len(rows), "llvm"),
         flops=needed[:, 0],
         moved_bytes=needed[:, 1],
     )

@@ -69,6 +69,13 @@ def test_rivals_are_programs_of_one_task_on_one_device():
     assert len(np.unique(labels.group)) == 4
 
 
+def test_programs_for_another_target_are_no_rivals():
+    data = dataset(tasks=1, per_task=4)
+    data = replace(data, target=np.array(["x86-64-v2", "x86-64-v2", "x86-64-v3", "x86-64-v3"]))
+    labels = Labels.of(with_latency(data, [4.0, 8.0, 1.0, 2.0]))
+    np.testing.assert_array_equal(labels.score, [1, 0.5, 1, 0.5])
+
+
 def test_slow_and_failed_programs_are_left_out_unless_kept():
     data = with_latency(dataset(tasks=2, per_task=3), [1.0, 19.0, 21.0, np.inf, 1.0, 20.0])
     labels, rows = Labels.of(data), np.arange(6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ class LabelError(UserError, ValueError):
 class Labels:
     """One row a record."""
 
-    group: NDArray[np.int64]  # [n], equal for programs of one task on one device
+    group: NDArray[np.int64]  # [n], equal for programs of one task on one device and target
     latency_s: NDArray[np.float64]  # [n] seconds, +inf for a failure
     score: NDArray[np.float64]  # [n] in [0, 1], NaN where no program of the group ran
 
@@ -47,7 +48,7 @@ class Labels:
                 f"all {len(data)} records are failures: look at their causes with foretune-dataset, and "
                 "generate again"
             )
-        rivals = np.char.add(np.char.add(data.workload_hash, "@"), data.hardware_id)
+        rivals = _joined(data.workload_hash, data.hardware_id, data.target)
         group = np.unique(rivals, return_inverse=True)[1].astype(np.int64)
         return cls(group, data.latency_s, scores_from_latency(data.latency_s, group))
 
@@ -63,6 +64,11 @@ class Labels:
         failed = score == 0
         slow = ~failed & (score * max_slowdown < 1)
         return rows[~np.isnan(score) & (keep_slow | ~slow) & (keep_failed | ~failed)]
+
+
+def _joined(*columns: NDArray[np.str_]) -> NDArray[np.str_]:
+    """One text a row, equal where all columns are."""
+    return functools.reduce(lambda left, right: np.char.add(np.char.add(left, "@"), right), columns)
 
 
 def inverse_frequency(score: NDArray[np.float64], bins: int = SCORE_BINS) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ from ..store import RecordStore
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 """Changes whenever a label column of `LabelledFeatures` is added or means something else."""
 
 
@@ -94,6 +94,7 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
         operator=np.array([row.operator for row, _, _ in kept]),
         source=np.array([row.source for row, _, _ in kept]),
         hardware_id=np.array([record.hardware_id for _, record, _ in kept]),
+        target=np.array([record.target for _, record, _ in kept]),
         flops=np.array([work.flops for _, _, work in kept]),
         moved_bytes=np.array([work.moved_bytes for _, _, work in kept]),
     )

@@ -118,9 +118,10 @@ class LabelledFeatures:
     """What training reads: one row a record.
 
     `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
-    share it are rivals. `operator` is the task's operator type, `source` is "operator" for a sampled task or
-    "network:<name>" for a task of a network. `flops` counts the operations of the task, `moved_bytes` the
-    bytes of its arguments, which any of its programs moves at least.
+    share it are rivals on one device and target, which is what code was generated for. `operator` is the
+    task's operator type, `source` is "operator" for a sampled task or "network:<name>" for a task of a
+    network. `flops` counts the operations of the task, `moved_bytes` the bytes of its arguments, which any
+    of its programs moves at least.
     """
 
     features: FeatureTable
@@ -129,6 +130,7 @@ class LabelledFeatures:
     operator: NDArray[np.str_]  # [n]
     source: NDArray[np.str_]  # [n]
     hardware_id: NDArray[np.str_]  # [n]
+    target: NDArray[np.str_]  # [n]
     flops: NDArray[np.float64]  # [n]
     moved_bytes: NDArray[np.float64]  # [n]
 
