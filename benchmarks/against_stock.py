@@ -14,6 +14,7 @@ import math
 import statistics
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import tvm
@@ -43,7 +44,7 @@ def tune_foretune(task, target, model, pool, config):
     """(seconds, scheduled module as JSON) of one search with the frozen model."""
     start = time.perf_counter()
     result = search_one_shot(task, target, model, pool, config)
-    return time.perf_counter() - start, tvm.ir.save_json(result.best.candidate.sch.mod)
+    return time.perf_counter() - start, result.best.proposal.module
 
 
 def time_in_turns(modules, target, rounds=7):
@@ -112,7 +113,7 @@ def main() -> None:
             "target": str(target),
             "trials": arguments.trials,
             "checkpoint": arguments.checkpoint,
-            "search": vars(config),
+            "search": asdict(config),
             "geomean_time_ratio": geometric_mean(row["time_ratio"] for row in rows),
             "geomean_latency_ratio": geometric_mean(row["latency_ratio"] for row in rows),
             "weighted_latency_ratio": sum(r["weight"] * r["stock_latency_s"] for r in rows)

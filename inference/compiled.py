@@ -25,6 +25,9 @@ from .tune_result import LatencyStats
 RELATIVE_TOLERANCE = 1e-4
 """Outputs agree within this share of the largest reference output; reordered sums stay far below it."""
 
+SLOW_RATIO, SLOW_SAMPLES = 10.0, 3
+"""Calls over so many times slower than the fastest get so few samples: their latency needs less precision."""
+
 PRIMED_S = 1.0
 """Calls slower than this, in seconds, are timed without a run to prime caches before each sample."""
 
@@ -187,7 +190,10 @@ def compare_latency(
             if turn and time.perf_counter() - start > max_seconds:
                 break
             first = turn % len(names)
+            fastest = min((min(seconds) for seconds in samples.values() if seconds), default=0.0)
             for name in names[first:] + names[:first]:
+                if len(samples[name]) >= SLOW_SAMPLES and min(samples[name]) > SLOW_RATIO * fastest:
+                    continue
                 seconds = _timed(calls[name])
                 samples[name].append(seconds if seconds > PRIMED_S else _timed(calls[name]))
     return [LatencyStats(name, statistics.median(s), min(s), s) for name, s in samples.items()]

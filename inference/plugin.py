@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import tvm_ffi
 from numpy.typing import NDArray
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -16,6 +16,9 @@ from ..dataset.features.assembly import FeatureAssembler
 from ..dataset.hardware import Hardware, probe_cpu
 from ..dataset.tvm_compat import available_cores
 from ..models.checkpoint import Checkpoint, load_checkpoint
+from .stages import StageClock
+
+_SCORES_KEPT = 100_000
 
 
 @derived_object
@@ -40,7 +43,9 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         self.checkpoint = checkpoint
         self._assembler = FeatureAssembler(hardware or probe_cpu(available_cores()))
         self.candidates_scored = 0
-        self.seconds = 0.0
+        self.clock = StageClock()
+        """Seconds spent on features and on prediction."""
+        self._scores: dict[int, float] = {}
 
     @classmethod
     def load(cls, path: str | Path, hardware: Hardware | None = None) -> PretrainedCostModel:
@@ -69,9 +74,21 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         """Predicted scores, float64 [n]; higher is faster, near 1 for the best program of the task."""
         if not len(candidates):
             return np.zeros(0)
-        start = time.perf_counter()
-        table = self._assembler.assemble(context, candidates)
-        scores = self.checkpoint.predictor.predict(table.batch()).astype(np.float64)
         self.candidates_scored += len(candidates)
-        self.seconds += time.perf_counter() - start
-        return scores
+        # A search comes back to a fifth of its programs, and what it proposes in the end was scored before.
+        programs = [tvm_ffi.structural_hash(candidate.sch.mod) for candidate in candidates]
+        new = {
+            program: candidate
+            for program, candidate in zip(programs, candidates, strict=True)
+            if program not in self._scores
+        }
+        if len(self._scores) + len(new) > _SCORES_KEPT:
+            self._scores.clear()
+            new = dict(zip(programs, candidates, strict=True))
+        if new:
+            with self.clock.stage("features"):
+                table = self._assembler.assemble(context, list(new.values()))
+            with self.clock.stage("prediction"):
+                predicted = self.checkpoint.predictor.predict(table.batch())
+            self._scores |= dict(zip(new, predicted.tolist(), strict=True))
+        return np.array([self._scores[program] for program in programs], dtype=np.float64)

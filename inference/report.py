@@ -55,6 +55,21 @@ def print_report(result: TuneResult, console: Console) -> None:
     console.print(lines)
 
 
+def print_profile(result: TuneResult, console: Console) -> None:
+    """Prints where the time went: of the run, stage by stage, and of all its processes, step by step."""
+    for title, seconds, total in (
+        ("Wall time of the run", result.stage_s, result.total_s),
+        ("Work of all processes", result.profile_s, sum(result.profile_s.values())),
+    ):
+        table = Table(title=title, box=box.SIMPLE)
+        table.add_column("Step")
+        table.add_column("Seconds", justify="right")
+        table.add_column("Share", justify="right")
+        for step, value in sorted(seconds.items(), key=lambda item: -item[1]):
+            table.add_row(Text(step), f"{value:.2f}", f"{value / total:.1%}" if total else "")
+        console.print(table)
+
+
 def _fitting(content: list[Row], width: int) -> list[Column]:
     """The columns that a terminal has room for; the least telling ones give way first."""
     columns = list(COLUMNS)

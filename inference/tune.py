@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import hydra
+import psutil
 import torch
 import tvm
 from omegaconf import DictConfig
@@ -20,18 +20,22 @@ from tvm.target import Target
 
 from .. import __version__
 from ..configuration import from_hydra
-from ..dataset.measure import MeasureConfig, MeasureJob, WorkerPool
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.hardware import Hardware
+from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, WorkerPool, make_executor
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
-from ..dataset.target_hardware import target_hardware
-from ..dataset.task import Task
-from ..dataset.tvm_compat import NoDesignSpaceError, parse_target
+from ..dataset.tvm_compat import parse_target
 from ..errors import UserError, exits_cleanly
+from ..models.checkpoint import load_checkpoint
 from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, compile_network
-from .one_shot import OneShotConfig, search_one_shot
-from .plugin import PretrainedCostModel
-from .report import print_report, write_report
-from .tune_result import EAGER, TUNED, UNTUNED, LatencyStats, TaskResult, TuneResult
+from .energy import ReportConfig
+from .report import print_profile, print_report, write_report
+from .search_config import OneShotConfig
+from .searchers import Searcher, held_back, start_searchers
+from .stages import StageClock
+from .tune_result import EAGER, TUNED, UNTUNED, LatencyStats, RivalCurve, TaskResult, TuneResult, load_result
+from .tuner import Limits, NetworkTuner
 from .tuning_database import TuningDatabase
 
 
@@ -57,213 +61,212 @@ class TuneConfig:
     batch: int = 1
     seed: int = 0
     retune: bool = False
+    # Seconds for search and measurement, counted from the start of the run; null is as long as they take.
+    budget_s: float | None = None
+    # Estimated latency of the network, in seconds, at which tuning ends; null for none.
+    latency_target_s: float | None = None
     timing_repeats: int = 15
     workers: int | None = None
+    profile: bool = False
     search: OneShotConfig = field(default_factory=OneShotConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
         if self.timing_repeats < 1:
             raise TuneConfigError(f"timing_repeats={self.timing_repeats}: must be at least 1")
+        for name in ("budget_s", "latency_target_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TuneConfigError(f"{name}={value}: seconds over 0, or null for none")
 
 
-class Stopwatch:
-    """Seconds by stage of a run."""
+def run(config: TuneConfig, console: Console | None = None, started: float | None = None) -> TuneResult:
+    """Tunes, compiles, checks and times a network, and writes the report. Raises UserError.
 
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        self.stage_s: defaultdict[str, float] = defaultdict(float)
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._start
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.stage_s[name] += time.monotonic() - start
+    `started` is when the run began, on `time.time`'s clock, where that was before this call.
+    """
+    return _Run(config, console or Console(), started or time.time()).run()
 
 
-def run(config: TuneConfig, console: Console | None = None) -> TuneResult:
-    """Tunes, compiles, checks and times a network, and writes the report. Raises UserError."""
-    console = console or Console()
-    watch = Stopwatch()
-    started_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    target = parse_target(config.target)
-    if target.kind.name != "llvm":
-        raise TuneConfigError(f"target={config.target}: this version tunes CPU targets only; use target=llvm")
-    with watch.stage("checkpoint"):
-        hardware = target_hardware(target)
-        model = PretrainedCostModel.load(config.checkpoint, hardware)
-    with WorkerPool(target, config.measure, config.workers) as pool:
-        with watch.stage("network to tasks"), console.status(f"turning {config.network} into tasks"):
-            network = load_network(
-                config.network,
-                inputs=config.inputs,
-                batch=config.batch,
-                seed=config.seed,
-                kwargs=config.kwargs,
-            )
-            relax_mod = to_relax(network, target)
-            tasks = extract_tasks(relax_mod, target, network.name)
-        database = TuningDatabase(config.database, target, hardware)
-        if database.dropped_lines:
-            console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
-        tuner = NetworkTuner(config, target, model, pool, database, watch)
-        try:
-            results = tuner.tune(tasks, console)
-        except KeyboardInterrupt:
-            console.print(f"{tuner.tuned} tasks are done; their schedules are kept in {database.folder}")
-            raise
-    with watch.stage("compile"), console.status("compiling the tuned and the untuned network"):
-        tuned = compile_network(relax_mod, target, database.database)
-        untuned = compile_network(relax_mod, target)
-    with watch.stage("check outputs"):
-        check = check_outputs(network, tuned)
-    with watch.stage("time the network"), console.status("timing the network, tuned and untuned, in turns"):
-        latencies = _time_network(network, tuned, untuned, config.timing_repeats)
-    result = TuneResult(
-        network=network.name,
-        target=str(target),
-        hardware=hardware.name,
-        checkpoint=config.checkpoint,
-        settings={"search": asdict(config.search), "measure": asdict(config.measure), "seed": config.seed},
-        tasks=results,
-        latencies=latencies,
-        max_abs_difference=check.max_abs_difference,
-        tolerance=check.tolerance,
-        total_s=watch.elapsed_s,
-        stage_s=dict(watch.stage_s),
-        curve=tuner.curve,
-        versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
-        started_at=started_at,
-    )
-    print_report(result, console)
-    paths = write_report(result, config.output)
-    for path in paths:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
-    console.print(
-        f"schedules for stock TVM: ms.database.JSONDatabase(work_dir={str(database.folder)!r})",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if not check.agrees:
-        raise OutputMismatchError(_mismatch(config, check))
-    return result
+class _Run:
+    """One run, whose parts share clock and console."""
 
-
-class NetworkTuner:
-    """Tunes the tasks of a network one after the other, those with the largest share of its time first."""
-
-    def __init__(
-        self,
-        config: TuneConfig,
-        target: Target,
-        model: PretrainedCostModel,
-        pool: WorkerPool,
-        database: TuningDatabase,
-        watch: Stopwatch,
-    ) -> None:
+    def __init__(self, config: TuneConfig, console: Console, started: float) -> None:
         self.config = config
-        self.target = target
-        self.model = model
-        self.pool = pool
-        self.database = database
-        self.watch = watch
-        self.curve: list[tuple[float, float]] = []
-        """(seconds since the start, estimated latency of the network in seconds)."""
-        self.tuned = 0
+        self.console = console
+        self.started = started
+        self.started_at = datetime.fromtimestamp(started, timezone.utc).isoformat(timespec="seconds")
+        self.watch = StageClock()
+        self.work = StageClock()
+        self.watch.add({"start and imports": self.elapsed_s()})
 
-    def tune(self, tasks: list[Task], console: Console) -> list[TaskResult]:
-        """A result for each task, in their order."""
-        with self.watch.stage("measure untuned"), console.status("measuring the tasks untuned"):
-            jobs = [MeasureJob(tvm.ir.save_json(task.mod)) for task in tasks]
-            untuned = [self.pool.measure([job])[0].latency_s for job in jobs]
-        shares_s = [task.weight * latency for task, latency in zip(tasks, untuned, strict=True)]
-        self._note(shares_s)
-        results: dict[int, TaskResult] = {}
-        with job_progress(console) as progress:
-            bar = progress.add_task("tune", total=len(tasks))
-            for number in sorted(range(len(tasks)), key=lambda i: -shares_s[i]):
-                task = tasks[number]
-                progress.update(bar, description=task.name)
-                result = self._tune_task(task, untuned[number])
-                results[number] = result
-                if result.network_s is not None:
-                    shares_s[number] = result.network_s
-                self._note(shares_s)
-                self.tuned += 1
-                progress.advance(bar)
-        return [results[number] for number in range(len(tasks))]
+    def elapsed_s(self) -> float:
+        return time.time() - self.started
 
-    def _note(self, shares_s: list[float]) -> None:
-        self.curve.append((self.watch.elapsed_s, sum(shares_s)))
-
-    def _tune_task(self, task: Task, untuned_s: float) -> TaskResult:
-        untuned = untuned_s if untuned_s != float("inf") else None
-        known = None if self.config.retune else self.database.best_latency_s(task)
-        if known is not None:
-            return _task_result(task, untuned, known, from_database=True)
-        try:
-            found = search_one_shot(task, self.target, self.model, self.pool, self.config.search)
-        except NoDesignSpaceError:
-            return _task_result(task, untuned, None, reason="nothing to tune")
-        self.watch.stage_s["search"] += found.search_s
-        self.watch.stage_s["measure"] += found.measure_s
-        best_s = found.best.outcome.latency_s if found.best else None
-        reason = ""
-        if best_s is None:
-            reason = "no candidate ran"
-        elif best_s >= untuned_s:
-            best_s, reason = None, "untuned is faster"
+    def run(self) -> TuneResult:
+        config = self.config
+        target = parse_target(config.target)
+        rivals = _rivals(config.report)
+        load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
+        with ExitStack() as stack:
+            with self.watch.stage("start and imports"):
+                executor = stack.enter_context(
+                    make_executor(config.executor, target, config.measure, config.workers)
+                )
+                hardware = executor.hardware()
+                searchers = start_searchers(config.search, target, config.checkpoint, hardware)
+                stack.callback(_close, searchers)
+            with (
+                self.watch.stage("network to tasks"),
+                self.console.status(f"turning {config.network} into tasks"),
+            ):
+                network = load_network(
+                    config.network,
+                    inputs=config.inputs,
+                    batch=config.batch,
+                    seed=config.seed,
+                    kwargs=config.kwargs,
+                )
+                relax_mod = to_relax(network, target)
+            database = self._open_database(target, hardware)
+            tuner, results = self._tune(relax_mod, network, target, executor, searchers, database)
+        simulated = config.executor.kind == "dry_run"
+        latencies: list[LatencyStats] = []
+        check: OutputCheck | None = None
+        if config.executor.kind == "local":
+            latencies, check = self._compile_and_time(relax_mod, network, target, database)
         else:
-            self.database.commit(task, found.validations)
-        return _task_result(
-            task,
-            untuned,
-            best_s,
-            reason=reason,
-            candidates_scored=found.candidates_scored,
-            candidates_measured=len(found.validations),
-            candidates_failed=sum(v.outcome.failure is not None for v in found.validations),
-            search_s=found.search_s,
-            measure_s=found.measure_s,
-            predicted_scores=[v.predicted_score for v in found.validations],
-            measured_latencies_s=[v.outcome.latency_s for v in found.validations],
+            self.console.print(
+                f"executor={config.executor.kind}: the network is not timed, since it does not run here"
+            )
+        result = TuneResult(
+            network=network.name,
+            target=str(target),
+            hardware=hardware.name,
+            checkpoint=config.checkpoint,
+            settings={
+                **{name: asdict(getattr(config, name)) for name in ("search", "measure", "executor")},
+                **{name: getattr(config, name) for name in ("seed", "budget_s", "latency_target_s")},
+            },
+            tasks=results,
+            latencies=latencies,
+            max_abs_difference=None if check is None else check.max_abs_difference,
+            tolerance=0.0 if check is None else check.tolerance,
+            total_s=self.elapsed_s(),
+            stage_s=self.watch.seconds,
+            curve=tuner.curve,
+            versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
+            started_at=self.started_at,
+            profile_s=self.work.seconds,
+            power_w=config.report.power_w,
+            co2_kg_per_kwh=config.report.co2_kg_per_kwh,
+            rivals=rivals,
+            simulated=simulated,
         )
+        self._report(result, database)
+        if check is not None and not check.agrees:
+            raise OutputMismatchError(_mismatch(config, check))
+        return result
+
+    def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
+        database = TuningDatabase(self.config.database, target, hardware)
+        if database.dropped_lines:
+            self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
+        return database
+
+    def _tune(
+        self,
+        relax_mod: tvm.IRModule,
+        network: Network,
+        target: Target,
+        executor: Executor,
+        searchers: Sequence[Searcher],
+        database: TuningDatabase,
+    ) -> tuple[NetworkTuner, list[TaskResult]]:
+        config = self.config
+        with self.watch.stage("network to tasks"):
+            tasks = extract_tasks(relax_mod, target, network.name)
+        with job_progress(self.console) as progress:
+            bar = progress.add_task("tune", total=len(tasks))
+            tuner = NetworkTuner(
+                config.search,
+                executor,
+                searchers,
+                database,
+                limits=Limits(
+                    in_time=lambda: config.budget_s is None or self.elapsed_s() < config.budget_s,
+                    breadth_first=config.budget_s is not None,
+                    latency_target_s=config.latency_target_s,
+                ),
+                retune=config.retune,
+                clock=self.work,
+                elapsed_s=self.elapsed_s,
+                on_done=lambda name: progress.update(bar, description=name, advance=1),
+                around_measuring=_hold_back(config.search, executor, searchers),
+            )
+            try:
+                with self.watch.stage("measure untuned"):
+                    untuned_s = tuner.measure_untuned(tasks)
+                with self.watch.stage("search and measure"):
+                    return tuner, tuner.tune(tasks, untuned_s)
+            except KeyboardInterrupt:
+                self.console.print(
+                    f"{tuner.tuned} tasks are done; their schedules are kept in {database.folder}"
+                )
+                raise
+
+    def _compile_and_time(
+        self, relax_mod: tvm.IRModule, network: Network, target: Target, database: TuningDatabase
+    ) -> tuple[list[LatencyStats], OutputCheck]:
+        with self.watch.stage("compile"), self.console.status("compiling the network, tuned and untuned"):
+            tuned = compile_network(relax_mod, target, database.database)
+            forms = {TUNED: tuned}
+            if target.kind.name == "llvm":  # without a schedule, nothing runs on a GPU
+                forms[UNTUNED] = compile_network(relax_mod, target)
+        with self.watch.stage("check outputs"):
+            check = check_outputs(network, tuned)
+        with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
+            calls = {name: form.bind(*network.inputs) for name, form in forms.items()}
+            if network.module is not None and target.kind.name == "llvm":
+                calls[EAGER] = bind_eager(network)
+            return compare_latency(calls, repeats=self.config.timing_repeats), check
+
+    def _report(self, result: TuneResult, database: TuningDatabase) -> None:
+        print_report(result, self.console)
+        if self.config.profile:
+            print_profile(result, self.console)
+        for path in write_report(result, self.config.output):
+            self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        if not result.simulated:
+            self.console.print(
+                f"schedules for stock TVM: ms.database.JSONDatabase(work_dir={str(database.folder)!r})",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
-def _task_result(task: Task, untuned_s: float | None, tuned_s: float | None, **details: Any) -> TaskResult:
-    """A task's result; counts are zero and lists empty unless given."""
-    empty: dict[str, Any] = {
-        "candidates_scored": 0,
-        "candidates_measured": 0,
-        "candidates_failed": 0,
-        "search_s": 0.0,
-        "measure_s": 0.0,
-        "predicted_scores": [],
-        "measured_latencies_s": [],
-    }
-    return TaskResult(
-        name=task.name,
-        operator=task.operator,
-        workload_hash=task.workload_hash,
-        weight=task.weight,
-        flops=task.flops,
-        untuned_latency_s=untuned_s,
-        tuned_latency_s=tuned_s,
-        **{**empty, **details},
-    )
+def _close(searchers: Sequence[Searcher]) -> None:
+    for searcher in searchers:
+        searcher.close()
 
 
-def _time_network(network: Network, tuned: Any, untuned: Any, repeats: int) -> list[LatencyStats]:
-    calls = {TUNED: tuned.bind(*network.inputs), UNTUNED: untuned.bind(*network.inputs)}
-    if network.module is not None:
-        calls[EAGER] = bind_eager(network)
-    return compare_latency(calls, repeats=repeats)
+def _hold_back(
+    config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
+) -> Callable[[], AbstractContextManager[object]]:
+    """Has searches stand still as `config.overlap` says; returns what to enter around a measurement."""
+    if config.overlap == "building" and isinstance(executor, WorkerPool):
+        executor.around_timing = lambda: held_back(searchers)
+    return (lambda: held_back(searchers)) if config.overlap == "none" else nullcontext
+
+
+def _rivals(config: ReportConfig) -> list[RivalCurve]:
+    """Raises ResultFormatError."""
+    if config.beside is None:
+        return []
+    other = load_result(config.beside)
+    return [RivalCurve(other.checkpoint or str(config.beside), other.curve)]
 
 
 def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
@@ -278,7 +281,7 @@ def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
 @exits_cleanly()
 def main(cfg: DictConfig) -> None:
     """Entry of `foretune-tune`."""
-    run(from_hydra(cfg, TuneConfig))
+    run(from_hydra(cfg, TuneConfig), started=psutil.Process().create_time())
 
 
 if __name__ == "__main__":

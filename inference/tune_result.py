@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,11 +52,11 @@ class TaskResult:
     """The schedule was found in a database instead of searched for."""
 
     def __post_init__(self) -> None:
-        for field in ("untuned_latency_s", "tuned_latency_s"):
-            latency = getattr(self, field)
+        for name in ("untuned_latency_s", "tuned_latency_s"):
+            latency = getattr(self, name)
             if latency is not None and not 0 < latency < math.inf:
                 raise ValueError(
-                    f"{field}={latency} of task {self.name}: a latency is positive and finite; "
+                    f"{name}={latency} of task {self.name}: a latency is positive and finite; "
                     "use None where nothing ran"
                 )
         if len(self.predicted_scores) != len(self.measured_latencies_s):
@@ -97,6 +97,15 @@ class LatencyStats:
 
 
 @dataclass(frozen=True)
+class RivalCurve:
+    """Another run on the same network, drawn beside this one's curve."""
+
+    name: str
+    curve: list[tuple[float, float]]
+    """As `TuneResult.curve`."""
+
+
+@dataclass(frozen=True)
 class TuneResult:
     """One tuning run of one network."""
 
@@ -120,6 +129,15 @@ class TuneResult:
     versions: dict[str, str]
     started_at: str
     """ISO 8601, with the time zone."""
+    profile_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of work by step, added up over all processes that search and measure."""
+    power_w: float | None = None
+    """What the machine is assumed to draw while it tunes, None for no estimate of energy."""
+    co2_kg_per_kwh: float | None = None
+    """What a kilowatt-hour of it is assumed to emit."""
+    rivals: list[RivalCurve] = field(default_factory=list)
+    simulated: bool = False
+    """Whether latencies were made up by a rehearsal, so that none of them is true."""
 
     def latency(self, name: str) -> LatencyStats | None:
         """The latencies under this name, None where it was not timed."""
@@ -170,10 +188,12 @@ class TuneResult:
                 | {
                     "tasks": [_task(task) for task in values.get("tasks", [])],
                     "latencies": [_build(LatencyStats, stats) for stats in values.get("latencies", [])],
-                    "curve": [
-                        (float(elapsed), float(latency)) for elapsed, latency in values.get("curve", [])
-                    ],
+                    "curve": _points(values.get("curve", [])),
                     "max_abs_difference": None if difference is None else float(difference),
+                    "rivals": [
+                        _build(RivalCurve, {**rival, "curve": _points(rival.get("curve", []))})
+                        for rival in values.get("rivals", [])
+                    ],
                 },
             )
         except ResultFormatError:
@@ -207,8 +227,9 @@ _Record = TypeVar("_Record")
 
 def _build(record: type[_Record], values: Mapping[str, Any]) -> _Record:
     """An instance of the dataclass `record`; ResultFormatError names missing and unknown fields."""
-    expected = {field.name for field in fields(record)}  # type: ignore[arg-type]
-    missing, unknown = sorted(expected - set(values)), sorted(set(values) - expected)
+    known = fields(record)  # type: ignore[arg-type]
+    expected = {f.name for f in known if f.default is MISSING and f.default_factory is MISSING}
+    missing, unknown = sorted(expected - set(values)), sorted(set(values) - {f.name for f in known})
     if missing or unknown:
         raise ResultFormatError(
             f"{record.__name__} lacks the fields {missing} and has the unknown fields {unknown}; "
@@ -223,6 +244,10 @@ def _task(values: Mapping[str, Any]) -> TaskResult:
     ]
     scores = [float(score) for score in values.get("predicted_scores", [])]
     return _build(TaskResult, {**values, "measured_latencies_s": latencies, "predicted_scores": scores})
+
+
+def _points(curve: Any) -> list[tuple[float, float]]:
+    return [(float(elapsed), float(latency)) for elapsed, latency in curve]
 
 
 def _jsonable(value: Any) -> Any:

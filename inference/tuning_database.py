@@ -16,9 +16,10 @@ from tvm.target import Target
 
 from ..dataset.exchange import RECORD_FILE, WORKLOAD_FILE, database_folder_name
 from ..dataset.hardware import Hardware
+from ..dataset.replay import trace_to_json
 from ..dataset.task import Task
 from ..dataset.tvm_compat import target_to_json
-from .one_shot import Validation
+from .validation import Validation
 
 
 class TuningDatabase:
@@ -39,21 +40,27 @@ class TuningDatabase:
         record = self.database.query_tuning_record(task.mod, self._target, "main")
         return None if record is None else min(float(seconds) for seconds in record.run_secs)
 
+    def latencies_s(self, task: Task) -> dict[str, float]:
+        """Latency in seconds of every schedule of a task, by its trace as searches know it."""
+        workload = self.database.commit_workload(task.mod)
+        return {
+            trace_to_json(record.trace): min(float(seconds) for seconds in record.run_secs)
+            for record in self.database.get_top_k(workload, len(self.database))
+        }
+
     def commit(self, task: Task, validations: Sequence[Validation]) -> None:
         """Adds every candidate that ran."""
         workload = self.database.commit_workload(task.mod)
+        target = json.loads(target_to_json(self._target))
+        arguments = [
+            argument.as_json()
+            for argument in ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
+        ]
         for validation in validations:
-            if math.isfinite(validation.outcome.latency_s):
-                self.database.commit_tuning_record(
-                    ms.database.TuningRecord(
-                        validation.candidate.sch.trace,
-                        workload,
-                        # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
-                        [validation.outcome.latency_s],
-                        self._target,
-                        validation.candidate.args_info,
-                    )
-                )
+            if math.isfinite(validation.latency_s):
+                # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
+                content = [json.loads(validation.proposal.record), [validation.latency_s], target, arguments]
+                self.database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))
 
 
 def _drop_broken_last_line(path: Path) -> int:

@@ -17,7 +17,7 @@ from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import candidate_trace_json, replay, trace_to_json
+from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.tvm_compat import (
     NoDesignSpaceError,
     as_task_module,
@@ -147,7 +147,7 @@ def test_each_round_measures_its_best_in_order_of_prediction(model, pool, rounds
     for start in range(0, 6, of_a_round):
         batch = scores[start : start + of_a_round]
         assert batch == sorted(batch, reverse=True)
-    assert len({candidate_trace_json(v.candidate) for v in result.validations}) == 6
+    assert len({v.proposal.trace for v in result.validations}) == 6
     assert result.candidates_scored >= rounds * 16
     latencies = [validation.outcome.latency_s for validation in result.validations]
     assert result.best.outcome.latency_s == min(latencies)
@@ -159,6 +159,9 @@ def test_the_database_keeps_the_best_and_survives_a_torn_line(model, pool, tmp_p
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
     assert database.best_latency_s(TASK) is None
     database.commit(TASK, result.validations)
+    assert database.latencies_s(TASK) == pytest.approx(
+        {v.proposal.trace: v.latency_s for v in result.validations if math.isfinite(v.latency_s)}, rel=1e-6
+    )
     best = result.best.outcome.latency_s
     assert math.isclose(database.best_latency_s(TASK), best, rel_tol=1e-6)
 

@@ -1,0 +1,146 @@
+"""What the measurements of a task say about its other candidates: a Gaussian process over the frozen model.
+
+The pretrained model is the mean of the prior and stays as it is. What it gets wrong on one task, the residual
+of the log-latencies, is smooth in the decisions: programs with alike tiles are misjudged alike. The posterior
+tells how much a candidate that was not measured may still gain, which decides how many to validate. None of
+the papers has this: One-Shot Tuner validates 64 whatever they show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+NOISE = 0.03
+"""Standard deviation of a measured log-latency: `measure.spread` by default."""
+
+SPREAD_BEFORE = 0.35
+"""Standard deviation of the residual that is assumed before anything was measured; it counts for
+`SPREAD_WEIGHT` measurements."""
+
+SPREAD_WEIGHT = 4.0
+
+SCORE_FLOOR = 1e-3
+"""Scores are compared on a log scale; those below are as good as this."""
+
+DRAWS = 512
+"""Samples of the joint posterior behind the expected improvement of a batch."""
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Log-speeds (minus the log of the latency in seconds) of candidates that were not measured."""
+
+    mean: NDArray[np.float64]  # [n]
+    covariance: NDArray[np.float64]  # [n, n]
+
+    @property
+    def deviation(self) -> NDArray[np.float64]:
+        """Standard deviations [n]."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    def improvement(self, best_latency_s: float) -> NDArray[np.float64]:
+        """Expected improvement [n] of each candidate alone over `best_latency_s`, as a share of it.
+
+        Jones' closed form on the log scale, where small differences are shares.
+        """
+        gain = self.mean + np.log(best_latency_s)
+        deviation = np.maximum(self.deviation, 1e-12)
+        z = gain / deviation
+        expected: NDArray[np.float64] = gain * norm.cdf(z) + deviation * norm.pdf(z)
+        return expected
+
+    def batch_improvement(self, rows: NDArray[np.int64], best_latency_s: float, seed: int = 0) -> float:
+        """Expected improvement of the best of some candidates together, by sampling their joint posterior."""
+        covariance = self.covariance[np.ix_(rows, rows)]
+        draws = np.random.default_rng(seed).multivariate_normal(
+            self.mean[rows], covariance, size=DRAWS, method="eigh"
+        )
+        return float(np.maximum(draws.max(axis=1) + np.log(best_latency_s), 0.0).mean())
+
+
+@dataclass(frozen=True)
+class ResidualModel:
+    """Measured candidates of one task that ran; see `fit`."""
+
+    knobs: NDArray[np.float64]  # [m, d]
+    scores: NDArray[np.float64]  # [m]
+    log_speeds: NDArray[np.float64]  # [m]
+
+    @classmethod
+    def fit(
+        cls,
+        knobs: NDArray[np.floating],
+        scores: NDArray[np.floating],
+        latencies_s: NDArray[np.floating],
+    ) -> ResidualModel:
+        """Learns from `latencies_s` [m]; candidates that failed (inf) are left out.
+
+        Args:
+            knobs: [m, d], what makes candidates alike, such as `session.knob_vector`.
+            scores: [m], what the frozen model predicts for them.
+
+        Raises ValueError where none ran.
+        """
+        ran = np.isfinite(latencies_s)
+        if not ran.any():
+            raise ValueError("no candidate ran: there is nothing to learn from")
+        return cls(
+            np.asarray(knobs, np.float64)[ran],
+            np.asarray(scores, np.float64)[ran],
+            -np.log(np.asarray(latencies_s, np.float64)[ran]),
+        )
+
+    def posterior(self, knobs: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
+        """What is expected of candidates with these knobs [n, d] and scores [n]."""
+        mean, covariance = self._process.predict(np.asarray(knobs, np.float64), return_cov=True)
+        return Posterior(self._offset + _log(scores) + mean, covariance)
+
+    def corrected(self, knobs: NDArray[np.floating], scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Scores [n] with the expected residual in them, on the frozen model's scale."""
+        corrected: NDArray[np.float64] = np.exp(
+            _log(scores) + self._process.predict(np.asarray(knobs, np.float64))
+        )
+        return corrected
+
+    @cached_property
+    def _process(self) -> GaussianProcessRegressor:
+        """Fixed hyper-parameters: a handful of measurements cannot choose them."""
+        kernel = ConstantKernel(self._spread**2) * RBF(self._length)
+        process = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
+        return process.fit(self.knobs, self._residual - self._offset)
+
+    @cached_property
+    def _residual(self) -> NDArray[np.float64]:
+        """What the frozen model leaves unexplained [m], with the task's unknown best speed still in it."""
+        return self.log_speeds - _log(self.scores)
+
+    @cached_property
+    def _offset(self) -> float:
+        """The best log-speed of the task, which scores are relative to and do not tell."""
+        return float(self._residual.mean())
+
+    @cached_property
+    def _spread(self) -> float:
+        """Standard deviation of the residual, shrunk towards what is assumed before."""
+        squares = float(np.square(self._residual - self._offset).sum())
+        variance = (SPREAD_WEIGHT * SPREAD_BEFORE**2 + squares) / (SPREAD_WEIGHT + len(self._residual))
+        return float(np.sqrt(variance))
+
+    @cached_property
+    def _length(self) -> float:
+        """Distance over which residuals stay alike: the median between the candidates measured."""
+        between = pdist(self.knobs)
+        between = between[between > 0]
+        return float(np.median(between)) if len(between) else 1.0
+
+
+def _log(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    return np.log(np.maximum(np.asarray(scores, np.float64), SCORE_FLOOR))

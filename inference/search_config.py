@@ -1,0 +1,111 @@
+"""The settings of a search and of its validation: conf group `search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import UserError
+
+STRATEGIES = ("evolutionary", "annealing")
+OVERLAPS = ("all", "building", "none")
+
+
+class OneShotConfigError(UserError, ValueError):
+    """A setting of the One-Shot search cannot be."""
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """How many candidates of a task are worth a validation.
+
+    With `expected_improvement` 0 every candidate proposed is validated: the paper's fixed K. Above it, the
+    candidates go in the order of what they may gain, and the rest is left where the next few are not expected
+    to lower the best latency by this share. `search.top_k` caps both.
+    """
+
+    expected_improvement: float = 0.0
+    # Candidates of a task that are validated before it may stop.
+    minimum: int = 8
+    # Candidates that are validated together once it may.
+    batch: int = 4
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.expected_improvement < 1:
+            raise OneShotConfigError(
+                f"search.stop.expected_improvement={self.expected_improvement}: a share of the latency in "
+                "[0, 1); use 0.01 for one percent, or 0 to validate a fixed number"
+            )
+        for name in ("minimum", "batch"):
+            if getattr(self, name) < 1:
+                raise OneShotConfigError(f"search.stop.{name}={getattr(self, name)}: must be at least 1")
+
+
+@dataclass(frozen=True)
+class OneShotConfig:
+    """The search and its validation.
+
+    One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
+    at no cost. A MetaSchedule candidate costs milliseconds to replay, so these defaults search less, and in
+    `rounds`: the best of a round are validated and are the parents that the next one starts from. One round
+    is the paper's.
+    """
+
+    strategy: str = "evolutionary"
+    rounds: int = 2
+    # Programs of a round that evolve, or chains that are annealed side by side.
+    population_size: int = 80
+    # Generations of a round, or steps of its chains.
+    generations: int = 3
+    # Evolution alone.
+    mutation_probability: float = 0.85
+    # Annealing alone: of the first step, in units of the score; and steps without a better program after
+    # which a round ends, null for none.
+    temperature: float = 1.0
+    early_stop: int | None = None
+    # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
+    random_share: float = 0.05
+    # Candidates measured in all rounds, K in the paper.
+    top_k: int = 24
+    # Rounds after those, which go to the tasks that may gain most; Fasor's high-quality mode.
+    extra_rounds: int = 0
+    # Whether the search learns from what the run measures, by a correction on top of the frozen model.
+    residual: bool = False
+    stop: StopConfig = field(default_factory=StopConfig)
+    # Processes that search, each a task of its own; null is one a core, 0 searches between measurements.
+    processes: int | None = None
+    # While programs are measured on the cores that search: "building" holds the search back while one is
+    # timed, "none" while one is built too, "all" never.
+    overlap: str = "building"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in (("strategy", STRATEGIES), ("overlap", OVERLAPS)):
+            if getattr(self, name) not in known:
+                raise OneShotConfigError(f"search.{name}={getattr(self, name)}: use {', '.join(known)}")
+        for name in ("population_size", "top_k", "rounds"):
+            if getattr(self, name) < 1:
+                raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must be at least 1")
+        if self.rounds > self.top_k:
+            raise OneShotConfigError(
+                f"search.rounds={self.rounds}: each validates a candidate at least; use at most "
+                f"search.top_k={self.top_k}"
+            )
+        for name in ("generations", "extra_rounds", "processes", "temperature"):
+            if (getattr(self, name) or 0) < 0:
+                raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must not be negative")
+        if self.strategy == "annealing" and self.generations < 1:
+            raise OneShotConfigError(
+                f"search.generations={self.generations}: annealing takes a step at least; use 1 or more"
+            )
+        if self.early_stop is not None and self.early_stop < 1:
+            raise OneShotConfigError(
+                f"search.early_stop={self.early_stop}: must be at least 1, or null for no early stop"
+            )
+        for name in ("mutation_probability", "random_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must be in [0, 1]")
+
+    @property
+    def per_round(self) -> int:
+        """Candidates proposed a round."""
+        return -(-self.top_k // self.rounds)

@@ -1,0 +1,136 @@
+"""What searches for the tuner: processes side by side, or this process between measurements."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from tvm.target import Target
+
+from ..dataset.hardware import Hardware
+from ..dataset.measure import MeasureConfig
+from ..dataset.measure.process import WorkerProcess, WorkerSpec
+from ..dataset.records import FailureKind
+from ..dataset.tvm_compat import available_cores
+from .search_config import OneShotConfig
+
+_NICENESS = 5
+_MODULE = "foretune.inference.search_process"
+
+
+class Searcher(Protocol):
+    """Answers one request at a time, as `SearchRole.propose` does."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """What becomes readable with the reply; None where the reply is there at once."""
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Hands in a request."""
+
+    def reply(self) -> dict[str, Any]:
+        """The reply to it; raises WorkerGone where the searcher died of it, which is then started again."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class InlineSearcher:
+    """Searches in this process, while nothing is measured."""
+
+    connection = None
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        from .search_process import SearchRole  # its module is an entry point, too
+
+        self._role = SearchRole(spec.target, spec.config, **spec.settings)
+        self._role.prepare()
+        self._reply: dict[str, Any] = {}
+
+    def ask(self, request: dict[str, Any]) -> None:
+        self._reply = self._role.propose(**{name: value for name, value in request.items() if name != "op"})
+
+    def reply(self) -> dict[str, Any]:
+        return self._reply
+
+    def close(self) -> None:
+        pass
+
+
+class ProcessSearcher:
+    """Searches in a process of its own, which starts at once and is waited for with the first request."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._process = WorkerProcess(spec)
+
+    @property
+    def connection(self) -> Connection:
+        return self._process.connection
+
+    @property
+    def pid(self) -> int:
+        return self._process.process.pid
+
+    def ask(self, request: dict[str, Any]) -> None:
+        """Raises WorkerStartError where the process does not come up."""
+        self._process.wait_ready()
+        self._process.send(request)
+
+    def reply(self) -> dict[str, Any]:
+        try:
+            return self._process.receive(0.0, FailureKind.BUILD_TIMEOUT)
+        except Exception:
+            self._process.kill()
+            self._process = WorkerProcess(self._spec)
+            raise
+
+    def close(self) -> None:
+        self._process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, to a process that may just have ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def start_searchers(
+    config: OneShotConfig, target: Target, checkpoint: str | Path, hardware: Hardware, *, nice: bool = True
+) -> list[Searcher]:
+    """As many as `config.processes` says; `nice` ones stand back behind other work of this machine."""
+    spec = WorkerSpec(
+        "search",
+        target,
+        MeasureConfig(),
+        environment={"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        settings={
+            "checkpoint": str(checkpoint),
+            "hardware": hardware.to_json(),
+            "search": asdict(config),
+            "niceness": _NICENESS if nice and config.processes != 0 else 0,
+        },
+        module=_MODULE,
+    )
+    if config.processes == 0:
+        return [InlineSearcher(spec)]
+    return [ProcessSearcher(spec) for _ in range(config.processes or available_cores())]
+
+
+@contextmanager
+def held_back(searchers: Sequence[Searcher]) -> Iterator[None]:
+    """Stops the processes of searchers for the time of the block, so that they disturb no timing."""
+    stopped = [searcher for searcher in searchers if isinstance(searcher, ProcessSearcher)]
+    for searcher in stopped:
+        searcher.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for searcher in stopped:
+            searcher.signal(signal.SIGCONT)

@@ -1,0 +1,187 @@
+"""The search of one task with a frozen model, round by round (One-Shot Tuner section 4.2)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Trace
+from tvm.target import Target
+
+from ..dataset.features.decisions import DECISION_DIM, decision_features
+from ..dataset.measure import MeasureOutcome
+from ..dataset.program_sampling import (
+    AnnealingConfig,
+    AnnealingSampler,
+    EvolutionarySampler,
+    ExplorationConfig,
+    ProgramSampler,
+)
+from ..dataset.replay import candidate_module_json, replay
+from ..dataset.task import Task
+from .plugin import PretrainedCostModel
+from .search_config import OneShotConfig
+from .validation import Proposal
+
+_KNOB_TOKENS = 20
+
+KNOB_DIM = _KNOB_TOKENS * DECISION_DIM
+"""Length of a candidate's knob vector."""
+
+_FAILED = MeasureOutcome()
+
+
+def knob_vector(trace: Trace) -> NDArray[np.float32]:
+    """float32 [KNOB_DIM]: the decision tokens of a trace in its order, zeros after the last."""
+    tokens = decision_features(trace)[:_KNOB_TOKENS]
+    padded = np.zeros((_KNOB_TOKENS, DECISION_DIM), dtype=np.float32)
+    padded[: len(tokens)] = tokens
+    return padded.ravel()
+
+
+def record_json(trace: Trace) -> str:
+    """JSON of a trace as a MetaSchedule database keeps it."""
+    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda immediate: immediate.value)
+
+
+def make_sampler(
+    task: Task,
+    target: Target,
+    scorer: ms.CostModel,
+    config: OneShotConfig,
+    *,
+    space: ms.SpaceGenerator | str = "post-order-apply",
+    threads: int | None = None,
+) -> ProgramSampler:
+    """The search that `config.strategy` names; raises NoDesignSpaceError where there is nothing to tune."""
+    if config.strategy == "annealing":
+        return AnnealingSampler(
+            task,
+            target,
+            scorer=scorer,
+            config=AnnealingConfig(
+                chains=config.population_size,
+                steps=config.generations,
+                temperature=config.temperature,
+                random_share=config.random_share,
+                early_stop=config.early_stop,
+            ),
+            per_round=config.per_round,
+            seed=config.seed,
+            space=space,
+            threads=threads,
+        )
+    return EvolutionarySampler(
+        task,
+        target,
+        scorer=scorer,
+        config=ExplorationConfig(
+            population_size=config.population_size,
+            generations=config.generations,
+            mutation_probability=config.mutation_probability,
+            random_share=config.random_share,
+        ),
+        per_round=config.per_round,
+        seed=config.seed,
+        space=space,
+        threads=threads,
+    )
+
+
+@derived_object
+class CorrectedCostModel(ms.cost_model.PyCostModel):
+    """A frozen cost model, corrected by what was measured of the one task that it serves.
+
+    Fasor's high-quality mode goes on learning while it searches (section 6). Here the network stays as it is
+    and a `ResidualModel` learns.
+    """
+
+    def __init__(self, frozen: ms.CostModel) -> None:
+        super().__init__()
+        self._frozen = frozen
+        self._knobs: list[NDArray[np.float32]] = []
+        self._scores: list[float] = []
+        self._latencies_s: list[float] = []
+
+    def update(
+        self,
+        context: ms.TuneContext,
+        candidates: Sequence[ms.MeasureCandidate],
+        results: Sequence[ms.runner.RunnerResult],
+    ) -> None:
+        """Remembers the shortest latency of each candidate; one that failed stays out."""
+        self._scores += [float(score) for score in self._frozen.predict(context, list(candidates))]
+        for candidate, result in zip(candidates, results, strict=True):
+            self._knobs.append(knob_vector(candidate.sch.trace))
+            self._latencies_s.append(min((float(s) for s in result.run_secs or ()), default=math.inf))
+
+    def predict(
+        self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
+    ) -> NDArray[np.float64]:
+        """Scores [n] on the frozen model's scale: 1 is the best that the measurements imply."""
+        scores: NDArray[np.float64] = self._frozen.predict(context, list(candidates))
+        if not len(candidates) or not np.isfinite(self._latencies_s).any():
+            return scores
+        from .residual import ResidualModel  # imports scikit-learn
+
+        model = ResidualModel.fit(np.stack(self._knobs), np.array(self._scores), np.array(self._latencies_s))
+        return model.corrected(np.stack([knob_vector(c.sch.trace) for c in candidates]), scores)
+
+
+class SearchSession:
+    """A task that is searched: proposes candidates and learns what they measured."""
+
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        model: PretrainedCostModel,
+        config: OneShotConfig,
+        threads: int | None = None,
+    ) -> None:
+        """Raises NoDesignSpaceError where the task has nothing to tune."""
+        self._model = model
+        self._scorer = CorrectedCostModel(model) if config.residual else model
+        with model.clock.stage("design space"):
+            self._sampler = make_sampler(task, target, self._scorer, config, threads=threads)
+        self._proposed: dict[str, ms.MeasureCandidate] = {}
+
+    def propose(self) -> list[Proposal]:
+        """The candidates of the next round, in no order; empty where the search finds nothing new."""
+        with self._model.clock.stage("replay and postprocessing"):
+            proposed = self._sampler.propose()
+        candidates = [candidate for _, candidate in proposed]
+        scores = self._scorer.predict(self._sampler.context, candidates)
+        self._proposed |= dict(proposed)
+        with self._model.clock.stage("handing over"):
+            return [
+                Proposal(
+                    trace,
+                    record_json(candidate.sch.trace),
+                    candidate_module_json(candidate),
+                    float(score),
+                    knob_vector(candidate.sch.trace),
+                )
+                for (trace, candidate), score in zip(proposed, scores, strict=True)
+            ]
+
+    def learn(self, latencies_s: dict[str, float]) -> None:
+        """Takes measured latencies in seconds by trace (inf for a failure), also of traces found elsewhere.
+
+        A trace that does not replay on the task is passed over.
+        """
+        known = {trace: self._proposed.pop(trace, None) for trace in latencies_s}
+        for trace, candidate in known.items():
+            known[trace] = candidate or replay(self._sampler.context, trace)
+        self._sampler.know(latencies_s)
+        measured = [(trace, candidate) for trace, candidate in known.items() if candidate is not None]
+        outcomes = [
+            MeasureOutcome((latencies_s[trace],)) if math.isfinite(latencies_s[trace]) else _FAILED
+            for trace, _ in measured
+        ]
+        self._sampler.learn(measured, outcomes)

@@ -1,0 +1,358 @@
+"""Tunes the tasks of a network: several are searched side by side, and others measured meanwhile."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from typing import Any
+
+import numpy as np
+import tvm
+
+from ..dataset.measure import Executor, MeasureJob
+from ..dataset.measure.process import WorkerGone
+from ..dataset.task import Task
+from .rounds import Progress, gain, most_promising
+from .search_config import OneShotConfig
+from .search_process import task_to_json
+from .searchers import Searcher
+from .stages import StageClock
+from .tune_result import TaskResult
+from .tuning_database import TuningDatabase
+from .validation import Proposal, Validation, validate
+
+UNTUNED_BEST_S = 5e-4
+"""Unscheduled tasks slower than `measure.slow_factor` times this run once: a slow one needs no precision."""
+
+_DEATHS_ALLOWED = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When tuning ends before all tasks have had all of their rounds."""
+
+    in_time: Callable[[], bool] = lambda: True
+    """Whether there is time for another round."""
+    breadth_first: bool = False
+    """Whether each task gets one round before any gets a second: what a time budget asks for."""
+    latency_target_s: float | None = None
+    """Estimated latency of the network, in seconds, that is good enough."""
+
+
+@dataclass(eq=False)
+class _Search:
+    """One task on its way."""
+
+    task: Task
+    untuned_s: float
+    base_rounds: int
+    known_s: float | None = None
+    """Latency of the database's schedule, where it had one."""
+    searcher: Searcher | None = None
+    """Whose session it is, None before the first round and after that session was lost."""
+    rounds: int = 0
+    busy: bool = False
+    """Whether it is searched or measured right now."""
+    over: bool = False
+    """Whether the search has nothing more to propose."""
+    done: bool = False
+    """Whether it has had the rounds that every task gets."""
+    reason: str = ""
+    validations: list[Validation] = field(default_factory=list)
+    committed: int = 0
+    untold: dict[str, float] = field(default_factory=dict)
+    gains: list[float] = field(default_factory=list)
+    scored: int = 0
+    search_s: float = 0.0
+    measure_s: float = 0.0
+    asked_at: float = 0.0
+    deaths: int = 0
+
+    @property
+    def best_s(self) -> float:
+        found = min((validation.latency_s for validation in self.validations), default=math.inf)
+        return found if self.known_s is None else min(found, self.known_s)
+
+    @property
+    def network_s(self) -> float:
+        """Seconds that a run of the network spends in the task, with the best so far."""
+        return self.task.weight * min(self.best_s, self.untuned_s)
+
+    @property
+    def progress(self) -> Progress:
+        per_round = (self.search_s + self.measure_s) / max(self.rounds, 1)
+        return Progress(
+            self.task.weight, min(self.best_s, self.untuned_s), tuple(self.gains), per_round or 1.0
+        )
+
+
+class NetworkTuner:
+    """Tunes tasks; `curve` and `tuned` tell how far it is, also after an interrupt."""
+
+    def __init__(
+        self,
+        config: OneShotConfig,
+        executor: Executor,
+        searchers: Sequence[Searcher],
+        database: TuningDatabase,
+        *,
+        limits: Limits | None = None,
+        retune: bool = False,
+        clock: StageClock | None = None,
+        elapsed_s: Callable[[], float] | None = None,
+        on_done: Callable[[str], None] = lambda name: None,
+        around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """`clock` takes the seconds of work by step; `on_done` hears of each task that has its rounds."""
+        self.config = config
+        self.executor = executor
+        self.searchers = searchers
+        self.database = database
+        self.limits = limits or Limits()
+        self.retune = retune
+        self.clock = clock or StageClock()
+        start = time.monotonic()
+        self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
+        self._on_done = on_done
+        self._around_measuring = around_measuring
+        self.curve: list[tuple[float, float]] = []
+        """(seconds since the start, estimated latency of the network in seconds)."""
+        self.tuned = 0
+        self._searches: list[_Search] = []
+        self._asked: dict[int, _Search] = {}  # by number of the searcher
+        self._measuring: dict[Future[list[Validation]], _Search] = {}
+        self._stopped = False
+
+    def measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
+        """Latency in seconds of each task without a schedule, inf where it did not run."""
+        jobs = [
+            MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash) for task in tasks
+        ]
+        return [outcome.latency_s for outcome in self.executor.measure(jobs)]
+
+    def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float]) -> list[TaskResult]:
+        """A result for each task, in their order; `untuned_s` are latencies of `measure_untuned`."""
+        base_rounds = 1 if self.limits.breadth_first else self.config.rounds
+        searches = [_Search(*pair, base_rounds) for pair in zip(tasks, untuned_s, strict=True)]
+        # Without a latency, the operations tell which task is large.
+        self._searches = sorted(
+            searches, key=lambda s: (-s.task.weight * min(s.untuned_s, 1e6), -s.task.flops)
+        )
+        for search in self._searches:
+            search.known_s = None if self.retune else self.database.best_latency_s(search.task)
+            if search.known_s is not None:
+                self._done(search)
+        self._note()
+        self._woken, self._wake_up = Pipe(duplex=False)
+        inline = any(searcher.connection is None for searcher in self.searchers)
+        with ThreadPoolExecutor(max(1, self.executor.devices)) as measuring:
+            try:
+                while True:
+                    self._hand_out()
+                    if not self._asked and not self._measuring:
+                        break
+                    self._take_replies(measuring)
+                    if inline:
+                        wait([self._woken], None if self._measuring else 0.0)
+                    self._take_measured()
+            finally:
+                self._stopped = True  # what is measured now is the last
+        self._woken.close()
+        self._wake_up.close()
+        for search in self._searches:
+            self._commit(search)
+        return [self._result(search) for search in searches]
+
+    def _goes_on(self) -> bool:
+        target_s = self.limits.latency_target_s
+        return self.limits.in_time() and (target_s is None or self._network_s() > target_s)
+
+    def _network_s(self) -> float:
+        return sum(search.network_s for search in self._searches)
+
+    def _note(self) -> None:
+        self.curve.append((self._elapsed_s(), self._network_s()))
+
+    def _hand_out(self) -> None:
+        """Gives idle searchers a round each, but searches no further ahead than what can be measured soon."""
+        for number, searcher in enumerate(self.searchers):
+            ahead = len(self._measuring) - max(0, self.executor.devices - 1)
+            if number in self._asked or ahead > len(self.searchers):
+                continue
+            if not self._goes_on() or (search := self._choose()) is None:
+                return
+            self._asked[number] = search
+            search.busy, search.asked_at = True, time.monotonic()
+            searcher.ask(self._request(search, searcher))
+            search.searcher = searcher
+
+    def _choose(self) -> _Search | None:
+        """The next round's task: one that still has rounds of its own, else the one that may gain most."""
+        free = [search for search in self._searches if not search.busy and not search.over]
+        for search in free:
+            if search.known_s is None and search.rounds < search.base_rounds:
+                return search
+        last = self.config.rounds + self.config.extra_rounds
+        more = [search for search in free if search.rounds < last and self._may_go_on(search)]
+        chosen = most_promising([search.progress for search in more])
+        return None if chosen is None else more[chosen]
+
+    def _may_go_on(self, search: _Search) -> bool:
+        """A schedule of the database is only searched on where extra rounds are asked for."""
+        return search.known_s is None or self.config.extra_rounds > 0
+
+    def _request(self, search: _Search, searcher: Searcher) -> dict[str, Any]:
+        """Asks for a round; a searcher that does not know the task gets it with all that was measured."""
+        request: dict[str, Any] = {"op": "propose", "key": search.task.workload_hash}
+        told = search.untold
+        if search.searcher is not searcher:
+            request["task"] = task_to_json(search.task)
+            told = {v.proposal.trace: v.latency_s for v in search.validations}
+            if search.known_s is not None:
+                told = self.database.latencies_s(search.task) | told
+        request["learned"] = {trace: s if math.isfinite(s) else None for trace, s in told.items()}
+        search.untold = {}
+        return request
+
+    def _take_replies(self, measuring: ThreadPoolExecutor) -> None:
+        """Waits for a searcher or a measurement, and has measured what searchers propose."""
+        connections = {
+            connection: number
+            for number in self._asked
+            if (connection := self.searchers[number].connection) is not None
+        }
+        if connections or not self._asked:
+            ready = wait([*connections, self._woken])
+            numbers = [number for connection, number in connections.items() if connection in ready]
+        else:
+            numbers = list(self._asked)
+        for number in numbers:
+            search = self._asked.pop(number)
+            search.search_s += time.monotonic() - search.asked_at
+            try:
+                reply = self.searchers[number].reply()
+            except WorkerGone as gone:
+                self._bury(number, search, str(gone))
+                continue
+            self._propose(search, reply, measuring)
+
+    def _propose(self, search: _Search, reply: dict[str, Any], measuring: ThreadPoolExecutor) -> None:
+        self.clock.add(reply.get("stage_s", {}))
+        search.scored += reply.get("scored", 0)
+        room = self.config.per_round
+        if search.rounds < self.config.rounds:
+            room = min(room, self.config.top_k - search.rounds * self.config.per_round)
+        proposals = [
+            Proposal(**{**values, "knobs": np.array(values["knobs"], dtype=np.float32)})
+            for values in reply.get("proposals", ())[: max(room, 1)]
+        ]
+        if not proposals:
+            search.busy, search.over = False, True
+            if "error" in reply:
+                first = next(iter(str(reply["error"]).strip().splitlines()), "no message")
+                search.reason = f"the search failed: {first}"
+            elif "nothing" in reply:
+                search.reason = "nothing to tune"
+            self._done(search)
+            return
+        search.rounds += 1
+        future = measuring.submit(self._measure, search, proposals)
+        self._measuring[future] = search
+        future.add_done_callback(lambda _: self._wake_up.send_bytes(b"."))
+
+    def _measure(self, search: _Search, proposals: list[Proposal]) -> list[Validation]:
+        """In a thread of its own."""
+        if self._stopped:
+            return []
+        start = time.monotonic()
+        try:
+            with self._around_measuring():
+                return validate(
+                    proposals,
+                    self.executor.measure,
+                    self.config.stop,
+                    search.validations,
+                    lambda: not self._stopped and self.limits.in_time(),
+                )
+        finally:
+            search.measure_s += time.monotonic() - start
+
+    def _take_measured(self) -> None:
+        while self._woken.poll():
+            self._woken.recv_bytes()
+        for future in [future for future in self._measuring if future.done()]:
+            search = self._measuring.pop(future)
+            search.busy = False
+            measured = future.result()
+            before_s = search.best_s
+            search.validations = [*search.validations, *measured]
+            search.untold |= {v.proposal.trace: v.latency_s for v in measured}
+            self.clock.add(
+                {
+                    "building": sum(validation.outcome.build_s for validation in measured),
+                    "timing": sum(validation.outcome.run_s for validation in measured),
+                }
+            )
+            if search.rounds > 1 or search.known_s is not None:
+                search.gains.append(gain(before_s, search.best_s))
+            if search.rounds >= search.base_rounds or not measured:
+                self._commit(search)
+            if search.rounds == search.base_rounds:
+                self._done(search)
+            self._note()
+
+    def _bury(self, number: int, search: _Search, message: str) -> None:
+        """A searcher died: its sessions are opened again elsewhere, and the task tried once more."""
+        for other in self._searches:
+            if other.searcher is self.searchers[number]:
+                other.searcher = None
+        search.busy = False
+        search.deaths += 1
+        if search.deaths > _DEATHS_ALLOWED:
+            search.over, search.reason = True, f"the search process died: {message}"
+            self._done(search)
+
+    def _done(self, search: _Search) -> None:
+        if search.done:
+            return
+        search.done = True
+        self.tuned += 1
+        self._on_done(search.task.name)
+
+    def _commit(self, search: _Search) -> None:
+        """Keeps what was measured since the last time, where it is of use."""
+        if search.best_s < search.untuned_s:
+            self.database.commit(search.task, search.validations[search.committed :])
+            search.committed = len(search.validations)
+
+    def _result(self, search: _Search) -> TaskResult:
+        task, best_s = search.task, search.best_s
+        reason = search.reason
+        if math.isinf(best_s) and not reason:
+            reason = "no candidate ran" if search.validations else "the limits of the run left no time for it"
+        elif best_s >= search.untuned_s and math.isfinite(best_s):
+            reason = "untuned is faster"
+        return TaskResult(
+            name=task.name,
+            operator=task.operator,
+            workload_hash=task.workload_hash,
+            weight=task.weight,
+            flops=task.flops,
+            untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
+            tuned_latency_s=best_s if best_s < search.untuned_s else None,
+            candidates_scored=search.scored,
+            candidates_measured=len(search.validations),
+            candidates_failed=sum(v.outcome.failure is not None for v in search.validations),
+            search_s=search.search_s,
+            measure_s=search.measure_s,
+            predicted_scores=[v.predicted_score for v in search.validations],
+            measured_latencies_s=[v.latency_s for v in search.validations],
+            reason=reason,
+            from_database=search.known_s is not None and not search.validations,
+        )
