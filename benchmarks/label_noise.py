@@ -3,7 +3,8 @@
     python benchmarks/label_noise.py --dataset data/mine --records 200
 
 The device must be the one that measured them: records of others are left out, and so are those that were cut
-short, since these are single runs. How long ago the first measurement was is told with the result.
+short, since these are single runs, and those of the last hour. How long ago the first measurement was is told
+with the result.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ from scipy.stats import spearmanr
 RESULTS = Path(__file__).parent / "results" / "label_noise.json"
 
 
-def chosen_records(store, hardware_id, count, seed):
-    """Up to `count` records of the device, drawn at random, in lists by task."""
+def chosen_records(store, hardware_id, count, seed, min_hours):
+    """Up to `count` records of the device, at least so old, drawn at random, in lists by task."""
+    newest = time.time() - 3600 * min_hours
     valid = [
         record
         for record in store.records()
-        if record.hardware_id == hardware_id and record.failure is None and not record.cut_short
+        if record.hardware_id == hardware_id
+        and record.timestamp <= newest
+        and record.failure is None
+        and not record.cut_short
     ]
     rng = np.random.default_rng(seed)
     drawn = [valid[i] for i in rng.choice(len(valid), size=min(count, len(valid)), replace=False)]
@@ -77,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument("--records", type=int, default=200)
+    parser.add_argument("--min-hours", type=float, default=1.0, help="age of the records (%(default)s)")
     parser.add_argument("--target", default="llvm")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -88,9 +94,14 @@ def main() -> None:
     pairs = []
     with make_executor(ExecutorConfig(), target, MeasureConfig()) as executor:
         testbed = Testbed(executor, target, NoiseConfig())
-        by_task = chosen_records(store, testbed.hardware.hardware_id, arguments.records, arguments.seed)
+        by_task = chosen_records(
+            store, testbed.hardware.hardware_id, arguments.records, arguments.seed, arguments.min_hours
+        )
         if not by_task:
-            parser.error(f"--dataset {arguments.dataset}: no record of this device ({testbed.hardware.name})")
+            parser.error(
+                f"--dataset {arguments.dataset}: no record of this device ({testbed.hardware.name}) that is "
+                f"{arguments.min_hours:g} hours old: wait, or lower --min-hours"
+            )
         for number, (workload_hash, records) in enumerate(by_task.items()):
             mod = tvm.ir.load_json(modules[workload_hash])
             pairs += measured_again(testbed, mod, records)
