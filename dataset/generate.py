@@ -97,6 +97,9 @@ def _check_program_sampling(config: GenerateConfig) -> DatabaseTasks | None:
 def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]:
     if database is not None:
         return database.tasks[: config.tasks]
+    if config.tasks_from is not None:
+        stored = RecordStore(config.tasks_from).require().require_whole().tasks()
+        return [_task(row) for row in stored[: config.tasks]]
     given = {name: value for name, value in config.task_sampling.items() if value is not None}
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
@@ -115,6 +118,19 @@ def _task_row(task: Task) -> TaskRow:
         source=task.source,
         flops=task.flops,
         tir=tvm.ir.save_json(task.mod),
+    )
+
+
+def _task(row: TaskRow) -> Task:
+    """Inverse of `_task_row`, save for the weight that a network gave to the task."""
+    return Task(
+        name=row.name,
+        mod=tvm.ir.load_json(row.tir),
+        weight=1,
+        source=row.source,
+        operator=row.operator,
+        settings=json.loads(row.settings),
+        flops=row.flops,
     )
 
 

@@ -36,6 +36,8 @@ class GenerateConfig:
     check_outputs: float = 0.02
     # Describe the dataset beside its shards when the run is at its end.
     datasheet: bool = True
+    # Dataset whose tasks are measured in place of sampled ones.
+    tasks_from: Path | None = None
     task_sampling: dict[str, Any] = field(default_factory=dict)
     program_sampling: ProgramSamplingConfig = field(default_factory=ProgramSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)

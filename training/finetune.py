@@ -1,0 +1,193 @@
+"""Moves a checkpoint to a new device with the records of few tasks (`foretune-finetune`, Fasor section 4.2).
+
+Where the new device has no records yet, `tasks_into` writes the tasks to measure there. Where the dataset has
+its records, those of the chosen tasks alone are trained on, and all others tell what that was worth.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import hydra
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from ..configuration import from_hydra
+from ..dataset.features.table import LabelledFeatures
+from ..errors import exits_cleanly
+from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint
+from ..models.metrics import Metrics, evaluate
+from .chosen_tasks import ChosenTasks, write_tasks
+from .finetune_config import FinetuneConfig, training_of
+from .labels import Labels
+from .task_choice import choose_tasks
+from .train import train_model
+from .transfer import device_of, of_device, of_tasks
+
+log = logging.getLogger(__name__)
+
+COLUMNS = {
+    "spearman": "spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "r2": "R2",
+}
+"""Metrics of the printed table and their titles."""
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """A checkpoint of the new device, and how the model did there before and after.
+
+    Both are of the device's tasks that neither the source model nor the fine-tuning has seen; None where the
+    dataset has none.
+    """
+
+    checkpoint_dir: Path
+    hardware: str
+    tasks: list[str]
+    before: Metrics | None
+    after: Metrics | None
+    epochs: int
+    seconds: float
+
+
+def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
+    """Reads the dataset of `config`, and writes tasks or a checkpoint.
+
+    Raises:
+      UserError: settings, dataset or checkpoint are not usable; the message says what to do.
+    """
+    from ..dataset.features import FEATURE_VERSION
+    from ..dataset.features.dataset import load_labelled_features
+
+    _refuse_to_overwrite(config)
+    checkpoint = load_checkpoint(config.checkpoint, FEATURE_VERSION)
+    data = load_labelled_features(config.dataset)
+    if config.tasks_into is not None:
+        pool = of_device(data, device_of(data, config.hardware)) if config.hardware else data
+        return write_tasks(config.dataset, _chosen(config, pool), config.tasks_into)
+    return finetune(config, checkpoint, data)
+
+
+def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatures) -> FinetuneResult:
+    """Fine-tunes on the chosen tasks of a device of `data`, and evaluates on its other tasks.
+
+    Raises:
+      TransferError, TaskChoiceError: the dataset does not hold what is asked for.
+    """
+    _refuse_to_overwrite(config)
+    hardware = device_of(data, config.hardware)
+    target = of_device(data, hardware)
+    tasks = _chosen(config, target)
+    few = of_tasks(target, tasks, config.records_per_task, config.seed)
+    log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
+    training = training_of(config, checkpoint.card, tasks, hardware)
+    trained = train_model(training, few, checkpoint.card.feature_version)
+
+    after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
+    seen = {*tasks, *checkpoint.card.split.seen_tasks}
+    result = FinetuneResult(
+        config.checkpoint_dir,
+        hardware,
+        tasks,
+        evaluate_unseen(checkpoint, target, seen),
+        evaluate_unseen(after, target, seen),
+        trained.epochs,
+        trained.seconds,
+    )
+    _write(result, config)
+    return result
+
+
+def evaluate_unseen(checkpoint: Checkpoint, data: LabelledFeatures, seen: Collection[str]) -> Metrics | None:
+    """Metrics over the tasks of `data` that are not among `seen`; None where no program of them ran."""
+    rows = np.flatnonzero(~np.isin(data.workload_hash, sorted(seen)))
+    if not np.isfinite(data.latency_s[rows]).any():
+        return None
+    rest = data.take(rows)
+    prediction = checkpoint.predictor.predict_table(rest.features, np.arange(len(rest)))
+    return evaluate(prediction, rest.latency_s, Labels.of(rest).group)
+
+
+def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
+    """The tasks that are given or chosen; all of the pool where it has no more than k."""
+    if config.tasks:
+        return list(dict.fromkeys(config.tasks))
+    tasks = len(np.unique(pool.workload_hash))
+    if tasks < config.choice.k:
+        log.warning("choice.k=%d, and there are %d tasks: taking all of them", config.choice.k, tasks)
+    return choose_tasks(pool, replace(config.choice, k=min(config.choice.k, tasks)))
+
+
+def _refuse_to_overwrite(config: FinetuneConfig) -> None:
+    if config.tasks_into is None and config.checkpoint_dir.exists():
+        raise CheckpointExistsError(
+            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
+        )
+
+
+def _write(result: FinetuneResult, config: FinetuneConfig) -> None:
+    parts = {"before": result.before, "after": result.after}
+    values = {
+        "checkpoint": config.checkpoint,
+        "hardware_id": result.hardware,
+        "tasks": result.tasks,
+        **{name: _json(metrics) for name, metrics in parts.items()},
+    }
+    path = config.run_dir / "transfer.json"
+    path.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _json(metrics: Metrics | None) -> dict[str, float | None] | None:
+    if metrics is None:
+        return None
+    return {name: value if np.isfinite(value) else None for name, value in metrics.summary().items()}
+
+
+def transfer_table(result: FinetuneResult) -> Table:
+    """Before and after on the tasks that neither model has seen."""
+    table = Table("model", *COLUMNS.values())
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, metrics in (("before", result.before), ("after", result.after)):
+        if metrics is not None:
+            table.title = f"{metrics.tasks} other tasks of {result.hardware}, {metrics.records} records"
+            table.add_row(name, *(f"{getattr(metrics, column):.3f}" for column in COLUMNS))
+    return table
+
+
+@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="finetune")
+@exits_cleanly()
+def main(config: DictConfig) -> None:
+    """Entry point: composes, validates, chooses tasks or fine-tunes, and says what to run next."""
+    settings = from_hydra(config, FinetuneConfig)
+    result = run(settings)
+    if isinstance(result, ChosenTasks):
+        Console().print(result.table())
+        print(
+            f"wrote {len(result.tasks)} tasks to {result.folder}\n"
+            "next, on the new device, to which the folder can be copied:\n"
+            f"  foretune-generate dataset={result.folder} tasks_from={result.folder}\n"
+            f"  foretune-finetune checkpoint={settings.checkpoint} dataset={result.folder} "
+            f"choice.k={len(result.tasks)}"
+        )
+        return
+    if result.after is not None:
+        Console().print(transfer_table(result))
+    print(f"fine-tuned {result.epochs} epochs on {len(result.tasks)} tasks in {result.seconds:.0f} s")
+    print(
+        f"wrote {result.checkpoint_dir}\nnext, on the device {result.hardware}:\n"
+        f"  foretune-tune checkpoint={result.checkpoint_dir} network=resnet18"
+    )
+
+
+if __name__ == "__main__":
+    main()

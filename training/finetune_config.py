@@ -1,0 +1,103 @@
+"""Settings of `foretune-finetune` as frozen dataclasses, which are also their schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..configuration import ConfigError
+from ..dataset.split import SplitConfig
+from ..models.card import Card
+from ..models.losses import LossConfig
+from .config import TrainConfig, TrainerConfig
+from .datamodule import DataConfig
+from .module import OptimiserConfig
+from .task_choice import ChoiceConfig
+
+MIN_STOPPING_TASKS = 2
+"""Fewer tasks would let the luck of one decide which epoch is kept."""
+
+Part = TypeVar("Part", DataConfig, LossConfig)
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """Everything that `foretune-finetune` needs.
+
+    `hardware` is the id of the new device among those of the dataset. `tasks` names the tasks to use by their
+    hashes, in place of a choice. `tasks_into` only writes the chosen tasks to a folder, for foretune-generate
+    to measure them on the new device; then `hardware` is the device whose tasks are chosen from, or null for
+    those of all. `stopping` is the share of the tasks by which the best epoch is found; they are not trained
+    on. `freeze_encoder` trains the model's head alone. Batches and loss are as the checkpoint was trained,
+    save for what `data` and `loss` change.
+    """
+
+    checkpoint: str
+    dataset: Path
+    run_dir: Path
+    checkpoint_dir: Path
+    hardware: str | None = None
+    choice: ChoiceConfig = field(default_factory=ChoiceConfig)
+    tasks: list[str] = field(default_factory=list)
+    tasks_into: Path | None = None
+    records_per_task: int | None = None
+    stopping: float = 0.2
+    freeze_encoder: bool = False
+    data: dict[str, Any] = field(default_factory=dict)
+    loss: dict[str, Any] = field(default_factory=dict)
+    optimiser: OptimiserConfig = field(default_factory=lambda: OptimiserConfig(learning_rate=3e-4))
+    trainer: TrainerConfig = field(default_factory=lambda: TrainerConfig(max_epochs=20, patience=5))
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stopping < 1:
+            raise ConfigError(f"stopping={self.stopping} is no share: choose a value in [0, 1)")
+        if self.records_per_task is not None and self.records_per_task < 1:
+            raise ConfigError(
+                f"records_per_task={self.records_per_task}: take at least 1 a task, or null for all"
+            )
+
+
+def training_of(config: FinetuneConfig, card: Card, tasks: list[str], hardware: str) -> TrainConfig:
+    """The training that fine-tunes the model of `card` on the tasks.
+
+    Tasks that the model was trained on before stay in the training, so that the epoch is chosen by others.
+    """
+    fresh = set(tasks) - set(card.split.seen_tasks)
+    held_out = round(config.stopping * len(tasks))
+    stops = MIN_STOPPING_TASKS <= held_out <= len(fresh)
+    return TrainConfig(
+        dataset=config.dataset,
+        run_dir=config.run_dir,
+        checkpoint_dir=config.checkpoint_dir,
+        model=card.model,
+        target=card.target,
+        split=SplitConfig(test=0.0, validation=config.stopping if stops else 0.0, seed=config.seed),
+        data=_as_trained(DataConfig, card.training.get("data", {}), config.data, "data"),
+        loss=_as_trained(LossConfig, card.training.get("loss", {}), config.loss, "loss"),
+        optimiser=config.optimiser,
+        trainer=config.trainer,
+        seed=config.seed,
+        start_from=config.checkpoint,
+        train_only=["head"] if config.freeze_encoder else [],
+        notes={
+            "few_shot": {
+                "hardware_id": hardware,
+                "k": len(tasks),
+                "method": "given" if config.tasks else config.choice.method,
+                "tasks": tasks,
+                "records_per_task": config.records_per_task,
+                "source_hardware_ids": card.data.hardware_ids,
+                "source_records": card.data.records,
+            }
+        },
+    )
+
+
+def _as_trained(schema: type[Part], before: dict[str, Any], changes: dict[str, Any], name: str) -> Part:
+    """The part of an earlier training's settings, with changes; keys that are no longer known are left."""
+    known = {f.name for f in fields(schema)}
+    if unknown := sorted(set(changes) - known):
+        raise ConfigError(f"{name}.{unknown[0]} is unknown: choose among {', '.join(sorted(known))}")
+    return replace(schema(**{key: value for key, value in before.items() if key in known}), **changes)
