@@ -1,9 +1,51 @@
 """Inference: a checkpoint inside the search of a stock TVM, and the tuning of whole networks with it.
 
-`from foretune.inference import PretrainedCostModel` gives a cost model that `ms.tune_tir` and
-`ms.relax_integration.tune_relax` take as it is.
+Three ways to use it, from the least to the most of it:
+
+- `PretrainedCostModel`: a cost model that `ms.tune_tir`, `ms.relax_integration.tune_relax` and
+  `ms.tune_tasks` take as it is, with MetaSchedule's own search;
+- `OneShotStrategy` beside it: one search and one validation a task, by evolution or simulated annealing;
+- `tune_network` and `tune_tasks`, and the command `foretune-tune`: searches side by side, measured by
+  processes that live on, with a database that stock TVM compiles from.
 """
 
-from .plugin import PretrainedCostModel
+from __future__ import annotations
 
-__all__ = ["PretrainedCostModel"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import tune_network, tune_tasks
+    from .plugin import PretrainedCostModel
+    from .search_config import OneShotConfig, StopConfig
+    from .strategy import OneShotStrategy
+    from .tune_result import TaskResult, TuneResult
+
+__all__ = [
+    "OneShotConfig",
+    "OneShotStrategy",
+    "PretrainedCostModel",
+    "StopConfig",
+    "TaskResult",
+    "TuneResult",
+    "tune_network",
+    "tune_tasks",
+]
+
+_HOMES = {
+    "OneShotConfig": "search_config",
+    "OneShotStrategy": "strategy",
+    "PretrainedCostModel": "plugin",
+    "StopConfig": "search_config",
+    "TaskResult": "tune_result",
+    "TuneResult": "tune_result",
+    "tune_network": "api",
+    "tune_tasks": "api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports on first use: a script with the cost model alone does without Hydra, reports and plots."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -14,7 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.features.assembly import FeatureAssembler
 from ..dataset.hardware import Hardware, probe_cpu
-from ..dataset.tvm_compat import available_cores
+from ..dataset.tvm_compat import available_cores, load_tensor_intrinsics
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from .stages import StageClock
 
@@ -40,6 +40,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
     def __init__(self, checkpoint: Checkpoint, hardware: Hardware | None = None) -> None:
         """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores."""
         super().__init__()
+        load_tensor_intrinsics()  # every tuning imports them, which takes TVM itself half a minute
         self.checkpoint = checkpoint
         self._assembler = FeatureAssembler(hardware or probe_cpu(available_cores()))
         self.candidates_scored = 0

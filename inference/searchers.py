@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tvm.target import Target
 
 from ..dataset.hardware import Hardware
-from ..dataset.measure import MeasureConfig
+from ..dataset.measure import Executor, MeasureConfig, WorkerPool
 from ..dataset.measure.process import WorkerProcess, WorkerSpec
 from ..dataset.records import FailureKind
 from ..dataset.tvm_compat import available_cores
@@ -134,3 +134,12 @@ def held_back(searchers: Sequence[Searcher]) -> Iterator[None]:
     finally:
         for searcher in stopped:
             searcher.signal(signal.SIGCONT)
+
+
+def hold_back(
+    config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
+) -> Callable[[], AbstractContextManager[object]]:
+    """Has searches stand still as `config.overlap` says; returns what to enter around a measurement."""
+    if config.overlap == "building" and isinstance(executor, WorkerPool):
+        executor.around_timing = lambda: held_back(searchers)
+    return (lambda: held_back(searchers)) if config.overlap == "none" else nullcontext

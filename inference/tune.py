@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +22,7 @@ from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.hardware import Hardware
-from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, WorkerPool, make_executor
+from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
 from ..dataset.networks import Network, extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.tvm_compat import parse_target
@@ -32,7 +32,7 @@ from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, c
 from .energy import ReportConfig
 from .report import print_profile, print_report, write_report
 from .search_config import OneShotConfig
-from .searchers import Searcher, held_back, start_searchers
+from .searchers import Searcher, hold_back, start_searchers
 from .stages import StageClock
 from .tune_result import EAGER, TUNED, UNTUNED, LatencyStats, RivalCurve, TaskResult, TuneResult, load_result
 from .tuner import Limits, NetworkTuner
@@ -204,7 +204,7 @@ class _Run:
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_done=lambda name: progress.update(bar, description=name, advance=1),
-                around_measuring=_hold_back(config.search, executor, searchers),
+                around_measuring=hold_back(config.search, executor, searchers),
             )
             try:
                 with self.watch.stage("measure untuned"):
@@ -250,15 +250,6 @@ class _Run:
 def _close(searchers: Sequence[Searcher]) -> None:
     for searcher in searchers:
         searcher.close()
-
-
-def _hold_back(
-    config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
-) -> Callable[[], AbstractContextManager[object]]:
-    """Has searches stand still as `config.overlap` says; returns what to enter around a measurement."""
-    if config.overlap == "building" and isinstance(executor, WorkerPool):
-        executor.around_timing = lambda: held_back(searchers)
-    return (lambda: held_back(searchers)) if config.overlap == "none" else nullcontext
 
 
 def _rivals(config: ReportConfig) -> list[RivalCurve]:

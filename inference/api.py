@@ -1,0 +1,125 @@
+"""Tuning from Python: a network with its report, or tasks of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import tvm
+from rich.console import Console
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ..dataset.anchor import describe
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
+from ..dataset.task import Task, count_flops
+from ..dataset.tvm_compat import parse_target, workload_hash
+from ..models.checkpoint import load_checkpoint
+from .search_config import OneShotConfig
+from .searchers import hold_back, start_searchers
+from .tune import TuneConfig, run
+from .tune_result import TaskResult, TuneResult
+from .tuner import NetworkTuner
+from .tuning_database import TuningDatabase
+
+
+def tune_network(
+    network: str,
+    *,
+    checkpoint: str = "cpu",
+    output: str | Path | None = None,
+    database: str | Path = "outputs/tuning-database",
+    console: Console | None = None,
+    **settings: Any,
+) -> TuneResult:
+    """Does what `foretune-tune` does: tunes, compiles, checks and times a network, and writes the report.
+
+    Args:
+        network: a known name, `package.module:Factory`, or the path of an ONNX file.
+        checkpoint: name of a shipped checkpoint, or the folder of one.
+        output: folder of the report, by default `outputs/tune/<network>`.
+        database: folder of the schedules found; tasks in it are not tuned again unless `retune=True`.
+        console: where to print; `Console(quiet=True)` keeps it silent.
+        settings: other fields of TuneConfig, such as `inputs`, `budget_s` or `search=OneShotConfig(...)`.
+
+    Raises UserError, whose message says what to do. Call it under `if __name__ == "__main__":` or from a
+    module that may be imported again.
+    """
+    config = TuneConfig(
+        network=network,
+        checkpoint=checkpoint,
+        output=Path(output or Path("outputs/tune") / network),
+        database=Path(database),
+        **settings,
+    )
+    return run(config, console)
+
+
+def tune_tasks(
+    tasks: Sequence[tvm.IRModule | ms.ExtractedTask | Task],
+    target: str | Mapping[str, Any] | Target,
+    work_dir: str | Path,
+    *,
+    checkpoint: str = "cpu",
+    search: OneShotConfig | None = None,
+    measure: MeasureConfig | None = None,
+    executor: ExecutorConfig | None = None,
+) -> tuple[ms.database.Database, list[TaskResult]]:
+    """Tunes tasks without a network around them, such as those of `ms.relax_integration.extract_tasks`.
+
+    Args:
+        tasks: modules with one PrimFunc `main`, MetaSchedule's extracted tasks, or tasks of foretune.
+        target: as `foretune-tune` takes it.
+        work_dir: folder of the database; each target and device has a folder of its own in it.
+
+    Returns:
+        A database that stock TVM compiles from (`with target, database: ...`), and a result for each task.
+
+    Raises UserError.
+    """
+    found = parse_target(target)
+    settings = search or OneShotConfig()
+    load_checkpoint(checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
+    with ExitStack() as stack:
+        device = stack.enter_context(
+            make_executor(executor or ExecutorConfig(), found, measure or MeasureConfig())
+        )
+        hardware = device.hardware()
+        searchers = start_searchers(settings, found, checkpoint, hardware)
+        for searcher in searchers:
+            stack.callback(searcher.close)
+        database = TuningDatabase(Path(work_dir), found, hardware)
+        tuner = NetworkTuner(
+            settings,
+            device,
+            searchers,
+            database,
+            around_measuring=hold_back(settings, device, searchers),
+        )
+        wanted = [as_task(task) for task in tasks]
+        results = tuner.tune(wanted, tuner.measure_untuned(wanted))
+    return database.database, results
+
+
+def as_task(task: tvm.IRModule | ms.ExtractedTask | Task) -> Task:
+    """A task of foretune with what can be read from a module; raises ValueError for another module."""
+    if isinstance(task, Task):
+        return task
+    mod, name, weight = task, "", 1
+    if isinstance(task, ms.ExtractedTask):
+        mod, name, weight = task.dispatched[0], str(task.task_name), int(task.weight)
+    if not isinstance(mod, tvm.IRModule) or "main" not in [var.name_hint for var in mod.get_global_vars()]:
+        raise ValueError("a task is a module with one PrimFunc called main: see tvm_compat.as_task_module")
+    operator, settings = describe(mod)
+    return Task(
+        name=name or f"{operator}_{workload_hash(mod)}",
+        mod=mod,
+        weight=weight,
+        source="operator",
+        operator=operator,
+        settings=settings,
+        flops=count_flops(mod),
+    )

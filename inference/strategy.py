@@ -1,0 +1,123 @@
+"""`OneShotStrategy`: the One-Shot search as the search strategy of a stock MetaSchedule tuning."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from ..dataset.measure import MeasureOutcome
+from ..dataset.program_sampling import ProgramSampler
+from ..dataset.records import FailureKind
+from ..dataset.task import Task, count_flops
+from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from .search_config import OneShotConfig
+from .session import make_sampler
+
+_names = itertools.count()
+
+
+@derived_object
+class OneShotStrategy(ms.search_strategy.PySearchStrategy):
+    """One search and one validation a task: for `ms.tune_tir`, `tune_relax` and `tune_tasks`.
+
+    ```python
+    from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
+
+    database = ms.tune_tir(
+        mod, target, work_dir, max_trials_global=64,
+        cost_model=PretrainedCostModel.load("cpu"),
+        strategy=OneShotStrategy(OneShotConfig(strategy="annealing", rounds=1, top_k=64)),
+    )
+    ```
+
+    MetaSchedule's own strategies search anew for each batch of `num_trials_per_iter` until the trials are
+    spent. This one proposes `top_k` candidates in `rounds` and is done (One-Shot Tuner section 4.2); trials
+    left over go to no one. It searches with the cost model that the tuning was given, which need not be ours,
+    and on the space generator of the tuning. `residual`, `stop` and what follows in OneShotConfig are of
+    `foretune-tune` alone.
+    """
+
+    def __init__(self, config: OneShotConfig | None = None) -> None:
+        super().__init__()
+        load_tensor_intrinsics()  # see PretrainedCostModel
+        self.config = config or OneShotConfig()
+        self._context: ms.TuneContext | None = None
+        self._sampler: ProgramSampler | None = None
+        self._rounds = 0
+        self._left = 0
+        self._proposed: dict[str, Any] = {}
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """MetaSchedule calls this several times; the last context counts."""
+        self._context = context
+
+    def pre_tuning(
+        self,
+        max_trials: int,
+        num_trials_per_iter: int,
+        design_spaces: Sequence[Any],
+        database: ms.database.Database | None = None,
+        cost_model: ms.CostModel | None = None,
+    ) -> None:
+        """Starts the search of the context's task; raises ValueError without a cost model."""
+        if cost_model is None:
+            raise ValueError("OneShotStrategy searches with a cost model: give cost_model=")
+        assert self._context is not None
+        context = self._context
+        self._rounds, self._left = 0, min(max_trials, self.config.top_k)
+        task = Task(
+            name=context.task_name or f"task{next(_names)}",
+            mod=context.mod,
+            weight=1,
+            source="operator",
+            operator="other",
+            settings={},
+            flops=count_flops(context.mod),
+        )
+        try:
+            self._sampler = make_sampler(
+                task,
+                context.target,
+                cost_model,
+                self.config,
+                space=context.space_generator,
+                threads=context.num_threads,
+            )
+        except NoDesignSpaceError:  # nothing to tune is no error to stock tuning either
+            self._sampler = None
+
+    def post_tuning(self) -> None:
+        """Lets go of the search."""
+        self._sampler = None
+        self._proposed = {}
+
+    def generate_measure_candidates(self) -> list[ms.MeasureCandidate] | None:
+        """The candidates of the next round, in no order; None when the search is over."""
+        if self._sampler is None or self._rounds == self.config.rounds or not self._left:
+            return None
+        self._rounds += 1
+        self._proposed = dict(self._sampler.propose()[: self._left])
+        self._left -= len(self._proposed)
+        return list(self._proposed.values()) or None
+
+    def notify_runner_results(
+        self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
+    ) -> None:
+        """Makes the best measured the parents of the next round."""
+        if self._sampler is None:
+            return
+        outcomes = [
+            MeasureOutcome(tuple(float(seconds) for seconds in result.run_secs))
+            if result.run_secs
+            else MeasureOutcome(failure=FailureKind.RUN_ERROR, message=str(result.error_msg))
+            for result in results
+        ]
+        self._sampler.learn(list(self._proposed.items()), outcomes)
+
+    def clone(self) -> OneShotStrategy:
+        """A strategy of the same settings, for another task."""
+        return OneShotStrategy(self.config)
