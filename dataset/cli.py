@@ -1,4 +1,4 @@
-"""`foretune-dataset`: look at datasets, check and unite them, exchange them with MetaSchedule."""
+"""`foretune-dataset`: look at datasets, check and unite them, exchange them, describe devices."""
 
 from __future__ import annotations
 
@@ -118,6 +118,22 @@ def datasheet(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def hardware(options: argparse.Namespace, _: Console) -> int:
+    """Prints the description of a device as JSON, ready for a file."""
+    from .hardware import named_hardware, probe_cpu, probe_cuda
+
+    if options.name == "cpu":
+        from .tvm_compat import available_cores
+
+        found = probe_cpu(options.cores or available_cores())
+    elif options.name == "cuda":
+        found = probe_cuda()
+    else:
+        found = named_hardware(options.name)
+    print(found.to_json(), end="")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="foretune-dataset", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -212,6 +228,21 @@ def _parser() -> argparse.ArgumentParser:
     added.add_argument(
         "--label-noise", type=Path, metavar="JSON", help="result of benchmarks/label_noise.py on this dataset"
     )
+
+    added = command(
+        "hardware",
+        hardware,
+        "Print the description of a device",
+        "It is JSON, for executor.hardware=FILE and for --hardware: probed here, or of a known device. Write "
+        "one for a board by hand after its pattern.",
+    )
+    added.add_argument(
+        "name",
+        nargs="?",
+        default="cpu",
+        help="cpu or cuda, which are probed on this machine, or a known device such as v100 (default: cpu)",
+    )
+    added.add_argument("--cores", type=_positive, help="cores that programs use; all of them by default")
     return parser
 
 

@@ -230,3 +230,14 @@ def test_the_command_names_what_cannot_be_imported_or_exported(tmp_path, first, 
 def test_every_command_has_help(command, capsys):
     assert status_of(command, "--help") == 0
     assert f"foretune-dataset {command}" in capsys.readouterr().out
+
+
+def test_hardware_prints_what_executors_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("hardware", "Tesla V100") == 0
+    described = Hardware.from_json(capsys.readouterr().out)
+    assert (described.kind, described.cores, described.vector_bits) == ("cuda", 80, 1024)
+
+
+def test_unknown_hardware_is_named_with_those_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("hardware", "gtx9999") == 2
+    assert "hardware='gtx9999'" in (text := capsys.readouterr().err) and "v100" in text
