@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import UserError
 from .cost_model import CostModel
+from .draft import DraftCostModel
 from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
@@ -18,6 +19,7 @@ MODELS: Mapping[str, type[CostModel]] = {
     "transformer": TransformerCostModel,
     "mlp": MlpCostModel,
     "lstm": LstmCostModel,
+    "draft": DraftCostModel,
 }
 """A fixed table, because a checkpoint must not be able to name a class of its choice."""
 

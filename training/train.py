@@ -29,6 +29,7 @@ from ..models.metrics import Metrics, evaluate
 from ..models.registry import build_model
 from .config import TrainConfig, plain
 from .datamodule import CostModelData
+from .feature_source import feature_version_of, load_features
 from .freezing import train_only
 from .module import CostModelModule
 
@@ -55,11 +56,9 @@ def run(config: TrainConfig) -> TrainResult:
     Raises:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
-    from ..dataset.features import FEATURE_VERSION
-    from ..dataset.features.dataset import load_labelled_features
-
     _refuse_to_overwrite(config)
-    return train_model(config, load_labelled_features(config.dataset), FEATURE_VERSION)
+    version = feature_version_of(config.model.name)
+    return train_model(config, load_features(config.dataset, version), version)
 
 
 def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:

@@ -1,0 +1,110 @@
+"""Records to draft vectors: the decisions are in their traces, so nothing is replayed.
+
+The result has the shape of `features.dataset`: the draft vector stands behind the task vector and takes the
+place of stores and decision tokens, so that training and evaluation take it as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..features.dataset import EmptyDatasetError
+from ..features.table import FeatureTable, LabelledFeatures
+from ..hardware import Hardware
+from ..records import FailureKind, Record, TaskRow
+from ..store import RecordStore
+from .features import DraftFeaturizer
+from .sketch import Sketch, read_sketch
+from .structure import TaskStructure
+
+
+def load_draft_features(dataset: Path) -> LabelledFeatures:
+    """Draft vectors and latencies of every measured record; simulated ones are left out.
+
+    About half a millisecond a record, so nothing is cached. Raises StoreError where there is no dataset or a
+    damaged one, EmptyDatasetError where it has no records.
+    """
+    import tvm
+
+    from ..features.task import task_features
+    from ..traffic import compulsory_bytes
+    from .read_structure import read_structure
+
+    store = RecordStore(dataset).require().require_whole()
+    by_task: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in store.records():
+        # As in features.dataset: other failures say nothing that a latency could teach.
+        if not record.simulated and record.failure in (None, FailureKind.RUN_TIMEOUT):
+            by_task[record.workload_hash].append(record)
+    hardware = store.hardware()
+    vectors: list[NDArray[np.float32]] = []
+    devices: list[NDArray[np.float32]] = []
+    kept: list[tuple[TaskRow, Record]] = []
+    work: list[tuple[float, float]] = []
+    for row in store.tasks():
+        if not (records := by_task.get(row.workload_hash)):
+            continue
+        mod = tvm.ir.load_json(row.tir)
+        structure, task = read_structure(mod), task_features(mod)
+        compulsory = compulsory_bytes(mod)
+        for draft, number in draft_vectors(records, structure, hardware):
+            vectors.append(np.concatenate([task, draft]))
+            work.append((structure.flops, compulsory))
+            devices.append(hardware[records[number].hardware_id].features())
+            kept.append((row, records[number]))
+    if not kept:
+        raise EmptyDatasetError(
+            f"dataset={dataset}: no record with a latency; generate more with foretune-generate"
+        )
+    return LabelledFeatures(
+        features=draft_table(np.stack(vectors), np.stack(devices)),
+        latency_s=np.array([record.latency_s for _, record in kept]),
+        workload_hash=np.array([row.workload_hash for row, _ in kept]),
+        operator=np.array([row.operator for row, _ in kept]),
+        source=np.array([row.source for row, _ in kept]),
+        hardware_id=np.array([record.hardware_id for _, record in kept]),
+        target=np.array([record.target for _, record in kept]),
+        flops=np.array([flops for flops, _ in work]),
+        moved_bytes=np.array([compulsory for _, compulsory in work]),
+    )
+
+
+def draft_vectors(
+    records: Sequence[Record], structure: TaskStructure, hardware: dict[str, Hardware]
+) -> list[tuple[NDArray[np.float32], int]]:
+    """The draft vector [DRAFT_DIM] and the index of each record of one task whose trace fits the task."""
+    groups: defaultdict[tuple[str, str], list[tuple[Sketch, list[int], int]]] = defaultdict(list)
+    known: dict[str, Sketch] = {}
+    for number, record in enumerate(records):
+        try:
+            trace = json.loads(record.trace)
+            sketch, values = read_sketch(trace, structure)
+        except (ValueError, KeyError, IndexError, TypeError):
+            continue  # a trace of another task or of a newer TVM, as replay leaves it out
+        sketch = known.setdefault(sketch.instructions, sketch)
+        groups[sketch.instructions, record.hardware_id].append((sketch, values, number))
+    found: list[tuple[NDArray[np.float32], int]] = []
+    for (_, hardware_id), members in groups.items():
+        featurizer = DraftFeaturizer(members[0][0], structure, hardware[hardware_id])
+        drafts = featurizer(np.array([values for _, values, _ in members], dtype=np.int64))
+        found += [(draft, number) for draft, (_, _, number) in zip(drafts, members, strict=True)]
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def draft_table(vectors: NDArray[np.float32], hardware: NDArray[np.float32]) -> FeatureTable:
+    """A table of candidates without tokens: `vectors` is [n, TASK_DIM + DRAFT_DIM], `hardware` [n, dim]."""
+    none = np.zeros(len(vectors) + 1, dtype=np.int64)
+    return FeatureTable(
+        stores=np.zeros((0, 1), dtype=np.float32),
+        store_offsets=none,
+        decisions=np.zeros((0, 1), dtype=np.float32),
+        decision_offsets=none,
+        task=vectors,
+        hardware=hardware,
+    )

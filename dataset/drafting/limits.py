@@ -1,0 +1,62 @@
+"""What a GPU allows, decided from tiles alone: MetaSchedule's VerifyGPUCode without lowering a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .nest import Nest
+from .structure import Floats
+
+MAX_VTHREADS = 8  # what VerifyGPUCode allows, whatever the device
+
+
+@dataclass(frozen=True)
+class GpuLimits:
+    """Limits of one thread block."""
+
+    threads: int = 1024
+    shared_bytes: int = 49152
+    vector_bytes: int = 16
+    min_threads: int = 32  # MetaSchedule's sketches ask for a warp at least
+
+
+def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
+    """bool [n]: the candidates that keep the limits; all of them where there are none, as on a CPU.
+
+    Threads and virtual threads are products of the tiles bound to them, and bytes of shared memory the
+    footprints of what is fetched. A sketch without a tiling structure has its threads from a table of legal
+    numbers and passes.
+    """
+    kept = np.ones(len(nest), dtype=np.bool_)
+    sketch = nest.sketch
+    if limits is None or not sketch.structure:
+        return kept
+    threads = bound_extent(nest, "threadIdx.x")
+    kept &= (threads >= limits.min_threads) & (threads <= limits.threads)
+    kept &= bound_extent(nest, "vthread.x") <= MAX_VTHREADS
+    kept &= shared_bytes(nest) <= limits.shared_bytes
+    for fetch in sketch.fetches:
+        if fetch.vector >= 0:
+            decision = sketch.decisions[fetch.vector]
+            lanes = np.array(decision.values)[nest.values[:, decision.column]]
+            kept &= lanes * sketch.block.reads[fetch.read].element_bytes <= limits.vector_bytes
+    return kept
+
+
+def bound_extent(nest: Nest, thread: str) -> Floats:
+    """[n]: number of threads along a tag such as threadIdx.x, 1 where nothing is bound to it."""
+    return nest.product([atom.thread == thread for atom in nest.sketch.atoms])
+
+
+def shared_bytes(nest: Nest) -> Floats:
+    """[n]: bytes of shared memory of a block, counting the copies of a software pipeline."""
+    total = np.zeros(len(nest), dtype=np.float32)
+    copies = np.float32(nest.sketch.pipeline_copies)
+    for fetch in nest.sketch.fetches:
+        if fetch.scope.startswith("shared"):
+            read = nest.sketch.block.reads[fetch.read]
+            total += copies * nest.shared_footprint(read, fetch.level)
+    return total

@@ -1,0 +1,87 @@
+"""Extents and footprints at every level of a population's loop nests.
+
+Level `l` is the moment within the `l` outermost atoms: its tile is what one iteration of them covers, so
+level 0 is the whole block and the last level a single iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sketch import Sketch
+from .structure import Access, Floats
+
+
+def atom_extents(sketch: Sketch, values: NDArray[np.int64]) -> Floats:
+    """float32 [n_atoms, n]: iterations of each atom."""
+    extents = np.empty((len(sketch.atoms), len(values)), dtype=np.float32)
+    for row, atom in enumerate(sketch.atoms):
+        if atom.column >= 0:
+            extents[row] = values[:, atom.column]
+        elif atom.decision >= 0:
+            decision = sketch.decisions[atom.decision]
+            inside = np.array(decision.values, dtype=np.float32)[values[:, decision.column]]
+            extents[row] = np.ceil(np.float32(atom.size) / inside) if atom.outside else inside
+        else:
+            extents[row] = atom.size
+    return extents
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loop nests of n candidates of one sketch."""
+
+    sketch: Sketch
+    values: NDArray[np.int64]  # [n, width]
+    extents: Floats  # [n_atoms, n]
+    tiles: list[Floats]  # by axis [n_levels, n]: extent of the tile
+    outer: Floats  # [n_levels, n]: iterations outside
+
+    @classmethod
+    def of(cls, sketch: Sketch, values: NDArray[np.int64]) -> Nest:
+        """The nests of candidates by their values [n, width]."""
+        extents = atom_extents(sketch, values)
+        levels, n = len(sketch.atoms) + 1, len(values)
+        tiles = [np.ones((levels, n), dtype=np.float32) for _ in sketch.block.extents]
+        for level in range(levels - 2, -1, -1):
+            for tile in tiles:
+                tile[level] = tile[level + 1]
+            tiles[sketch.atoms[level].axis][level] *= extents[level]
+        outer = np.ones((levels, n), dtype=np.float32)
+        np.cumprod(extents, axis=0, out=outer[1:])
+        return cls(sketch, values, extents, tiles, outer)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def product(self, atoms: NDArray[np.bool_] | list[bool]) -> Floats:
+        """[n]: iterations of the marked atoms together."""
+        return np.prod(self.extents[np.asarray(atoms, dtype=np.bool_)], axis=0, dtype=np.float32)
+
+    def shared_footprint(self, access: Access, level: int) -> Floats:
+        """Bytes [n] that all threads of a block together touch within a level."""
+        tiles = [tile[level : level + 1].copy() for tile in self.tiles]
+        for atom, extent in zip(self.sketch.atoms[:level], self.extents[:level], strict=True):
+            if atom.thread.startswith(("threadIdx", "vthread")):
+                tiles[atom.axis] *= extent
+        bytes_ = np.full(len(self), access.element_bytes, dtype=np.float32)
+        for extent in access.extents(tiles):
+            bytes_ *= extent[0]
+        return bytes_
+
+    def footprint(self, access: Access) -> tuple[Floats, Floats]:
+        """Bytes [n_levels, n] that a level's tile touches, and how many of them lie next to each other."""
+        extents = access.extents(self.tiles)
+        elements = np.full_like(self.outer, access.element_bytes)
+        for extent in extents:
+            elements *= extent
+        run = np.full_like(self.outer, access.element_bytes)
+        whole = np.ones(self.outer.shape, dtype=np.bool_)
+        # Contiguous from the last dimension on, as long as whole dimensions are touched.
+        for extent, size in zip(reversed(extents), reversed(access.shape), strict=True):
+            run = np.where(whole, run * extent, run)
+            whole &= extent >= size
+        return elements, run

@@ -1,0 +1,126 @@
+"""Reads the structure of a task off its TIR: the one step of drafting that needs the task's module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+import tvm_ffi
+from tvm.s_tir.stmt import SBlockRealize
+from tvm.tirx import Add, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Sub, Var
+
+from ..task import count_flops
+from .structure import Access, Block, TaskStructure, Term
+
+_Sum = tuple[Term, ...]
+
+
+def read_structure(mod: tvm.IRModule) -> TaskStructure:
+    """The structure of the unscheduled function `main`."""
+    blocks: list[Block] = []
+    _collect(mod["main"].body, (), blocks)
+    return TaskStructure(tuple(blocks), count_flops(mod))
+
+
+def _collect(node: object, loops: tuple[For, ...], found: list[Block]) -> None:
+    """Appends the innermost blocks below a node."""
+
+    def enter_loop(loop: For) -> tvm_ffi.WalkResult:
+        _collect(loop.body, (*loops, loop), found)
+        return tvm_ffi.WalkResult.SKIP
+
+    def enter_block(realize: SBlockRealize) -> tvm_ffi.WalkResult:
+        if realize.block.iter_vars:
+            found.append(_block(realize, loops))
+        else:  # the root
+            _collect(realize.block.body, loops, found)
+        return tvm_ffi.WalkResult.SKIP
+
+    tvm_ffi.structural_walk(node, [(For, enter_loop), (SBlockRealize, enter_block)], order="pre")
+
+
+def _block(realize: SBlockRealize, loops: tuple[For, ...]) -> Block:
+    """A block with its indices written over the loops around it."""
+    block = realize.block
+    terms: dict[Var, _Sum | None] = {
+        loop.loop_var: (Term(1, ((axis, 1),)),) for axis, loop in enumerate(loops)
+    }
+    reduction = [False] * len(loops)
+    for iterator, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        terms[iterator.var] = _terms(value, terms)
+        if iterator.iter_type == tvm.tirx.IterVar.CommReduce:
+            for term in terms[iterator.var] or ():
+                for axis, _ in term.axes:
+                    reduction[axis] = True
+    return Block(
+        name=block.name_hint,
+        extents=tuple(int(getattr(loop.extent, "value", 1)) for loop in loops),
+        reduction=tuple(reduction),
+        writes=tuple(_access(region, terms) for region in block.writes),
+        reads=tuple(_access(region, terms) for region in block.reads),
+    )
+
+
+def _access(region: object, terms: Mapping[Var, _Sum | None]) -> Access:
+    buffer = region.source  # type: ignore[attr-defined]
+    ranges = region.region  # type: ignore[attr-defined]
+    return Access(
+        buffer=buffer.name,
+        shape=tuple(int(getattr(extent, "value", 1)) for extent in buffer.shape),
+        element_bytes=tvm.DataType(str(buffer.dtype)).bits / 8,
+        indices=tuple(_terms(part.min, terms) for part in ranges),
+        widths=tuple(int(getattr(part.extent, "value", 1)) for part in ranges),
+    )
+
+
+def _terms(index: object, of_variable: Mapping[Var, _Sum | None]) -> _Sum | None:
+    """An index as a sum of terms without its constant; None where it is more than that."""
+    if isinstance(index, IntImm):
+        return ()
+    if isinstance(index, Var):
+        return of_variable.get(index)
+    if isinstance(index, Cast):
+        return _terms(index.value, of_variable)
+    if not isinstance(index, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        return None
+    left, right = _terms(index.a, of_variable), _terms(index.b, of_variable)
+    if left is None or right is None:
+        return None
+    if isinstance(index, Add):
+        return _merged(left + right)
+    if isinstance(index, Sub):
+        return _merged(left + tuple(_scaled(term, -1) for term in right))
+    # TVM writes constants on the right.
+    factor = getattr(index.b, "value", None)
+    if not isinstance(factor, int) or factor == 0:
+        return None
+    if isinstance(index, Mul):
+        return tuple(_scaled(term, factor) for term in left)
+    if not left:
+        return ()
+    if len(left) != 1 or left[0].modulus or factor < 0:
+        return None
+    if left[0].divisor != 1:
+        (term,) = left
+        is_digit = isinstance(index, FloorMod) and term.coefficient == 1  # (x // d) % m
+        return (Term(1, term.axes, term.divisor, factor),) if is_digit else None
+    axes = tuple((axis, left[0].coefficient * c) for axis, c in left[0].axes)
+    if isinstance(index, FloorDiv):
+        return (Term(1, axes, divisor=factor),)
+    return (Term(1, axes, modulus=factor),)
+
+
+def _scaled(term: Term, factor: int) -> Term:
+    return Term(term.coefficient * factor, term.axes, term.divisor, term.modulus)
+
+
+def _merged(terms: _Sum) -> _Sum:
+    """Adds up the plain terms, so that a quotient or remainder of a sum stays one term."""
+    plain: dict[int, int] = {}
+    for term in terms:
+        if term.divisor == 1 and not term.modulus:
+            for axis, c in term.axes:
+                plain[axis] = plain.get(axis, 0) + term.coefficient * c
+    rest = tuple(term for term in terms if term.divisor != 1 or term.modulus)
+    together = tuple((axis, c) for axis, c in sorted(plain.items()) if c)
+    return ((Term(1, together), *rest)) if together else rest

@@ -1,0 +1,167 @@
+"""A sketch with the domains of its decisions: populations are drawn, changed and read back in NumPy.
+
+A candidate is a row of *choices*, int32 [n_decisions], the row of each decision's table; its *values* are the
+factors, indices and locations behind them, int64 [width].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .domains import DomainError, Table, domain
+from .nest import atom_extents
+from .sketch import Sketch, read_sketch
+from .structure import TaskStructure
+
+Choices = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class SketchSpace:
+    """One design space of a task."""
+
+    sketch: Sketch
+    domains: tuple[Table, ...]
+
+    @classmethod
+    def observed(cls, traces: Sequence[Any], structure: TaskStructure) -> SketchSpace:
+        """The space of traces (parsed JSON, one list of instructions) that were seen to be valid.
+
+        Raises ValueError for no trace and for traces of different sketches.
+        """
+        read = [read_sketch(trace, structure) for trace in traces]
+        if not read or len({sketch.instructions for sketch, _ in read}) != 1:
+            raise ValueError(f"{len(read)} traces: need at least one, and all of one sketch")
+        sketch = read[0][0]
+        seen = np.array([values for _, values in read], dtype=np.int64)
+        parts = [seen[:, d.column : d.column + d.width] for d in sketch.decisions]
+        tables = [domain(d, part.tolist()) for d, part in zip(sketch.decisions, parts, strict=True)]
+        for source, number in sketch.producers:
+            first = min(int(tables[number][0, 0]), -1)
+            # TVM cannot place the producer of a quotient (as of grouped channels) within a tile for certain.
+            quotient = any(t.divisor > 1 for terms in sketch.block.reads[source].indices for t in terms or ())
+            loops = 0 if quotient else len(sketch.loop_starts) - 1
+            tables[number] = np.arange(first, loops, dtype=np.int64)[:, None]
+        return cls(sketch, tuple(tables))
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of values of each decision."""
+        return np.array([len(table) for table in self.domains], dtype=np.int64)
+
+    @property
+    def size(self) -> float:
+        """Number of candidates."""
+        return float(np.prod(self.sizes, dtype=np.float64))
+
+    def sample(self, n: int, rng: np.random.Generator) -> Choices:
+        """`n` candidates, every decision drawn evenly from its values: choices [n, n_decisions]."""
+        return rng.integers(0, self.sizes, size=(n, len(self.domains))).astype(np.int32)
+
+    def mutate(self, choices: Choices, rng: np.random.Generator) -> Choices:
+        """Neighbours: in each row one decision that has a choice gets another value."""
+        free = np.flatnonzero(self.sizes > 1)
+        changed = choices.copy()
+        if len(free) == 0 or len(choices) == 0:
+            return changed
+        rows = np.arange(len(choices))
+        decision = free[rng.integers(0, len(free), len(choices))]
+        sizes = self.sizes[decision]
+        step = 1 + (rng.random(len(choices)) * (sizes - 1)).astype(np.int64)
+        changed[rows, decision] = (changed[rows, decision] + step) % sizes
+        return changed
+
+    def cross(self, left: Choices, right: Choices, rng: np.random.Generator) -> Choices:
+        """Children that take each decision from either parent with equal chance."""
+        return np.where(rng.random(left.shape) < 0.5, left, right)
+
+    def canonical(self, choices: Choices) -> Choices:
+        """The same candidates with compute locations as TVM takes them, so that equals have equal rows.
+
+        A producer can be computed at loops of more than one iteration outside of the first loop over space
+        that lies within one of the reduction; TVM moves any other location outwards to the next of these.
+        """
+        if not self.sketch.producers:
+            return choices
+        moved = choices.copy()
+        legal = self._legal_locations(choices)
+        rows = np.arange(len(choices))
+        for _, number in self.sketch.producers:
+            first = int(self.domains[number][0, 0])
+            wanted = self.domains[number][choices[:, number], 0]
+            taken = np.where(wanted >= 0, legal[np.maximum(wanted, 0), rows], wanted)
+            moved[:, number] = taken - first
+        return moved
+
+    def _legal_locations(self, choices: Choices) -> NDArray[np.int64]:
+        """[n_loops, n]: the innermost legal loop at or outside of each, -1 where there is none."""
+        extents = atom_extents(self.sketch, self.values(choices))
+        starts = self.sketch.loop_starts
+        reduction = self.sketch.block.reduction
+        legal = np.empty((len(starts) - 1, len(choices)), dtype=np.int64)
+        last = np.full(len(choices), -1)
+        within = np.zeros(len(choices), dtype=np.bool_)  # a reduction
+        over = np.zeros(len(choices), dtype=np.bool_)
+        for loop, (start, end) in enumerate(pairwise(starts)):
+            long = np.prod(extents[start:end], axis=0) > 1
+            if reduction[self.sketch.atoms[end - 1].axis]:
+                within |= long
+            else:
+                over |= long & within
+            last = np.where(long & ~over, loop, last)
+            legal[loop] = last
+        return legal
+
+    def values(self, choices: Choices) -> NDArray[np.int64]:
+        """What the choices stand for, [n, width]."""
+        if not self.domains:
+            return np.zeros((len(choices), 0), dtype=np.int64)
+        return np.concatenate([t[choices[:, i]] for i, t in enumerate(self.domains)], axis=1)
+
+    def choices(self, values: NDArray[np.int64]) -> Choices:
+        """Inverse of `values`; raises DomainError for a value that a domain has not."""
+        found = np.empty((len(values), len(self.domains)), dtype=np.int32)
+        for i, (decision, rows) in enumerate(zip(self.sketch.decisions, self._rows, strict=True)):
+            part = values[:, decision.column : decision.column + decision.width]
+            for row, value in enumerate(map(tuple, part.tolist())):
+                if value not in rows:
+                    raise DomainError(f"decision {decision.instruction} ({decision.kind}) cannot be {value}")
+                found[row, i] = rows[value]
+        return found
+
+    def traces(self, choices: Choices) -> list[str]:
+        """Canonical JSON of each candidate's trace, which `dataset.replay.replay` applies."""
+        rows = self.values(choices).tolist()
+        return [f"[{self.sketch.instructions},{self._decided(row)}]" for row in rows]
+
+    def _decided(self, row: list[int]) -> str:
+        decided = [
+            [d.instruction, row[d.column : d.column + d.width] if d.kind == "tile" else row[d.column]]
+            for d in self.sketch.decisions
+        ]
+        return json.dumps(decided, separators=(",", ":"))
+
+    @cached_property
+    def _rows(self) -> list[dict[tuple[int, ...], int]]:
+        return [{tuple(value): row for row, value in enumerate(t.tolist())} for t in self.domains]
+
+
+def distinct(choices: Choices) -> NDArray[np.int64]:
+    """Ascending indices of the first of each group of equal rows."""
+    if choices.shape[1] == 0:
+        return np.arange(min(len(choices), 1))
+    return np.sort(np.unique(row_keys(choices), return_index=True)[1])
+
+
+def row_keys(choices: Choices) -> NDArray[Any]:
+    """One comparable key [n] a row, equal for equal rows only."""
+    rows = np.ascontiguousarray(choices)
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()

@@ -1,0 +1,28 @@
+"""Which features a model reads: those of replayed programs, or the draft vectors of their decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..dataset.drafting import DRAFT_VERSION
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.features.table import LabelledFeatures
+
+DRAFT_MODEL = "draft"
+"""The model that reads draft vectors."""
+
+
+def feature_version_of(model: str) -> str:
+    """Version of the features that a model of that name is trained on."""
+    return DRAFT_VERSION if model == DRAFT_MODEL else FEATURE_VERSION
+
+
+def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
+    """The records of a dataset with the features of a version; raises as the loaders of `dataset` do."""
+    if feature_version == DRAFT_VERSION:
+        from ..dataset.drafting.dataset import load_draft_features
+
+        return load_draft_features(dataset)
+    from ..dataset.features.dataset import load_labelled_features
+
+    return load_labelled_features(dataset)
