@@ -8,8 +8,8 @@ Needs the extra `foretune[xgboost]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class GbdtConfig:
     rows (TVM) or on the "validation" rows, where `stop_on` also goes back to the best round.
     """
 
-    context: list[str] | tuple[str, ...] = ()
+    context: list[str] = field(default_factory=list)
     rounds: int = 10_000
     patience: int = 50
     stop_on: str = "training"
@@ -56,7 +56,7 @@ class GbdtConfig:
         unknown = sorted(set(self.context) - set(CONTEXTS))
         if unknown:
             raise GbdtError(
-                f"context={list(self.context)}: {unknown[0]!r} is unknown, choose from {', '.join(CONTEXTS)}"
+                f"context={self.context}: {unknown[0]!r} is unknown, choose from {', '.join(CONTEXTS)}"
             )
         if self.stop_on not in STOPS:
             raise GbdtError(f"stop_on={self.stop_on!r} is unknown: choose one of {', '.join(STOPS)}")
@@ -209,7 +209,7 @@ class _Progress:
 
 
 def _store_rows(
-    table: FeatureTable, rows: NDArray[np.int64], context: list[str] | tuple[str, ...] = CONTEXTS
+    table: FeatureTable, rows: NDArray[np.int64], context: Sequence[str] = CONTEXTS
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Store and context features [total, dim], one row a store, and which of `rows` owns each."""
     lengths = np.diff(table.store_offsets)[rows]

@@ -1,0 +1,191 @@
+"""Compares cost models on one split of a dataset (`foretune-compare`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from hydra import compose
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from ..configuration import ConfigError, from_hydra
+from ..dataset.features.table import LabelledFeatures
+from ..dataset.split import Split, SplitConfig, split_rows
+from ..errors import exits_cleanly
+from .compare_config import CompareConfig, contestants_of
+from .compare_report import write_report
+from .compare_result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
+from .comparison import Arena, Entry, TaskSet
+from .config import TrainConfig
+from .contestants import Contestant
+from .evaluation_networks import evaluation_networks, split_by_networks
+from .learning_curve import training_sets
+from .other_training_data import with_other_training_data
+from .train import data_sha256
+
+Load = Callable[[Path], LabelledFeatures]
+
+COLUMNS = {
+    "spearman": "spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "top_1_sums": "top-1 sums",
+    "top_5_sums": "top-5 sums",
+    "peak_10": "peak@10",
+    "recall_10": "recall@10",
+    "regret_5": "regret@5",
+    "r2": "R2",
+    "log_r2": "log R2",
+    "rmse": "RMSE",
+}
+"""Metrics of the printed table and their titles; the other files hold all."""
+
+
+def run(
+    config: CompareConfig,
+    contestants: Sequence[Contestant],
+    feature_version: str,
+    load: Load,
+    tell: Callable[[str], None] = print,
+) -> Comparison:
+    """Fits what is not fitted yet, measures all, and writes compare.json, .csv and .html into `run_dir`.
+
+    Raises:
+      UserError: settings, dataset or split are not usable; the message says what to do.
+    """
+    data = load(config.dataset)
+    networks = evaluation_networks(config.dataset, data)
+    split_config = split_by_networks(config.split, data, networks)
+    split = split_rows(data, split_config)
+    tasks = TaskSet.of(data, split.test, networks)
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
+
+    def arena(trained_on: LabelledFeatures, by: SplitConfig) -> Arena:
+        return Arena(trained_on, by, feature_version, config.run_dir / "fits", tell)
+
+    shared = [c for c in contestants if not config.trains_elsewhere(c.name)]
+    entries: list[Entry] = list(arena(data, split_config).fits(shared, config.seeds, tasks))
+    for contestant in contestants:
+        settings = config.contestant(contestant.name)
+        if settings and settings.dataset:
+            tell(f"{contestant.name} is trained on {settings.dataset}")
+            own = arena(*with_other_training_data(data, split, load(settings.dataset)))
+            entries += own.fits([contestant], config.seeds, tasks)
+    entries.sort(key=lambda entry: config.models.index(entry.name))
+
+    points: list[CurvePoint] = []
+    learners = [c for c in contestants if c.name in config.curve_models()]
+    for training in training_sets(data, split_config, split, config.curve):
+        tell(f"curve: {training.records} records of {training.tasks} training tasks")
+        fits = arena(training.data, training.split).fits(learners, config.seeds, tasks)
+        points += [CurvePoint(training, entry) for entry in fits]
+
+    comparison = Comparison(
+        config.title, _plain(config), _told(data, split, split_config), tasks, entries, points
+    )
+    write_comparison(comparison, config.run_dir, config.baseline)
+    write_report(comparison, config.run_dir / "compare.html", config.baseline)
+    return comparison
+
+
+def _told(data: LabelledFeatures, split: Split, config: SplitConfig) -> dict[str, Any]:
+    """What was compared on, for the report."""
+    parts = {part: split.part(part) for part in ("train", "validation", "test")}
+    return {
+        "sha256": data_sha256(data),
+        "records": {part: len(rows) for part, rows in parts.items()},
+        "tasks": {part: len(np.unique(data.workload_hash[rows])) for part, rows in parts.items()},
+        "test_tasks": np.unique(data.workload_hash[split.test]).tolist(),
+        "hardware_ids": np.unique(data.hardware_id).tolist(),
+    }
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """One line a contestant; the best figure of each column is bold."""
+    rows = comparison.rows()
+    test = comparison.data
+    title = f"{test['tasks']['test']} held-out tasks, {test['records']['test']} records"
+    if seeds := max(row.seeds for row in rows) - 1:
+        title += f"; means over {seeds + 1} seeds, their deviations are in compare.json"
+    table = Table("", *COLUMNS.values(), title=title)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    best = {}
+    for measure in COLUMNS:
+        figures = [row.means[measure] for row in rows if not np.isnan(row.means[measure])]
+        choose = min if measure in LOWER_IS_BETTER else max
+        best[measure] = choose(figures) if figures else None
+    for row in rows:
+        cells = []
+        for measure in COLUMNS:
+            cell = f"{row.means[measure]:.3f}"
+            cells.append(f"[bold]{cell}[/]" if row.means[measure] == best[measure] else cell)
+        table.add_row(row.name, *cells)
+    return table
+
+
+def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
+    """Settings of a training, completed by those of conf/train.yaml.
+
+    Raises:
+      ConfigError: foretune-train would refuse them.
+    """
+    own = dict(settings)
+    preset = own.pop("model") if isinstance(own.get("model"), str) else None
+    try:
+        composed = _defaults(preset).copy()
+    except HydraException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"contestants.{name}.train.model: {reason}") from error
+    OmegaConf.set_struct(composed, False)
+    if "name" in own.get("model", {}):  # in full, so nothing of the default preset's arguments holds
+        composed.model = own.pop("model")
+    try:
+        return from_hydra(OmegaConf.merge(composed, own), TrainConfig)  # type: ignore[arg-type]
+    except ConfigError as error:
+        raise ConfigError(f"contestants.{name}.train: {error}") from error
+
+
+@cache
+def _defaults(preset: str | None) -> DictConfig:
+    """The configuration of foretune-train with a model preset."""
+    # These come with each trial; only their place must be filled.
+    filled = ["dataset=unused", "run_dir=unused", "checkpoint_dir=unused"]
+    return compose("train", [*filled, *([f"model={preset}"] if preset else [])])
+
+
+def _plain(config: CompareConfig) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(json.dumps(asdict(config), default=str))
+    return values
+
+
+@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="compare")
+@exits_cleanly()
+def main(config: DictConfig) -> None:
+    """Entry point: composes, validates, fits, compares, prints a table."""
+    from ..dataset.features import FEATURE_VERSION
+    from ..dataset.features.dataset import load_labelled_features
+
+    settings = from_hydra(config, CompareConfig)
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it tells of itself at each training
+    print(f"fits are kept: to go on after a stop, add hydra.run.dir={settings.run_dir}")
+    contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
+    result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
+    Console().print(comparison_table(result))
+    print(f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Settings of the comparison command, and the contestants that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from ..configuration import ConfigError, from_hydra
+from ..dataset.split import SplitConfig
+from ..models.gbdt import GbdtConfig
+from ..models.target import TargetConfig
+from .config import TrainConfig
+from .contestants import ChanceContestant, Contestant, TrainedContestant, TreesContestant, load_contestant
+from .learning_curve import CurveConfig
+
+KINDS = ("train", "trees", "chance")
+
+
+@dataclass(frozen=True)
+class ContestantConfig:
+    """One way to predict: exactly one of the first three.
+
+    `train` holds settings of foretune-train that differ from its defaults, the model by its preset, by what
+    differs from the default preset, or in full with its name. `trees` holds settings of `GbdtConfig`, with
+    `target` as in training. `dataset` is a dataset to train on in place of the compared one; its records of
+    test and validation tasks are left out.
+    """
+
+    train: dict[str, Any] | None = None
+    trees: dict[str, Any] | None = None
+    chance: bool = False
+    target: TargetConfig = field(default_factory=TargetConfig)
+    dataset: Path | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.train is not None, self.trees is not None, self.chance]
+        if sum(given) != 1:
+            raise ConfigError(f"a contestant has {sum(given)} of {', '.join(KINDS)}: give it one")
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """Everything that `foretune-compare` needs.
+
+    `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
+    trained ones share; a contestant's own go before. `baseline` is the one that margins are stated against.
+    """
+
+    dataset: Path
+    run_dir: Path
+    models: list[str]
+    contestants: dict[str, Any]  # of the fields of ContestantConfig
+    split: SplitConfig = field(default_factory=SplitConfig)
+    train: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=lambda: [0])
+    baseline: str = "xgb"
+    curve: CurveConfig = field(default_factory=CurveConfig)
+    title: str = "Cost models compared"
+
+    def __post_init__(self) -> None:
+        if not self.models or not self.seeds:
+            raise ConfigError("models and seeds must not be empty: name at least one of each")
+        for name in ("models", "seeds"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ConfigError(f"{name}={values} holds one twice: give each once")
+        if unknown := sorted(set(self.curve.models) - set(self.models)):
+            raise ConfigError(f"curve.models: {unknown[0]!r} is not among models={self.models}")
+        for name in self.contestants:
+            self.contestant(name)
+        for name in self.curve.models:
+            if self.trains_elsewhere(name):
+                raise ConfigError(f"curve.models: {name!r} is trained on a dataset of its own: leave it out")
+
+    def contestant(self, name: str) -> ContestantConfig | None:
+        """The contestant of that name, None where there is none; raises ConfigError for a wrong one."""
+        if name not in self.contestants:
+            return None
+        try:
+            # A frozen dataclass inside a mapping is read-only to OmegaConf, so each is read by itself.
+            return from_hydra(OmegaConf.create(self.contestants[name]), ContestantConfig)
+        except ConfigError as error:
+            raise ConfigError(f"contestants.{name}: {error}") from error
+
+    def trains_elsewhere(self, name: str) -> bool:
+        """Whether a contestant brings its own training data."""
+        found = self.contestant(name)
+        return found is not None and found.dataset is not None
+
+    def curve_models(self) -> list[str]:
+        """The contestants of the learning curves: those that training data change."""
+        if self.curve.models:
+            return list(self.curve.models)
+        known = {name: self.contestant(name) for name in self.models}
+        return [name for name, found in known.items() if found and not found.chance and not found.dataset]
+
+
+TrainSettings = Callable[[str, Mapping[str, Any]], TrainConfig]
+"""Completes the settings of a training, named for errors, by the defaults of foretune-train."""
+
+
+def contestants_of(
+    config: CompareConfig, train_settings: TrainSettings, feature_version: str
+) -> list[Contestant]:
+    """The contestants in the order of `models`.
+
+    Raises:
+      ConfigError: settings of a training that foretune-train would refuse.
+      CheckpointError: a name that is neither a contestant nor a checkpoint.
+    """
+    return [_contestant(name, config, train_settings, feature_version) for name in config.models]
+
+
+def _contestant(
+    name: str, config: CompareConfig, train_settings: TrainSettings, feature_version: str
+) -> Contestant:
+    chosen = config.contestant(name)
+    if chosen is None:
+        return load_contestant(name, feature_version)
+    if chosen.trees is not None:
+        try:
+            trees = from_hydra(OmegaConf.create(chosen.trees), GbdtConfig)
+        except ConfigError as error:
+            raise ConfigError(f"contestants.{name}.trees: {error}") from error
+        return TreesContestant(name, trees, chosen.target)
+    if chosen.train is not None:
+        return TrainedContestant(name, train_settings(name, deep_merge(config.train, chosen.train)))
+    return ChanceContestant(name)
+
+
+def deep_merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested mappings united; where both hold a value, the second's."""
+    merged = dict(first)
+    for key, value in second.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = deep_merge(merged[key], value) if both else value
+    return merged

@@ -1,0 +1,188 @@
+"""The page of a comparison: one self-contained HTML file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from ..models import metrics as metrics_module
+from ..page import STYLE, Fact, fact_html, figure_html
+from .compare_plots import plots
+from .compare_result import LOWER_IS_BETTER, MEASURES, Comparison
+
+TITLES = {
+    "rmse": "RMSE",
+    "r2": "R2",
+    "log_r2": "log R2",
+    "spearman": "Spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "top_10": "top-10",
+    "top_1_sums": "top-1 sums",
+    "top_5_sums": "top-5 sums",
+    "top_10_sums": "top-10 sums",
+    "peak_5": "peak@5",
+    "peak_10": "peak@10",
+    "recall_5": "recall@5",
+    "recall_10": "recall@10",
+    "regret_1": "regret@1",
+    "regret_5": "regret@5",
+}
+
+_MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recall_10", "regret_5")
+
+_PAGE = Template(
+    """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+<header>
+<h1>$title</h1>
+<p>$subtitle</p>
+</header>
+<dl class="facts">
+$facts
+</dl>
+$sections
+<div class="plots" style="margin-top: 16px">
+$plots
+</div>
+<section class="card">
+<h2>How to read it</h2>
+<pre style="white-space: pre-wrap; font-size: 13px">$method</pre>
+</section>
+</main>
+</body>
+</html>
+"""
+)
+
+
+def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
+    """Writes the page."""
+    data = comparison.data
+    page = _PAGE.substitute(
+        title=escape(comparison.title),
+        style=STYLE,
+        subtitle=escape(
+            f"{data['tasks']['train']} training, {data['tasks']['validation']} validation and "
+            f"{data['tasks']['test']} test tasks with no task in common | data {data['sha256'][:12]} | "
+            f"devices {', '.join(data['hardware_ids'])}"
+        ),
+        facts="\n".join(map(fact_html, _facts(comparison, baseline))),
+        sections="\n".join(_sections(comparison, baseline)),
+        plots="\n".join(map(figure_html, plots(comparison))),
+        method=escape((metrics_module.__doc__ or "").strip()),
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
+    rows = {row.name: row for row in comparison.rows()}
+    facts = []
+    margins = comparison.margins(baseline)
+    for measure, title in (
+        ("spearman", "Spearman"),
+        ("pairwise_accuracy", "Pairs"),
+        ("top_1", "Top-1 score"),
+    ):
+        best = max(rows.values(), key=lambda row: row.means[measure])
+        detail = f"by {best.name}"
+        good = None
+        if best.name in margins:
+            margin = margins[best.name][measure]
+            detail += f"; {margin.ahead:+.3f} against {baseline} ({_interval(margin.low, margin.high)})"
+            good = margin.low > 0 or None
+        facts.append(Fact(f"Best {title}", f"{best.means[measure]:.3f}", detail, good))
+    data = comparison.data
+    facts.append(Fact("Test records", f"{data['records']['test']:,}", f"of {data['tasks']['test']} tasks"))
+    return facts
+
+
+def _interval(low: float, high: float) -> str:
+    return "no interval" if math.isnan(low) else f"95%: {low:+.3f} to {high:+.3f}"
+
+
+def _sections(comparison: Comparison, baseline: str) -> list[str]:
+    rows = comparison.rows()
+    cells = []
+    for row in rows:
+        latency = f"{row.facts['latency_r2']:.3f}" if "latency_r2" in row.facts else ""
+        took = f"{row.facts['seconds']:,.0f}" if "seconds" in row.facts else ""
+        figures = [
+            f"{row.means[m]:.3f}" + (f" ±{row.deviations[m]:.3f}" if row.seeds > 1 else "") for m in MEASURES
+        ]
+        cells.append([row.name, *figures, latency, took])
+    lower = ", ".join(TITLES[measure] for measure in MEASURES if measure in LOWER_IS_BETTER)
+    sections = [
+        _table(
+            "All figures",
+            f"Means over the test tasks; lower is better for {lower}. Latency R2 is of the logarithms "
+            "of the latencies over all tasks, for models that predict seconds. Seconds are of the training.",
+            ["model", *(TITLES[measure] for measure in MEASURES), "latency R2", "seconds"],
+            cells,
+        )
+    ]
+    margins = comparison.margins(baseline)
+    if margins:
+        sections.append(
+            _table(
+                f"Ahead of {baseline}",
+                "Difference of the means over the test tasks, positive where better, with a 95% bootstrap "
+                "interval over the tasks.",
+                ["model", *(TITLES[measure] for measure in _MARGINS)],
+                [
+                    [name, *(f"{of[m].ahead:+.3f} ({_ends(of[m].low, of[m].high)})" for m in _MARGINS)]
+                    for name, of in margins.items()
+                ],
+            )
+        )
+    networks = [
+        [
+            name,
+            network["network"],
+            f"{network['tasks']:.0f}",
+            f"{network['share']:.0%}",
+            *(f"{network[f'top_{k}{kind}']:.3f}" for kind in ("", "_sums") for k in (1, 5, 10)),
+        ]
+        for name in comparison.names()
+        for network in comparison.by_network(name)
+    ]
+    if networks:
+        sections.append(
+            _table(
+                "Networks",
+                "Tasks weighted by their calls; share is the part of the calls that has records.",
+                ["model", "network", "tasks", "share"]
+                + [f"top-{k}{kind}" for kind in ("", " sums") for k in (1, 5, 10)],
+                networks,
+            )
+        )
+    return sections
+
+
+def _ends(low: float, high: float) -> str:
+    return "-" if math.isnan(low) else f"{low:+.2f}, {high:+.2f}"
+
+
+def _table(title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<section class="card"><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>'
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}\n</tbody></table>'
+        "</div></section>"
+    )

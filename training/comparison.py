@@ -1,0 +1,205 @@
+"""Fits contestants on one split and measures them; what was fitted before is read back.
+
+The predictions of a fit lie in a folder named by its contestant and by a hash of all that they follow from:
+data, split, settings, seed. So an interrupted comparison goes on where it was, and a changed one fits again
+what has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dataset.features.table import LabelledFeatures
+from ..dataset.split import SplitConfig, split_rows
+from ..models.metrics import Metrics, evaluate
+from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
+from .contestants import Contestant, Fit, Trial
+from .evaluate import NothingToEvaluateError
+from .labels import Labels
+from .train import data_sha256
+
+Networks = Mapping[str, Mapping[str, float]]
+"""Weight of each task of a network, by workload hash."""
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """The test tasks: their measured records, and where else they occur."""
+
+    latency_s: NDArray[np.float64]  # [n]
+    group: NDArray[np.int64]  # [n], rivals share it
+    score: NDArray[np.float64]  # [n]
+    workload: dict[int, str]  # of each group
+    operator: dict[int, str]  # of each group
+    hardware: dict[int, str]  # of each group
+    networks: Networks
+
+    @classmethod
+    def of(cls, data: LabelledFeatures, rows: NDArray[np.int64], networks: Networks) -> TaskSet:
+        """The rows of a dataset; raises NothingToEvaluateError where no program ran."""
+        if not np.isfinite(data.latency_s[rows]).any():
+            raise NothingToEvaluateError(
+                f"{len(rows)} of {len(data)} records belong to test tasks, and none of them ran: raise "
+                "split.test or change split.seed"
+            )
+        labels = Labels.of(data)
+        group = labels.group[rows]
+        groups, first = np.unique(group, return_index=True)
+        names = {
+            column: dict(
+                zip(groups.tolist(), getattr(data, column)[rows[first]].astype(str).tolist(), strict=True)
+            )
+            for column in ("workload_hash", "operator", "hardware_id")
+        }
+        return cls(
+            data.latency_s[rows],
+            group,
+            labels.score[rows],
+            names["workload_hash"],
+            names["operator"],
+            names["hardware_id"],
+            networks,
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant with one seed, trained on one set of tasks."""
+
+    name: str
+    seed: int | None  # None where no seed matters
+    prediction: NDArray[np.float32]  # of the test rows
+    metrics: Metrics
+    networks: list[NetworkMetrics]
+    all_networks: NetworkMetrics | None
+    facts: dict[str, Any]
+    reused: bool
+
+    def by_operator(self, tasks: TaskSet) -> dict[str, dict[str, float]]:
+        """Means over the tasks of each operator, of all that is averaged over tasks."""
+        found = {}
+        for operator in sorted(set(tasks.operator.values())):
+            own = [task for task in self.metrics.per_task if tasks.operator[task.group] == operator]
+            if own:
+                columns = {name: [getattr(task, name) for task in own] for name in PER_TASK}
+                found[operator] = {"tasks": float(len(own)), **{n: _mean(c) for n, c in columns.items()}}
+        return found
+
+
+PER_TASK = (
+    "spearman",
+    "pairwise_accuracy",
+    "top_1",
+    "top_5",
+    "top_10",
+    "peak_5",
+    "peak_10",
+    "recall_5",
+    "recall_10",
+    "regret_1",
+    "regret_5",
+)
+"""Metrics that each task has."""
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where contestants meet: one dataset, one split, one folder."""
+
+    data: LabelledFeatures
+    split: SplitConfig
+    feature_version: str
+    folder: Path  # takes a folder for each fit
+    tell: Callable[[str], None]
+
+    def fits(
+        self, contestants: Sequence[Contestant], seeds: Sequence[int], tasks: TaskSet
+    ) -> Iterator[Entry]:
+        """Fits or reads back every contestant with every seed that matters, in order."""
+        split = split_rows(self.data, self.split)
+        content = data_sha256(self.data)
+        work = [(c, seed) for c in contestants for seed in (seeds if c.seeded else seeds[:1])]
+        for number, (contestant, seed) in enumerate(work):
+            title = f"[{number + 1}/{len(work)}] {contestant.name}"
+            title += f", seed {seed}" if contestant.seeded and len(seeds) > 1 else ""
+            key = [
+                content,
+                self.feature_version,
+                asdict(self.split),
+                type(contestant).__name__,
+                contestant.settings(),
+                seed,
+            ]
+            digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+            folder = self.folder / f"{_file_name(contestant.name)}-{digest[:12]}"
+            fit, reused = _read(folder, len(split.test)), True
+            if fit is None:
+                self.tell(f"{title}: fits")
+                folder.mkdir(parents=True, exist_ok=True)
+                trial = Trial(
+                    self.data,
+                    self.split,
+                    split,
+                    self.feature_version,
+                    seed,
+                    folder,
+                    lambda text, title=title: self.tell(f"{title}: {text}"),  # type: ignore[misc]
+                )
+                fit, reused = contestant.fit(trial), False
+                _write(folder, fit)
+            entry = _entry(contestant, seed, fit, reused, tasks)
+            self.tell(f"{title}: {'as fitted before' if reused else _took(fit)}  {entry.metrics}")
+            yield entry
+
+
+def _entry(contestant: Contestant, seed: int, fit: Fit, reused: bool, tasks: TaskSet) -> Entry:
+    metrics = evaluate(fit.prediction, tasks.latency_s, tasks.group)
+    return Entry(
+        contestant.name,
+        seed if contestant.seeded else None,
+        fit.prediction,
+        metrics,
+        network_metrics(metrics, tasks.workload, tasks.networks),
+        over_networks(metrics, tasks.workload, tasks.networks),
+        fit.facts,
+        reused,
+    )
+
+
+def _read(folder: Path, rows: int) -> Fit | None:
+    """A fit that was written whole, None where there is none."""
+    try:
+        facts = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
+        prediction = np.load(folder / "prediction.npy", allow_pickle=False)
+    except (OSError, ValueError):
+        return None
+    return Fit(prediction, facts) if prediction.shape == (rows,) else None
+
+
+def _write(folder: Path, fit: Fit) -> None:
+    np.save(folder / "prediction.npy", fit.prediction, allow_pickle=False)
+    # Last, since its presence says that the fit is whole.
+    partial = folder / "fit.json.partial"
+    partial.write_text(json.dumps(fit.facts, indent=2) + "\n", encoding="utf-8")
+    partial.rename(folder / "fit.json")
+
+
+def _took(fit: Fit) -> str:
+    return f"took {fit.facts['seconds']:.0f} s" if "seconds" in fit.facts else "done"
+
+
+def _file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[-40:]
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = np.array([value for value in values if not np.isnan(value)])
+    return float(known.mean()) if len(known) else float("nan")
