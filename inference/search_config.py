@@ -23,7 +23,7 @@ class StopConfig:
     to lower the best latency by this share. `search.top_k` caps both.
     """
 
-    expected_improvement: float = 0.0
+    expected_improvement: float = 0.01
     # Candidates of a task that are validated before it may stop.
     minimum: int = 8
     # Candidates that are validated together once it may.

@@ -1,0 +1,197 @@
+"""How many candidates are worth a validation: the residual's posterior, and where validation stops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from foretune.dataset.measure import MeasureOutcome
+from foretune.dataset.records import FailureKind
+from foretune.inference.residual import NOISE, SPREAD_BEFORE, SPREAD_WEIGHT, Posterior, ResidualModel
+from foretune.inference.search_config import OneShotConfig, OneShotConfigError, StopConfig
+from foretune.inference.validation import Proposal, best_of, validate
+from scipy.stats import norm
+
+
+def knobs(*values):
+    return np.array([[value] for value in values], dtype=np.float64)
+
+
+def test_a_measured_candidate_is_known_up_to_the_noise():
+    model = ResidualModel.fit(knobs(0, 3, 5), np.array([1.0, 0.5, 0.2]), np.array([1e-3, 4e-3, 9e-3]))
+    posterior = model.posterior(knobs(0, 3, 5), np.array([1.0, 0.5, 0.2]))
+    np.testing.assert_allclose(posterior.mean, -np.log([1e-3, 4e-3, 9e-3]), atol=0.02)
+    assert (posterior.deviation < 1.01 * NOISE).all()
+
+
+def test_far_from_what_was_measured_the_frozen_model_decides():
+    """Scores 1 and 0.5 measured 1 and 2 ms, exactly as predicted: score 0.25 stands for 4 ms."""
+    model = ResidualModel.fit(knobs(0, 1), np.array([1.0, 0.5]), np.array([1e-3, 2e-3]))
+    posterior = model.posterior(knobs(1000), np.array([0.25]))
+    assert posterior.mean[0] == pytest.approx(-math.log(4e-3))
+    # Two residuals of zero after four of the prior's spread.
+    spread = SPREAD_BEFORE * math.sqrt(SPREAD_WEIGHT / (SPREAD_WEIGHT + 2))
+    assert posterior.deviation[0] == pytest.approx(spread)
+
+
+def test_neighbours_are_misjudged_alike():
+    """What was predicted the same turned out fast at 0 and slow at 10: that is what their neighbours get."""
+    scores = np.full(4, 0.5)
+    model = ResidualModel.fit(knobs(0, 0.5, 10, 10.5), scores, np.array([1e-3, 1e-3, 3e-3, 3e-3]))
+    near_fast, near_slow = model.corrected(knobs(0.2, 10.2), np.array([0.5, 0.5]))
+    assert near_fast > 0.5 > near_slow
+    assert 2.0 < near_fast / near_slow < 3.0  # shrunk towards the frozen model
+
+
+def test_failures_teach_nothing():
+    with_failure = ResidualModel.fit(
+        knobs(0, 1, 2), np.array([1.0, 0.5, 0.9]), np.array([1e-3, 2e-3, np.inf])
+    )
+    without = ResidualModel.fit(knobs(0, 1), np.array([1.0, 0.5]), np.array([1e-3, 2e-3]))
+    ask = knobs(3), np.array([0.7])
+    np.testing.assert_allclose(with_failure.posterior(*ask).mean, without.posterior(*ask).mean)
+    with pytest.raises(ValueError, match="no candidate ran"):
+        ResidualModel.fit(knobs(0), np.array([1.0]), np.array([np.inf]))
+
+
+def test_the_expected_improvement_is_jones_closed_form():
+    """Best 1 ms (log-speed 6.908); one candidate expected 10 % faster with a deviation of 20 %."""
+    best_s = 1e-3
+    posterior = Posterior(np.array([0.1 - math.log(best_s)]), np.array([[0.04]]))
+    expected = 0.1 * norm.cdf(0.5) + 0.2 * norm.pdf(0.5)  # 0.1395
+    assert posterior.improvement(best_s)[0] == pytest.approx(expected)
+    assert posterior.batch_improvement(np.array([0]), best_s) == pytest.approx(expected, rel=0.15)
+
+
+def test_a_batch_may_gain_more_than_its_best_unless_all_is_one():
+    best_s, mean = 1e-3, np.full(4, -math.log(1e-3))
+    apart = Posterior(mean, 0.04 * np.eye(4)).batch_improvement(np.arange(4), best_s)
+    alike = Posterior(mean, np.full((4, 4), 0.04)).batch_improvement(np.arange(4), best_s)
+    # The largest of four normals is expected at 1.03 deviations; of one, what is above zero at 0.40.
+    assert apart == pytest.approx(0.2 * 1.03, rel=0.15)
+    assert alike == pytest.approx(0.2 * 0.40, rel=0.15)
+
+
+# -- validation
+
+
+def proposal(score, knob, latency_s):
+    return Proposal(f"{score} {knob}", "[]", str(latency_s), score, np.array([knob], dtype=np.float32))
+
+
+FIXED = StopConfig(expected_improvement=0.0)
+
+
+class Bench:
+    """Measures what the module says, and remembers in which batches."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, jobs):
+        self.batches.append([float(job.module) for job in jobs])
+        self.best_s = [job.best_latency_s for job in jobs]
+        return [
+            MeasureOutcome((float(job.module),))
+            if math.isfinite(float(job.module))
+            else MeasureOutcome(failure=FailureKind.RUN_ERROR)
+            for job in jobs
+        ]
+
+
+def predicted_well(count=40):
+    """Candidates whose latency is what their score says, up to a smooth 5 %."""
+    scores = np.linspace(1.0, 0.1, count)
+    return [
+        proposal(score, knob, 1e-3 / score * (1 + 0.05 * math.sin(knob)))
+        for knob, score in enumerate(scores.tolist())
+    ]
+
+
+def test_a_fixed_number_is_measured_at_once_by_score():
+    bench = Bench()
+    done = validate(predicted_well(10)[::-1], bench, FIXED)
+    assert [len(batch) for batch in bench.batches] == [10]
+    assert [v.predicted_score for v in done] == sorted((v.predicted_score for v in done), reverse=True)
+
+
+def test_a_good_model_needs_few_validations():
+    bench = Bench()
+    stop = StopConfig(expected_improvement=0.01, minimum=8, batch=4)
+    done = validate(predicted_well(), bench, stop)
+    assert len(bench.batches[0]) == 8
+    assert 8 <= len(done) <= 20  # of 40
+    assert best_of(done).latency_s == min(float(p.module) for p in predicted_well())
+
+
+def test_a_model_that_knows_nothing_goes_on_until_the_measurements_tell():
+    """Equal scores, and the fast ones at one end of the knob: they are found before all is measured."""
+    rng = np.random.default_rng(0)
+    places = rng.permutation(40)
+    candidates = [proposal(0.5, float(place), 1e-3 * math.exp(place / 10)) for place in places]
+    bench = Bench()
+    done = validate(candidates, bench, StopConfig(expected_improvement=0.01, minimum=8, batch=4))
+    assert best_of(done).latency_s == pytest.approx(1e-3)
+    assert len(done) < 40
+
+
+def test_what_is_slow_may_be_cut_short():
+    """Each batch is told the best before it, over all rounds."""
+    stop = StopConfig(expected_improvement=0.001, minimum=4, batch=4)
+    bench = Bench()
+    validate([proposal(0.5, 7.0 * i, 1e-3 * (20 - i)) for i in range(8)], bench, stop)
+    assert len(bench.batches) == 2
+    assert bench.best_s == [min(bench.batches[0])] * 4
+
+
+def test_a_lower_bar_measures_at_least_as_many():
+    counts = [
+        len(validate(predicted_well(), Bench(), StopConfig(expected_improvement=bar)))
+        for bar in (0.2, 0.05, 0.005)
+    ]
+    assert counts == sorted(counts)
+    assert counts[0] == 8
+
+
+def test_earlier_rounds_count():
+    stop = StopConfig(expected_improvement=0.05, minimum=8)
+    earlier = validate(predicted_well(), Bench(), stop)
+    poor = [proposal(0.05, 100.0 + i, 20e-3) for i in range(10)]
+    bench = Bench()
+    assert validate(poor, bench, stop, earlier) == []
+    assert bench.batches == []
+
+
+def test_where_all_failed_validation_goes_on():
+    failing = [proposal(0.9, float(i), math.inf) for i in range(12)]
+    bench = Bench()
+    done = validate(failing, bench, StopConfig(expected_improvement=0.05, minimum=4, batch=4))
+    assert [len(batch) for batch in bench.batches] == [4, 4, 4]
+    assert best_of(done) is None
+
+
+def test_no_time_no_measurement():
+    assert validate(predicted_well(), Bench(), FIXED, in_time=lambda: False) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StopConfig(expected_improvement=-0.1), r"search\.stop\.expected_improvement=-0\.1"),
+        (lambda: StopConfig(minimum=0), r"search\.stop\.minimum=0"),
+        (lambda: StopConfig(batch=0), r"search\.stop\.batch=0"),
+        (
+            lambda: OneShotConfig(strategy="bayesian"),
+            r"search\.strategy=bayesian: use evolutionary, annealing",
+        ),
+        (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
+        (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
+        (lambda: OneShotConfig(extra_rounds=-1), r"search\.extra_rounds=-1"),
+        (lambda: OneShotConfig(early_stop=0), r"search\.early_stop=0"),
+        (lambda: OneShotConfig(strategy="annealing", generations=0), r"search\.generations=0"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(make, message):
+    with pytest.raises(OneShotConfigError, match=message):
+        make()
