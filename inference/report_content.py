@@ -11,6 +11,7 @@ import numpy as np
 from ..figures import significant
 from ..models.metrics import spearman
 from ..page import Fact
+from .energy import estimate_energy
 from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult
 
 MISSING = "-"
@@ -100,7 +101,20 @@ def facts(result: TuneResult) -> list[Fact]:
             f"{tuned} of {len(result.tasks)} tasks tuned; "
             f"candidates: {scored:,} scored, {measured:,} measured, {failed:,} failed",
         ),
+        *_energy(result),
     ]
+
+
+def _energy(result: TuneResult) -> list[Fact]:
+    """What the run cost by the assumptions of the result (One-Shot Tuner section 7)."""
+    estimate = estimate_energy(result)
+    if estimate is None:
+        return []
+    detail = f"if {result.power_w:g} W are drawn and a kWh emits {result.co2_kg_per_kwh:g} kg of CO2"
+    if estimate.runs_to_pay_back is not None:
+        detail += f"; paid back after {estimate.runs_to_pay_back:,.0f} runs against {estimate.peer}"
+    value = f"{significant(estimate.kwh * 1e3)} Wh, {significant(estimate.co2_kg * 1e3)} g CO2"
+    return [Fact("Energy, estimated", value, detail)]
 
 
 def _ratio(result: TuneResult, name: str) -> Fact:
@@ -193,6 +207,8 @@ COLUMNS = (
 def notes(result: TuneResult) -> list[str]:
     """What the table cannot say: tasks that were not tuned, and those that a database served."""
     untuned = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
+    if result.simulated:
+        untuned.insert(0, "A rehearsal: every latency here is made up, nothing was measured.")
     served = sum(task.from_database for task in result.tasks)
     if served:
         untuned.append(f"{served} of {len(result.tasks)} schedules came from a database, without a search.")

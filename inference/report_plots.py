@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import cycle
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from ..figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
 from ..page import Plot
@@ -21,7 +23,7 @@ _WIDE, _HALF = 15.0, 7.3  # inches, 72 of the page's pixels each
 
 def plots(result: TuneResult) -> list[Plot]:
     """Every plot that the result holds data for."""
-    drawn = (draw(result) for draw in (_tasks, _latencies, _stages, _scores, _curve))
+    drawn = (draw(result) for draw in (_tasks, _curve, _latencies, _stages, _work, _scores))
     return [plot for plot in drawn if plot is not None]
 
 
@@ -118,26 +120,42 @@ def _stages(result: TuneResult) -> Plot | None:
         stages["other"] = rest
     if not stages or result.total_s <= 0:
         return None
-    with canvas(_HALF, 1.2 + 0.42 * len(stages)) as figure:
+    longest = max(stages, key=lambda stage: stages[stage])
+    share = stages[longest] / result.total_s
+    caption = f"The run took {duration(result.total_s)}, the largest part of it {longest} ({share:.0%})."
+    return Plot("Where the time went", caption, _time_bars(stages, result.total_s, "stages", caption))
+
+
+def _work(result: TuneResult) -> Plot | None:
+    total = sum(result.profile_s.values())
+    if total <= 0:
+        return None
+    caption = (
+        f"Search and measurement step by step: {duration(total)} of work, added up over all processes, "
+        "which work side by side."
+    )
+    return Plot("What the work was", caption, _time_bars(result.profile_s, total, "work", caption))
+
+
+def _time_bars(seconds: dict[str, float], total: float, name: str, caption: str) -> str:
+    """SVG of a bar for each entry, with its share of `total`."""
+    with canvas(_HALF, 1.2 + 0.42 * len(seconds)) as figure:
         axes = figure.subplots()
-        axes.barh(list(stages), list(stages.values()), height=0.55, color=AFTER)
-        for y, seconds in enumerate(stages.values()):
+        axes.barh(list(seconds), list(seconds.values()), height=0.55, color=AFTER)
+        for y, value in enumerate(seconds.values()):
             axes.annotate(
-                f"{duration(seconds)} ({seconds / result.total_s:.0%})",
-                (seconds, y),
+                f"{duration(value)} ({value / total:.0%})",
+                (value, y),
                 (5, 0),
                 textcoords="offset points",
                 va="center",
                 color=INK,
             )
-        axes.set_xlim(0, 1.45 * max(stages.values()))
-        axes.set_ylim(len(stages) - 0.4, -0.6)
+        axes.set_xlim(0, 1.45 * max(seconds.values()))
+        axes.set_ylim(len(seconds) - 0.4, -0.6)
         axes.set_xlabel("seconds")
         axes.tick_params(axis="y", labelcolor=INK)
-        longest = max(stages, key=lambda stage: stages[stage])
-        share = stages[longest] / result.total_s
-        caption = f"The run took {duration(result.total_s)}, the largest part of it {longest} ({share:.0%})."
-        return Plot("Where the time went", caption, fragment(figure, "stages", caption))
+        return fragment(figure, name, caption)
 
 
 def _scores(result: TuneResult) -> Plot | None:
@@ -172,15 +190,24 @@ def _scores(result: TuneResult) -> Plot | None:
 
 
 def _curve(result: TuneResult) -> Plot | None:
-    known = [point for point in result.curve if math.isfinite(point[1])]
+    known = _finite(result.curve)
     if len(known) < 2:
         return None
     elapsed, latency = zip(*known, strict=True)
-    milli = [value * 1e3 for value in latency]
-    with canvas(_HALF, 4.6) as figure:
+    rivals = {rival.name: points for rival in result.rivals if (points := _finite(rival.curve))}
+    last = max(elapsed[-1], *(points[-1][0] for points in rivals.values()), 0.0)
+    milli = [value * 1e3 for points in (known, *rivals.values()) for _, value in points]
+    with canvas(_WIDE, 4.6) as figure:
         axes = figure.subplots()
-        axes.step(elapsed, milli, where="post", color=AFTER, linewidth=2.2)
-        axes.set_xlim(0, max(elapsed) * 1.02 or 1)
+        for (name, points), style in zip(rivals.items(), cycle(("-", "--", ":")), strict=False):
+            _steps(axes, points, last, colour=BEFORE, label=name, style=style)
+        _steps(axes, known, last, colour=AFTER, label="this run", style="-")
+        axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
+        # A run that took 30 times as long would squeeze this one into the first millimetres.
+        if last > 8 * elapsed[-1] and elapsed[0] > 0:
+            log_axis(axes, "x")
+        else:
+            axes.set_xlim(0, last * 1.02 or 1)
         eager = result.latency(EAGER)
         if eager is not None:
             axes.axhline(eager.median_s * 1e3, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
@@ -200,11 +227,44 @@ def _curve(result: TuneResult) -> Plot | None:
             axes.set_ylim(0, 1.1 * max(milli))
         axes.set_xlabel("seconds since the start")
         axes.set_ylabel("estimated latency of the network, ms")
+        if rivals:
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0)
         caption = (
             f"Weights times the best latencies so far, from {milliseconds(latency[0])} to "
             f"{milliseconds(latency[-1])} after {duration(elapsed[-1])}."
         )
-        return Plot("Tuning curve", caption, fragment(figure, "curve", caption))
+        for name, points in rivals.items():
+            caption += (
+                f" {name} came to {milliseconds(points[-1][1])} after {duration(points[-1][0])}"
+                f"{_overtaken(known, points[-1])}."
+            )
+        return Plot("Tuning curve", caption, fragment(figure, "curve", caption), wide=True)
+
+
+def _finite(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [point for point in curve if math.isfinite(point[1])]
+
+
+def _steps(
+    axes: Axes, points: list[tuple[float, float]], last_s: float, *, colour: str, label: str, style: str
+) -> None:
+    """A curve of (seconds, seconds) as steps in milliseconds, drawn out to `last_s`."""
+    drawn = [*points, (last_s, points[-1][1])]
+    elapsed, latency = zip(*drawn, strict=True)
+    milli = [value * 1e3 for value in latency]
+    axes.step(
+        elapsed, milli, where="post", color=colour, linewidth=2.2, linestyle=style, label=label, zorder=2
+    )
+
+
+def _overtaken(ours: list[tuple[float, float]], rival_end: tuple[float, float]) -> str:
+    """When our curve got to where a rival ended, empty where it never did."""
+    reached = next((elapsed for elapsed, latency in ours if latency <= rival_end[1]), None)
+    if reached is None:
+        return ""
+    if reached <= 0:
+        return ", where this run began"
+    return f", where this run was after {duration(reached)} ({rival_end[0] / reached:.3g}x less time)"
 
 
 def _shorten(name: str, longest: int = 44) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from foretune.figures import CSS_VARIABLES
-from foretune.inference.report import main, print_report, write_report
+from foretune.inference.energy import ReportConfig, ReportConfigError, estimate_energy
+from foretune.inference.report import main, print_profile, print_report, write_report
 from foretune.inference.report_content import (
     COLUMNS,
     duration,
@@ -33,12 +34,13 @@ from foretune.inference.tune_result import (
     UNTUNED,
     LatencyStats,
     ResultFormatError,
+    RivalCurve,
     TaskResult,
     TuneResult,
     load_result,
     save_result,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -181,6 +183,7 @@ def test_outputs_match(difference: float | None, match: bool | None) -> None:
 seconds = st.floats(1e-9, 1e3)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     untuned=st.none() | seconds,
     tuned=st.none() | seconds,
@@ -348,6 +351,81 @@ def test_facts_where_nothing_was_compared() -> None:
 def test_wrong_outputs_are_told() -> None:
     outputs = facts(make_result(max_abs_difference=math.nan))[2]
     assert (outputs.value, outputs.good) == ("differ", False)
+
+
+def test_energy_is_power_times_time_and_says_so() -> None:
+    """65 W for 20 s are 1,300 J, or 0.361 Wh; at 0.48 kg a kWh 0.173 g. A run saves 24 ms."""
+    result = make_result(
+        power_w=65.0, co2_kg_per_kwh=0.48, latencies=[make_stats(TUNED, 0.006), make_stats(UNTUNED, 0.030)]
+    )
+    estimate = estimate_energy(result)
+    assert estimate is not None
+    assert estimate.kwh * 1e3 == pytest.approx(0.3611, rel=1e-3)
+    assert estimate.co2_kg * 1e3 == pytest.approx(0.1733, rel=1e-3)
+    assert estimate.runs_to_pay_back == pytest.approx(20.0 / 0.024)
+    fact = facts(result)[-1]
+    assert fact.value == "0.361 Wh, 0.173 g CO2"
+    assert fact.detail == (
+        "if 65 W are drawn and a kWh emits 0.48 kg of CO2; paid back after 833 runs against untuned TVM"
+    )
+
+
+def test_energy_without_assumptions_or_gain() -> None:
+    assert estimate_energy(make_result()) is None
+    slower_than_eager = estimate_energy(make_result(power_w=65.0, co2_kg_per_kwh=0.48))
+    assert slower_than_eager is not None
+    assert slower_than_eager.peer == EAGER  # the faster of both: what one would run without tuning
+    assert slower_than_eager.runs_to_pay_back is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("power_w", 0.0), ("power_w", math.inf), ("co2_kg_per_kwh", -1.0)]
+)
+def test_assumptions_that_cannot_be_are_named(field: str, value: float) -> None:
+    with pytest.raises(ReportConfigError, match=rf"report\.{field}={value}"):
+        ReportConfig(**{field: value})
+
+
+def test_a_rehearsal_is_told_first() -> None:
+    assert "made up" in notes(make_result(simulated=True))[0]
+    assert not any("made up" in note for note in notes(make_result()))
+
+
+def test_a_rival_is_drawn_and_told_beside_the_run() -> None:
+    """It ended at 20 ms after 60 s; this run was there after 6 s."""
+    rival = RivalCurve("stock MetaSchedule", [(5.0, math.inf), (30.0, 0.025), (60.0, 0.020)])
+    (curve,) = (plot for plot in plots(make_result(rivals=[rival])) if plot.title == "Tuning curve")
+    assert curve.caption.endswith(
+        "stock MetaSchedule came to 20.0 ms after 1 min 00 s, where this run was after 6.0 s (10x less time)."
+    )
+    assert "stock MetaSchedule" in curve.svg
+    better = RivalCurve("other", [(30.0, 0.001)])
+    (curve,) = (plot for plot in plots(make_result(rivals=[better])) if plot.title == "Tuning curve")
+    assert curve.caption.endswith("other came to 1.00 ms after 30.0 s.")
+
+
+def test_rivals_and_profile_survive_the_file(tmp_path: Path) -> None:
+    result = make_result(
+        rivals=[RivalCurve("other", [(1.0, math.inf), (2.0, 0.5)])], profile_s={"features": 1.5}, power_w=65.0
+    )
+    save_result(result, tmp_path / "report.json")
+    assert load_result(tmp_path / "report.json") == result
+
+
+def test_a_file_of_before_these_fields_is_read() -> None:
+    document = make_result().to_json()
+    for name in ("rivals", "profile_s", "power_w", "co2_kg_per_kwh", "simulated"):
+        del document[name]
+    assert TuneResult.from_json(document) == make_result()
+
+
+def test_the_profile_is_sorted_and_adds_up() -> None:
+    console = Console(width=100, file=io.StringIO())
+    print_profile(make_result(profile_s={"features": 1.0, "building": 3.0}), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.index("search") < text.index("import")  # 8 s before 4 s
+    assert text.index("building") < text.index("features")
+    assert "75.0%" in text and "40.0%" in text
 
 
 def test_rank_correlation_is_averaged_over_tasks() -> None:

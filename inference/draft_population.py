@@ -1,0 +1,115 @@
+"""The candidates of one sketch that a drafting search has rated so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dataset.drafting.domains import DomainError
+from ..dataset.drafting.limits import GpuLimits, within
+from ..dataset.drafting.nest import Nest
+from ..dataset.drafting.space import Choices, SketchSpace
+from .draft_model import Rater
+
+_TRIES = 30
+"""Draws for each candidate wanted: on a GPU few random tiles keep the limits."""
+
+PARENT_SHARE = 0.125
+"""Share of a sketch's best candidates that have children, as far as there are 16 of them."""
+
+
+class Population:
+    """Grows by candidates that are new and keep the limits; every one of them is rated once."""
+
+    def __init__(self, space: SketchSpace, rate: Rater, limits: GpuLimits | None) -> None:
+        self.space = space
+        self.choices: Choices = np.zeros((0, len(space.domains)), dtype=np.int32)
+        self.scores: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+        self._rate = rate
+        self._limits = limits
+
+    def add_traces(self, traces: Sequence[str]) -> None:
+        """Adds candidates by their traces, without those of other sketches."""
+        start = f"[{self.space.sketch.instructions},"
+        rows = []
+        for trace in traces:
+            if trace.startswith(start):
+                decided = dict(json.loads(trace[len(start) : -1]))
+                values = [decided[d.instruction] for d in self.space.sketch.decisions]
+                rows.append([v for value in values for v in (value if isinstance(value, list) else [value])])
+        for row in rows:
+            try:
+                self.add(self.space.choices(np.array([row], dtype=np.int64)))
+            except DomainError:
+                continue  # as a location that this space has not seen
+
+    def add(self, choices: Choices) -> None:
+        """Rates candidates that are new and allowed, and takes them in."""
+        fresh = self._new(choices)
+        if len(fresh):
+            self.choices = np.concatenate([self.choices, fresh])
+            self.scores = np.concatenate([self.scores, self._rate(self.space.values(fresh))])
+
+    def sample(self, count: int, rng: np.random.Generator) -> Choices:
+        """Up to `count` different candidates drawn evenly from those allowed."""
+        found = self._none()
+        for _ in range(_TRIES):
+            if len(found) >= count or count < 1:
+                break
+            drawn = self._allowed(self.space.canonical(self.space.sample(max(2 * count, 64), rng)))
+            found = self.space.distinct(np.concatenate([found, drawn]))
+        return found[:count]
+
+    def children(self, count: int, mutation_probability: float, rng: np.random.Generator) -> Choices:
+        """Up to `count` new candidates made of the best by mutation or crossover."""
+        if not len(self.scores) or count < 1:
+            return self._none()
+        best = max(round(PARENT_SHARE * min(len(self.scores), 8 * count)), min(16, len(self.scores)))
+        parents = self.choices[np.argsort(-self.scores, kind="stable")[:best]]
+        found = self._none()
+        for _ in range(4):
+            left, right = (parents[_ranked(best, 2 * count, rng)] for _ in range(2))
+            mutated = self.space.mutate(left, rng)
+            crossed = self.space.cross(left, right, rng)
+            made = np.where(rng.random((len(left), 1)) < mutation_probability, mutated, crossed)
+            fresh = self._new(made)
+            found = self.space.distinct(np.concatenate([found, fresh])) if len(fresh) else found
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    def traces(self, rows: NDArray[np.int64]) -> list[str]:
+        """Canonical JSON of the traces of some candidates."""
+        return self.space.traces(self.choices[rows])
+
+    def neighbours(self, row: int, chosen: Sequence[int]) -> int:
+        """How many of the chosen candidates differ from one in at most a single decision."""
+        if not chosen:
+            return 0
+        different = (self.choices[list(chosen)] != self.choices[row]).sum(axis=1)
+        return int((different <= 1).sum())
+
+    def _new(self, choices: Choices) -> Choices:
+        """Different, allowed and not taken in before."""
+        if not len(choices):
+            return choices
+        rows = self.space.distinct(self.space.canonical(choices))
+        if len(self.choices):
+            rows = rows[~np.isin(self.space.keys(rows), self.space.keys(self.choices))]
+        return self._allowed(rows)
+
+    def _allowed(self, choices: Choices) -> Choices:
+        if self._limits is None or not len(choices):
+            return choices
+        return choices[within(Nest.of(self.space.sketch, self.space.values(choices)), self._limits)]
+
+    def _none(self) -> Choices:
+        return np.zeros((0, len(self.space.domains)), dtype=np.int32)
+
+
+def _ranked(size: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Ranks below `size`, the better the more often: the smaller of two even draws."""
+    return np.minimum(rng.integers(0, size, count), rng.integers(0, size, count))

@@ -1,0 +1,193 @@
+"""Drafting: an evolutionary search over decisions alone, whose best candidates are replayed and verified.
+
+One-Shot Tuner searches with a frozen model (section 4.2) and lets 512 candidates evolve for up to 120 steps
+(Table 2). A draft model needs no program, so as many fit into seconds here:
+
+    drafter = Drafter(task, target, DraftModel.load("path/to/draft"))
+    for trace, candidate in verified(context, drafter.draft(DraftConfig(keep=256))):
+        ...  # rate the candidates with the store-level model, measure the best
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ..dataset.drafting.read_spaces import limits_of, read_spaces
+from ..dataset.drafting.read_structure import read_structure
+from ..dataset.features.task import task_features
+from ..dataset.replay import candidate_trace_json, replay
+from ..dataset.task import Task
+from ..dataset.tvm_compat import make_tune_context
+from ..errors import UserError
+from .draft_model import DraftModel
+from .draft_population import Population
+
+
+class DraftConfigError(UserError, ValueError):
+    """A setting of drafting cannot be."""
+
+
+@dataclass(frozen=True)
+class DraftConfig:
+    """How much to draft, and what to keep.
+
+    Each generation rates `population` new candidates: children of the best so far by mutation or crossover,
+    and some drawn at random.
+    """
+
+    population: int = 4096
+    generations: int = 8
+    # Candidates that are handed on, best first.
+    keep: int = 256
+    # Children that are mutated; the others cross two parents.
+    mutation_probability: float = 0.7
+    # New candidates drawn at random, and kept ones picked at random: insurance against a wrong model.
+    random_share: float = 0.05
+    # Better kept candidates that may differ from one in a single decision.
+    neighbours: int = 4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("population", "keep", "neighbours"):
+            if getattr(self, name) < 1:
+                raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be at least 1")
+        if self.generations < 0:
+            raise DraftConfigError(f"draft.generations={self.generations}: must not be negative")
+        for name in ("mutation_probability", "random_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A candidate by its canonical trace (JSON) and the draft model's score."""
+
+    trace: str
+    score: float
+
+
+class Drafter:
+    """Drafts candidates of one task on one target; spaces and structure are read once.
+
+    `rated` counts the candidates that the model has rated.
+    """
+
+    def __init__(
+        self, task: Task, target: Target, model: DraftModel, context: ms.TuneContext | None = None
+    ) -> None:
+        """`context` is a tune context of the task and target, made where none is given.
+
+        Raises NoDesignSpaceError where the task has nothing to tune.
+        """
+        context = context or make_tune_context(task.mod, target, seed=0, name=task.name)
+        structure = read_structure(task.mod)
+        vector = task_features(task.mod)
+        self.spaces = read_spaces(context, structure, task.name)
+        self._limits = limits_of(target)
+        self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
+        self.rated = 0
+
+    def draft(
+        self, config: DraftConfig, parents: Sequence[str] = (), known: Sequence[str] = ()
+    ) -> list[Draft]:
+        """Up to `config.keep` different candidates, by descending score; those at random come last.
+
+        `parents` are traces to start from, as those of the fastest programs measured; `known` are traces that
+        are not to be drafted again. The same arguments give the same drafts.
+        """
+        rng = np.random.default_rng(config.seed)
+        populations = [
+            Population(space, rate, self._limits)
+            for space, rate in zip(self.spaces, self._raters, strict=True)
+        ]
+        for population in populations:
+            population.add_traces(parents)
+        share = _shares(populations, config.population)
+        for population, count in zip(populations, share, strict=True):
+            population.add(population.sample(count, rng))
+        for _ in range(config.generations):
+            best = _best_scores(populations, config.population // 4)
+            share = _shares(populations, config.population, best)
+            for population, count in zip(populations, share, strict=True):
+                fresh = round(config.random_share * count)
+                children = population.children(count - fresh, config.mutation_probability, rng)
+                population.add(np.concatenate([children, population.sample(fresh, rng)]))
+        self.rated += sum(len(population.scores) for population in populations)
+        return _kept(populations, config, set(known), rng)
+
+
+def verified(context: ms.TuneContext, drafts: Sequence[Draft]) -> Iterator[tuple[str, ms.MeasureCandidate]]:
+    """Replays drafts and yields those that give a program, each different program once.
+
+    The trace is read back from the program, because TVM may have moved a decision that it does not allow.
+    """
+    seen: set[str] = set()
+    for draft in drafts:
+        candidate = replay(context, draft.trace)
+        if candidate is None:
+            continue
+        trace = candidate_trace_json(candidate)
+        if trace not in seen:
+            seen.add(trace)
+            yield trace, candidate
+
+
+def _shares(populations: Sequence[Population], total: int, best: Sequence[int] | None = None) -> list[int]:
+    """How many candidates each sketch gets: half evenly, half by its part among the best."""
+    even = total / len(populations)
+    if best is None or not sum(best):
+        return [max(round(even), 1) for _ in populations]
+    return [max(round(0.5 * even + 0.5 * total * part / sum(best)), 1) for part in best]
+
+
+def _best_scores(populations: Sequence[Population], count: int) -> list[int]:
+    """How many of the `count` best candidates of all sketches each sketch has."""
+    scores = np.concatenate([population.scores for population in populations])
+    owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
+    best = np.argsort(-scores, kind="stable")[: max(count, 1)]
+    return np.bincount(owner[best], minlength=len(populations)).tolist()
+
+
+def _kept(
+    populations: Sequence[Population], config: DraftConfig, known: set[str], rng: np.random.Generator
+) -> list[Draft]:
+    """The best that are not all alike, then some at random."""
+    scores = np.concatenate([population.scores for population in populations])
+    owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
+    row = np.concatenate([np.arange(len(p.scores)) for p in populations])
+    at_random = min(round(config.random_share * config.keep), config.keep - 1)
+    kept: list[Draft] = []
+    chosen: list[list[int]] = [[] for _ in populations]
+    used: set[int] = set()
+
+    def take(index: int) -> None:
+        (trace,) = populations[owner[index]].traces(row[index : index + 1])
+        used.add(index)
+        if trace not in known:
+            chosen[owner[index]].append(int(row[index]))
+            kept.append(Draft(trace, float(scores[index])))
+
+    order: NDArray[np.int64] = np.argsort(-scores, kind="stable")
+    passed_over: list[int] = []
+    for index in order.tolist():
+        if len(kept) >= config.keep - at_random:
+            break
+        of_sketch = populations[owner[index]]
+        if of_sketch.neighbours(int(row[index]), chosen[owner[index]]) < config.neighbours:
+            take(index)
+        else:
+            passed_over.append(index)
+    rest = [int(i) for i in rng.permutation(len(scores)) if int(i) not in used]
+    for index in [*rest[:at_random], *passed_over, *rest[at_random:]]:
+        if len(kept) >= config.keep:
+            break
+        if index not in used:
+            take(index)
+    return kept
