@@ -213,11 +213,10 @@ def _curve(result: TuneResult) -> Plot | None:
             axes.axhline(eager.median_s * 1e3, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
             axes.annotate(
                 EAGER,
-                (1, eager.median_s * 1e3),
-                (-4, 4),
+                (0, eager.median_s * 1e3),
+                (4, 4),
                 xycoords=("axes fraction", "data"),
                 textcoords="offset points",
-                ha="right",
                 color=INK,
             )
             milli.append(eager.median_s * 1e3)

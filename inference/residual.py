@@ -114,9 +114,9 @@ class ResidualModel:
     def _process(self) -> GaussianProcessRegressor:
         """Fixed hyper-parameters: a handful of measurements cannot choose them.
 
-        The kernel is the roughest of its family. A smooth one (squared exponential over the median distance)
-        claims far more than it knows: on held-out tasks 44 % of its predictions were within two standard
-        deviations, of this one's 90 %, see benchmarks/adaptive_validation.py.
+        The kernel is the roughest of its family: a smooth one claims far more than it knows. Of this one's
+        predictions for held-out tasks 89 % are within two standard deviations, see
+        benchmarks/adaptive_validation.py.
         """
         kernel = ConstantKernel(self._spread**2) * Matern(self._length, nu=0.5)
         process = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
