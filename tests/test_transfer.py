@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from foretune.configuration import ConfigError
+from foretune.models.normaliser import Normaliser
 from foretune.training.task_choice import METHODS, ChoiceConfig, TaskChoiceError, choose_tasks
 from foretune.training.task_similarity import TaskProfiles, spearman_similarity
 from foretune.training.transfer import (
     Recovery,
     TransferError,
     device_of,
+    knows_backend,
     mean_recovery,
     of_device,
     of_tasks,
@@ -171,6 +173,24 @@ def test_tasks_without_records_are_refused():
     failed = replace(data, latency_s=np.full(4, np.inf))
     with pytest.raises(TransferError, match="none of the 2 records of the 1 tasks ran"):
         of_tasks(failed, ["task000"])
+
+
+def on(data, gpu):
+    """The dataset with the first hardware feature, which tells a GPU, set for each row."""
+    hardware = data.features.hardware.copy()
+    hardware[:, 0] = gpu
+    return replace(data, features=replace(data.features, hardware=hardware))
+
+
+@pytest.mark.parametrize(
+    ("trained_on_gpu", "cpu_known", "gpu_known"),
+    [([0, 0, 0, 0], True, False), ([1, 1, 1, 1], False, True), ([0, 1, 0, 0], True, True)],
+)
+def test_a_model_of_cpus_knows_no_gpu(trained_on_gpu, cpu_known, gpu_known):
+    data = dataset(tasks=2, per_task=2)
+    normaliser = Normaliser.fit(on(data, trained_on_gpu).features, np.arange(4))
+    assert knows_backend(normaliser, on(data, 0)) is cpu_known
+    assert knows_backend(normaliser, on(data, 1)) is gpu_known
 
 
 # --- the split

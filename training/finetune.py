@@ -28,7 +28,7 @@ from .finetune_config import FinetuneConfig, training_of
 from .labels import Labels
 from .task_choice import choose_tasks
 from .train import train_model
-from .transfer import device_of, of_device, of_tasks
+from .transfer import device_of, knows_backend, of_device, of_tasks
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,10 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     hardware = device_of(data, config.hardware)
     target = of_device(data, hardware)
     tasks = _chosen(config, target)
+    if not knows_backend(checkpoint.predictor.normaliser, target):
+        log.warning(
+            "the checkpoint was trained on no %s before: expect little of a transfer", _backend(target)
+        )
     few = of_tasks(target, tasks, config.records_per_task, config.seed)
     log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
     training = training_of(config, checkpoint.card, tasks, hardware)
@@ -125,6 +129,10 @@ def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
     if tasks < config.choice.k:
         log.warning("choice.k=%d, and there are %d tasks: taking all of them", config.choice.k, tasks)
     return choose_tasks(pool, replace(config.choice, k=min(config.choice.k, tasks)))
+
+
+def _backend(data: LabelledFeatures) -> str:
+    return "GPU" if data.features.hardware[:, 0].mean() > 0.5 else "CPU"
 
 
 def _refuse_to_overwrite(config: FinetuneConfig) -> None:

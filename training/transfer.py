@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import SplitConfig, split_rows
 from ..errors import UserError
+from ..models.normaliser import Normaliser
 
 
 class TransferError(UserError, ValueError):
@@ -77,6 +78,17 @@ def _first_of_each(rows: NDArray[np.int64], names: NDArray[np.str_], count: int)
     """The first `count` of `rows` of each name, ascending."""
     kept = [rows[names[rows] == name][:count] for name in np.unique(names[rows])]
     return np.sort(np.concatenate(kept))
+
+
+def knows_backend(normaliser: Normaliser, data: LabelledFeatures) -> bool:
+    """Whether the records that a normaliser was fitted on are, at least some, of a CPU or GPU as `data` are.
+
+    Fasor transfers only among platforms of one backend (section 4.2). The first hardware feature tells a GPU,
+    so its mean is the share of GPU records.
+    """
+    gpu_share = float(normaliser.hardware.mean[0])
+    on_gpu = bool(data.features.hardware[:, 0].mean() > 0.5)
+    return gpu_share > 1e-6 if on_gpu else gpu_share < 1 - 1e-6
 
 
 @dataclass(frozen=True)
