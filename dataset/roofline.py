@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from .features.table import FeatureBatch, FeatureTable, LabelledFeatures
 from .hardware.description import Hardware
 
-_FLOPS, _COMPULSORY_BYTES = -6, -5
-"""Columns of the task vector (`features.task`), log2(1 + x)."""
+_FLOPS, _COMPULSORY_BYTES = 46, 47
+"""Columns of the task vector (`features.task`), which the vectors of `drafting` begin with; log2(1 + x)."""
 _PEAK_GFLOPS, _BANDWIDTH_GBS = -2, -1
 """Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
 

@@ -20,7 +20,9 @@ from .normaliser import Normaliser
 from .registry import ModelConfig
 from .target import TargetConfig
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Raised with each field that an older version of foretune must not overlook: it would serve wrong scores."""
+READABLE_SCHEMAS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Card:
     metrics: dict[str, dict[str, float | None]]  # part of the split -> name -> value, None for undefined
     seed: int
     training: dict[str, Any] = field(default_factory=dict)  # loss, optimiser and length of the training
+    std_scale: float = 1.0  # see Predictor; from schema 2 on
     provenance: Provenance = field(default_factory=Provenance.of_this_process)
     weights_sha256: str = ""
     schema_version: int = SCHEMA_VERSION
@@ -104,7 +107,15 @@ class Card:
         """JSON text; values that are not finite become null, lists of plain values take one line."""
         values = {
             name: getattr(self, name)
-            for name in ("schema_version", "feature_version", "weights_sha256", "seed", "metrics", "training")
+            for name in (
+                "schema_version",
+                "feature_version",
+                "weights_sha256",
+                "seed",
+                "metrics",
+                "training",
+                "std_scale",
+            )
         }
         for name in ("model", "target", "data", "split", "provenance"):
             values[name] = asdict(getattr(self, name))
@@ -126,6 +137,7 @@ class Card:
             metrics=dict(values["metrics"]),
             seed=int(values["seed"]),
             training=dict(values["training"]),
+            std_scale=float(values.get("std_scale", 1.0)),
             provenance=Provenance(**values["provenance"]),
             weights_sha256=str(values["weights_sha256"]),
             schema_version=int(values["schema_version"]),

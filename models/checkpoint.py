@@ -15,7 +15,7 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 
 from ..errors import UserError
-from .card import SCHEMA_VERSION, Card
+from .card import READABLE_SCHEMAS, Card
 from .cost_model import CostModel, Predictor
 from .registry import ModelConfigError, build_model
 
@@ -104,7 +104,8 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
             "foretune-train on the same dataset"
         )
     model = _load_model(path / WEIGHTS_FILE, card)
-    return Checkpoint(Predictor(card.normaliser, model, card.target), card, path)
+    predictor = Predictor(card.normaliser, model, card.target, std_scale=card.std_scale)
+    return Checkpoint(predictor, card, path)
 
 
 def _resolve(path_or_name: str | Path) -> Path:
@@ -137,10 +138,11 @@ def _read_card(path: Path) -> Card:
     except ValueError as error:  # bad JSON and bad UTF-8
         raise CorruptCheckpointError(f"{file} is not JSON ({error}): copy the checkpoint again") from error
     version = values.get("schema_version") if isinstance(values, dict) else None
-    if version != SCHEMA_VERSION:
+    if version not in READABLE_SCHEMAS:
         raise CorruptCheckpointError(
-            f"{file}: schema_version is {version!r}, and this version of foretune reads {SCHEMA_VERSION}: "
-            "install the version of foretune that wrote it, or train the checkpoint again"
+            f"{file}: schema_version is {version!r}, and this version of foretune reads "
+            f"{' and '.join(map(str, READABLE_SCHEMAS))}: install the version of foretune that wrote it, or "
+            "train the checkpoint again"
         )
     try:
         return Card.from_json(values)
@@ -162,7 +164,9 @@ def _load_model(file: Path, card: Card) -> CostModel:
             "was damaged or replaced; copy the checkpoint again"
         )
     try:
-        with torch.device("meta"):  # neither memory nor random numbers for weights that are replaced
+        # On the meta device nothing would be initialised in vain, but its random numbers import torch's
+        # compiler, which takes seconds.
+        with torch.random.fork_rng(devices=[]):
             model = build_model(card.model, card.normaliser.dims)
         model.load_state_dict(tensors_from_bytes(weights), strict=True, assign=True)
     except SafetensorError as error:

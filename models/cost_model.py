@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..dataset.features.table import FeatureBatch, FeatureTable
+from ..dataset.roofline import least_latency_s
+from .columns import LOG_VARIANCE, LOG_VARIANCE_RANGE, SCORE, SHARES, column_names, decode_share
 from .normaliser import Normaliser
 from .target import TargetConfig
 
@@ -35,12 +38,58 @@ class FeatureTensors(NamedTuple):
 class CostModel(nn.Module, ABC):
     """A network that rates candidates; every subclass takes `dims: FeatureDims` first."""
 
+    columns: tuple[str, ...] = (SCORE,)
+    """Names of what `all_columns` returns, the primary one first; see `columns`."""
+
     @abstractmethod
     def forward(self, features: FeatureTensors) -> Tensor:
         """Outputs float32 [n] on the scale of the training target, higher for faster programs.
 
         An output depends on its own row only, and not on what its padding holds.
         """
+
+    def all_columns(self, features: FeatureTensors) -> Tensor:
+        """Every output, float32 [n, len(columns)]; the first column is what `forward` returns."""
+        return self(features).unsqueeze(-1)
+
+
+class MultiOutputModel(CostModel):
+    """A network with one column for each of `outputs`, and for the log variance of the first if so asked."""
+
+    def __init__(self, outputs: Sequence[str], variance: bool) -> None:
+        super().__init__()
+        self.columns = column_names(outputs, variance)
+
+    @abstractmethod
+    def raw_columns(self, features: FeatureTensors) -> Tensor:
+        """What the head says, float32 [n, len(columns)]."""
+
+    def all_columns(self, features: FeatureTensors) -> Tensor:
+        """[n, columns] outputs; see `CostModel.all_columns`. The variance is bounded."""
+        columns = self.raw_columns(features)
+        if self.columns[-1] != LOG_VARIANCE:
+            return columns
+        return torch.cat([columns[:, :-1], columns[:, -1:].clamp(*LOG_VARIANCE_RANGE)], dim=-1)
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        """[n] outputs; see `CostModel.forward`."""
+        return self.all_columns(features)[:, 0]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that a model says of n candidates, each float32 [n]; None for what it was not trained on.
+
+    `output` is on the scale of the training target, and `std` is its standard deviation, where an output's
+    error is about normal: to weigh being fast against being sure, add a multiple of `std` to `output`.
+    `memory` and `core` are the roofline scores in [0, 1] of `dataset.roofline`.
+    """
+
+    score: NDArray[np.float32]
+    output: NDArray[np.float32]
+    std: NDArray[np.float32] | None
+    memory: NDArray[np.float32] | None
+    core: NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
@@ -51,16 +100,53 @@ class Predictor:
     model: CostModel
     target: TargetConfig
     chunk: int = 512  # the paper's search batch (One-Shot Tuner Table 2), and a bound on memory
+    std_scale: float = 1.0  # factor on the model's standard deviations; see `calibration.fit_scale`
 
     def predict(self, batch: FeatureBatch) -> NDArray[np.float32]:
-        """Predicted scores float32 [n], higher for faster programs; near 1 for the best of its task.
+        """Predicted scores float32 [n], higher for faster programs.
 
+        Near 1 for the best of its task; with an absolute target, the predicted efficiency.
         Neither global nor thread settings of torch are touched.
 
         Raises:
           ValueError: the batch has other dimensions than the model, or holds NaN.
         """
-        scores = np.empty(len(batch), dtype=np.float32)
+        return self.target.decode(self._columns(batch)[:, 0])
+
+    def predict_all(self, batch: FeatureBatch) -> Prediction:
+        """Everything the model predicts; raises as `predict` does."""
+        return self._named(self._columns(batch))
+
+    def predict_latency_s(self, batch: FeatureBatch) -> NDArray[np.float64]:
+        """Predicted latencies in seconds, float64 [n]; raises as `predict` does.
+
+        Operations and bytes of the task and the ceilings of the device come with the batch's raw features.
+
+        Raises:
+          TargetError: the model was trained on scores, which say nothing across tasks.
+        """
+        return self.target.latency_s(self._columns(batch)[:, 0], least_latency_s(batch))
+
+    def predict_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Predicted scores [len(rows)] of some rows of a table, padded a chunk at a time."""
+        return self.target.decode(self._table_columns(table, rows)[:, 0])
+
+    def predict_all_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> Prediction:
+        """Everything the model predicts of some rows of a table."""
+        return self._named(self._table_columns(table, rows))
+
+    def predict_latency_table_s(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Predicted latencies in seconds [len(rows)] of some rows of a table; see `predict_latency_s`."""
+        return self.target.latency_s(self._table_columns(table, rows)[:, 0], least_latency_s(table)[rows])
+
+    def _table_columns(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        chunks = (table.batch(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk))
+        none = np.empty((0, len(self.model.columns)), np.float32)
+        return np.concatenate([none, *(self._columns(chunk) for chunk in chunks)])
+
+    def _columns(self, batch: FeatureBatch) -> NDArray[np.float32]:
+        """The model's columns, float32 [n, len(columns)]."""
+        columns = np.empty((len(batch), len(self.model.columns)), dtype=np.float32)
         self.model.eval()
         device = next(self.model.parameters()).device
         with torch.inference_mode():
@@ -68,17 +154,20 @@ class Predictor:
                 rows = slice(start, start + self.chunk)
                 part = FeatureBatch(*(getattr(batch, f.name)[rows] for f in fields(batch)))
                 features = FeatureTensors.of(self.normaliser.batch(part))
-                output = self.model(FeatureTensors(*(tensor.to(device) for tensor in features)))
-                scores[rows] = self.target.decode(output.float().cpu().numpy())
-        if np.isnan(scores).any():
-            bad = int(np.flatnonzero(np.isnan(scores))[0])
+                made = self.model.all_columns(FeatureTensors(*(tensor.to(device) for tensor in features)))
+                columns[rows] = made.float().cpu().numpy()
+        if np.isnan(columns).any():
+            bad = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
             raise ValueError(f"the features of candidate {bad} hold NaN: regenerate the features")
-        return scores
+        return columns
 
-    def predict_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Predicted scores [len(rows)] of some rows of a table, padded a chunk at a time."""
-        chunks = (table.batch(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk))
-        return np.concatenate([np.empty(0, np.float32), *(self.predict(chunk) for chunk in chunks)])
+    def _named(self, columns: NDArray[np.float32]) -> Prediction:
+        of = dict(zip(self.model.columns, columns.T, strict=True))
+        shares = {name: decode_share(of[name]) if name in of else None for name in SHARES}
+        std = None
+        if LOG_VARIANCE in of:
+            std = np.exp(of[LOG_VARIANCE] / 2) * np.float32(self.std_scale)
+        return Prediction(self.target.decode(of[SCORE]), of[SCORE], std, **shares)
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:

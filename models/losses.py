@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import UserError
+from .columns import LOG_VARIANCE, SHARES
+from .ranking_losses import lambda_rank_loss, rank_loss
+
+_PRIMARY = ("mse", "rank", "l1", "huber", "lambda_rank", "nll")
 
 
 class LossError(UserError, ValueError):
@@ -17,38 +21,109 @@ class LossError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the mean square error and of the ranking loss in the sum that is minimised.
+    """Weights of the losses in the sum that is minimised.
 
-    The paper found MSE to give faster programs than ranking (One-Shot Tuner section 4.1.4). With `mse` at 0
-    the outputs have no scale: they rank, but RMSE and R2 say nothing.
+    Of the primary output against its target:
+
+    - `mse`:         mean square error, which One-Shot Tuner found to give faster programs than ranking
+                     (section 4.1.4);
+    - `l1`, `huber`: mean absolute error; quadratic up to `huber_delta` and linear beyond;
+    - `rank`:        pairwise logistic loss; `lambda_rank`: weighted by what a swap costs in NDCG. Both look
+                     at differences of outputs times `sigma`, within tasks. Alone they give outputs that
+                     rank, but have no scale: RMSE and R2 say nothing;
+    - `nll`:         negative log likelihood of a normal distribution around the output, of the variance that
+                     the model predicts (`model.arguments.variance=true`).
+
+    `outputs` weighs the mean square errors of the other outputs, such as {memory: 0.3}; 1 where not named.
     """
 
     mse: float = 1.0
     rank: float = 0.0
+    l1: float = 0.0
+    huber: float = 0.0
+    lambda_rank: float = 0.0
+    nll: float = 0.0
+    huber_delta: float = 0.1
+    sigma: float = 1.0
+    nll_beta: float = 0.5  # see gaussian_nll
+    outputs: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if min(self.mse, self.rank) < 0 or self.mse + self.rank == 0:
+        weights = {name: getattr(self, name) for name in _PRIMARY}
+        if min(weights.values()) < 0 or sum(weights.values()) == 0:
+            shown = ", ".join(f"loss.{name}={value}" for name, value in weights.items())
+            raise LossError(f"{shown}: set all to 0 or more, and one above 0")
+        if self.huber_delta <= 0 or self.sigma <= 0 or not 0 <= self.nll_beta <= 1:
             raise LossError(
-                f"loss.mse={self.mse}, loss.rank={self.rank}: set both to 0 or more, and one above 0"
+                f"loss.huber_delta={self.huber_delta}, loss.sigma={self.sigma}, loss.nll_beta="
+                f"{self.nll_beta}: set the first two above 0 and the last within [0, 1]"
+            )
+        if set(self.outputs) - set(SHARES) or min(self.outputs.values(), default=0) < 0:
+            raise LossError(
+                f"loss.outputs={dict(self.outputs)}: give weights of 0 or more to {' and '.join(SHARES)}; "
+                "the primary output has loss.mse and its like"
             )
 
-    def __call__(self, output: Tensor, target: Tensor, group: Tensor) -> Tensor:
-        """Loss of outputs [n] against targets [n]; rows with equal `group` [n] are rivals."""
+    def check(self, columns: Sequence[str]) -> None:
+        """Raises LossError where it does not train a model of these columns."""
+        if (LOG_VARIANCE in columns) != (self.nll > 0):
+            variance = "true" if LOG_VARIANCE in columns else "false"
+            raise LossError(
+                f"loss.nll={self.nll} with model.arguments.variance={variance}: either needs the other, so "
+                "set loss.nll=1 and model.arguments.variance=true, or loss.nll=0 and false"
+            )
+        missing = sorted(set(self.outputs) - set(columns))
+        if missing:
+            raise LossError(
+                f"loss.outputs names {', '.join(missing)}, which the model does not predict: add it to "
+                "model.arguments.outputs"
+            )
+
+    def __call__(
+        self, output: Tensor, target: Tensor, group: Tensor, log_variance: Tensor | None = None
+    ) -> Tensor:
+        """Loss of primary outputs [n] against targets [n]; rows with equal `group` [n] are rivals.
+
+        `log_variance` [n] is needed with `nll`.
+        """
         loss = output.new_zeros(())
         if self.mse:
             loss = loss + self.mse * F.mse_loss(output, target)
+        if self.l1:
+            loss = loss + self.l1 * F.l1_loss(output, target)
+        if self.huber:
+            loss = loss + self.huber * F.huber_loss(output, target, delta=self.huber_delta)
         if self.rank:
-            loss = loss + self.rank * rank_loss(output, target, group)
+            loss = loss + self.rank * rank_loss(self.sigma * output, target, group)
+        if self.lambda_rank:
+            loss = loss + self.lambda_rank * lambda_rank_loss(output, target, group, self.sigma)
+        if self.nll:
+            if log_variance is None:
+                raise LossError(f"loss.nll={self.nll} needs model.arguments.variance=true")
+            loss = loss + self.nll * gaussian_nll(output, log_variance, target, self.nll_beta)
+        return loss
+
+    def of_columns(
+        self, columns: Tensor, names: Sequence[str], target: Tensor, shares: Tensor, group: Tensor
+    ) -> Tensor:
+        """Loss of all columns [n, len(names)] of a model.
+
+        `target` [n] is of the primary output; `shares` [n, k] are of those columns that are SHARES, in order.
+        """
+        of = dict(zip(names, columns.unbind(dim=-1), strict=True))
+        loss = self(columns[:, 0], target, group, of.get(LOG_VARIANCE))
+        for at, name in enumerate(name for name in names if name in SHARES):
+            loss = loss + self.outputs.get(name, 1.0) * F.mse_loss(of[name], shares[:, at])
         return loss
 
 
-def rank_loss(output: Tensor, target: Tensor, group: Tensor) -> Tensor:
-    """Pairwise logistic loss within groups, each pair weighted by the gap between its targets.
+def gaussian_nll(mean: Tensor, log_variance: Tensor, target: Tensor, beta: float = 0.0) -> Tensor:
+    """Negative log likelihood of targets under normal distributions, without its constant; all [n].
 
-    sum over pairs with t_i > t_j of (t_i - t_j) * ln(1 + exp(o_j - o_i)), divided by sum of (t_i - t_j): a
-    pair of nearly equal programs costs next to nothing when it is swapped. 0 for a batch without rivals.
+    mean of v^beta * (ln v + (y - m)^2 / v) / 2 with v = exp(log_variance), and no gradient through v^beta.
+    With beta 0 it is the plain likelihood (Nix and Weigend 1994), under which rows that are badly fitted get
+    a large variance and then little pull; beta near 1 pulls like the square error (Seitzer et al., "On the
+    Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks", ICLR 2022).
     """
-    gap = target[:, None] - target[None, :]  # [n, n]
-    weight = torch.where(group[:, None] == group[None, :], gap, 0.0).clamp(min=0)
-    swapped = F.softplus(output[None, :] - output[:, None])  # [n, n]
-    return (weight * swapped).sum() / weight.sum().clamp(min=1e-12)
+    each = 0.5 * (log_variance + (target - mean).square() * (-log_variance).exp())
+    return (each * (beta * log_variance.detach()).exp()).mean()

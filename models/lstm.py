@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from .cost_model import CostModel, FeatureTensors
+from .columns import SCORE
+from .cost_model import FeatureTensors, MultiOutputModel
 from .normaliser import FeatureDims
 
 
-class LstmCostModel(CostModel):
+class LstmCostModel(MultiOutputModel):
     """One LSTM over the stores one over the decisions; the head reads their last states and the context."""
 
-    def __init__(self, dims: FeatureDims, width: int = 128, layers: int = 2, dropout: float = 0.1) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        dims: FeatureDims,
+        width: int = 128,
+        layers: int = 2,
+        dropout: float = 0.1,
+        outputs: Sequence[str] = (SCORE,),
+        variance: bool = False,
+    ) -> None:
+        super().__init__(outputs, variance)
         between_layers = dropout if layers > 1 else 0.0
         self.stores = nn.LSTM(dims.stores, width, layers, batch_first=True, dropout=between_layers)
         self.decisions = nn.LSTM(dims.decisions, width, layers, batch_first=True, dropout=between_layers)
         self.context = nn.Linear(dims.task + dims.hardware, width)
         self.head = nn.Sequential(
-            nn.LayerNorm(3 * width), nn.Linear(3 * width, width), nn.GELU(), nn.Linear(width, 1)
+            nn.LayerNorm(3 * width),
+            nn.Linear(3 * width, width),
+            nn.GELU(),
+            nn.Linear(width, len(self.columns)),
         )
 
-    def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+    def raw_columns(self, features: FeatureTensors) -> Tensor:
+        """[n, columns] outputs; see `MultiOutputModel.raw_columns`."""
         stores = _last_state(self.stores, features.stores, features.store_mask)
         decisions = _last_state(self.decisions, features.decisions, features.decision_mask)
         context = self.context(torch.cat([features.task, features.hardware], dim=-1))
-        output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1)).squeeze(-1)
+        output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1))
         return output
 
 

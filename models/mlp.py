@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from .cost_model import CostModel, FeatureTensors, masked_sum
+from .columns import SCORE
+from .cost_model import FeatureTensors, MultiOutputModel, masked_sum
 from .normaliser import FeatureDims
 
 
-class MlpCostModel(CostModel):
+class MlpCostModel(MultiOutputModel):
     """Encodes each store and each decision alone and sums: neither order nor neighbours count."""
 
-    def __init__(self, dims: FeatureDims, width: int = 256, dropout: float = 0.0) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        dims: FeatureDims,
+        width: int = 256,
+        dropout: float = 0.0,
+        outputs: Sequence[str] = (SCORE,),
+        variance: bool = False,
+    ) -> None:
+        super().__init__(outputs, variance)
         self.store_encoder = _encoder(dims.stores, width)
         self.decision_encoder = _encoder(dims.decisions, width)
         self.context_encoder = _encoder(dims.task + dims.hardware, width)
@@ -24,15 +34,15 @@ class MlpCostModel(CostModel):
             nn.Dropout(dropout),
             nn.Linear(width, width),
             nn.ReLU(),
-            nn.Linear(width, 1),
+            nn.Linear(width, len(self.columns)),
         )
 
-    def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+    def raw_columns(self, features: FeatureTensors) -> Tensor:
+        """[n, columns] outputs; see `MultiOutputModel.raw_columns`."""
         stores = masked_sum(self.store_encoder(features.stores), features.store_mask)
         decisions = masked_sum(self.decision_encoder(features.decisions), features.decision_mask)
         context = self.context_encoder(torch.cat([features.task, features.hardware], dim=-1))
-        output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1)).squeeze(-1)
+        output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1))
         return output
 
 

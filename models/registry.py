@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import UserError
 from .cost_model import CostModel
 from .draft import DraftCostModel
+from .ensemble import EnsembleCostModel
 from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
@@ -30,12 +31,18 @@ class ModelConfigError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A cost model by name, with the keyword arguments of its constructor."""
+    """A cost model by name, with the keyword arguments of its constructor.
+
+    With `members` above 1 it is an ensemble of so many of them, which differ by their initialisation.
+    """
 
     name: str = "transformer"
     arguments: dict[str, Any] = field(default_factory=dict)
+    members: int = 1
 
     def __post_init__(self) -> None:
+        if self.members < 1:
+            raise ModelConfigError(f"model.members={self.members}: set 1 for one model, more for an ensemble")
         if self.name not in MODELS:
             raise ModelConfigError(f"model.name={self.name!r} is unknown: choose one of {', '.join(MODELS)}")
         known = [name for name in inspect.signature(MODELS[self.name]).parameters if name != "dims"]
@@ -52,6 +59,9 @@ def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
     Raises:
       ModelConfigError: an argument has a value that the model rejects.
     """
+    if config.members > 1:
+        single = replace(config, members=1)
+        return EnsembleCostModel([build_model(single, dims) for _ in range(config.members)])
     try:
         return MODELS[config.name](dims, **config.arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
-from .cost_model import CostModel, FeatureTensors, masked_mean
+from .columns import SCORE
+from .cost_model import FeatureTensors, MultiOutputModel, masked_mean
 from .normaliser import FeatureDims
 
 
-class TransformerCostModel(CostModel):
+class TransformerCostModel(MultiOutputModel):
     """An encoder over [task, hardware, stores..., decisions...] and a head over what it reads out.
 
     One-Shot Tuner appends knobs and task features to TVM's curve features "at the same level" (section
@@ -27,9 +30,14 @@ class TransformerCostModel(CostModel):
         feedforward: int = 256,
         dropout: float = 0.1,
         max_positions: int = 64,
+        outputs: Sequence[str] = (SCORE,),
+        variance: bool = False,
     ) -> None:
-        """`max_positions` bounds the places that are told apart; later tokens share the last one."""
-        super().__init__()
+        """`max_positions` bounds the places that are told apart; later tokens share the last one.
+
+        For `outputs` and `variance` see `MultiOutputModel`.
+        """
+        super().__init__(outputs, variance)
         if width % heads:
             raise ValueError(f"width={width} is no multiple of heads={heads}: choose one that is")
         self.store_embedding = nn.Linear(dims.stores, width)
@@ -43,11 +51,14 @@ class TransformerCostModel(CostModel):
         )
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Sequential(
-            nn.LayerNorm(2 * width), nn.Linear(2 * width, width), nn.GELU(), nn.Linear(width, 1)
+            nn.LayerNorm(2 * width),
+            nn.Linear(2 * width, width),
+            nn.GELU(),
+            nn.Linear(width, len(self.columns)),
         )
 
-    def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+    def raw_columns(self, features: FeatureTensors) -> Tensor:
+        """[n, columns] outputs; see `MultiOutputModel.raw_columns`."""
         # The biases of the four linear maps serve as the embedding of the token's kind.
         task = self.task_embedding(features.task).unsqueeze(1)  # [n, 1, width]
         hardware = self.hardware_embedding(features.hardware).unsqueeze(1)  # [n, 1, width]
@@ -61,7 +72,7 @@ class TransformerCostModel(CostModel):
         encoded = self.encoder(tokens, src_key_padding_mask=~mask)  # [n, tokens, width]
         # Pre-norm layers leave the residual stream unnormalised, so the head normalises what it reads.
         readout = torch.cat([encoded[:, 0], masked_mean(encoded, mask)], dim=-1)  # [n, 2 * width]
-        output: Tensor = self.head(readout).squeeze(-1)
+        output: Tensor = self.head(readout)
         return output
 
 

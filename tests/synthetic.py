@@ -10,7 +10,8 @@ from foretune.dataset.features.table import (
     LabelledFeatures,
 )
 
-DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 16, 8
+DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 52, 8
+VARYING = 16  # columns of the task vector that are not always 0
 OPERATORS = ("conv2d", "dense", "batch_matmul")
 NETWORKS = ("resnet", "bert", "vgg")
 # Real store features are redundant, too: 164 columns follow from few properties of a store.
@@ -22,9 +23,17 @@ def candidate(rng: np.random.Generator, n_stores: int = 3, n_decisions: int = 5)
     return CandidateFeatures(
         stores=rng.standard_normal((n_stores, 6)).astype(np.float32) @ STORE_PROPERTIES,
         decisions=rng.standard_normal((n_decisions, DECISION_DIM)).astype(np.float32),
-        task=rng.standard_normal(TASK_DIM).astype(np.float32),
+        task=task_vector(rng),
         hardware=np.ones(HARDWARE_DIM, dtype=np.float32),
     )
+
+
+def task_vector(rng: np.random.Generator) -> np.ndarray:
+    """Normal at first; a million operations and bytes where `roofline` looks for them, as log2."""
+    vector = np.zeros(TASK_DIM, dtype=np.float32)
+    vector[:VARYING] = rng.standard_normal(VARYING)
+    vector[46:48] = 20 + vector[10:12]
+    return vector
 
 
 def table(n: int, seed: int = 0) -> FeatureTable:
@@ -43,9 +52,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
     rng = np.random.default_rng(seed)
     candidates, latency_s, rows = [], [], []
     for task in range(tasks):
-        context = rng.standard_normal(TASK_DIM).astype(np.float32)
-        # Where `roofline` looks for operations and bytes: about a million each, as log2.
-        context[-6:-4] += 20
+        context = task_vector(rng)
         source = f"network:{NETWORKS[task // 4 % len(NETWORKS)]}" if task % 4 == 3 else "operator"
         for _ in range(per_task):
             made = candidate(rng, int(rng.integers(1, 5)), int(rng.integers(2, 7)))
@@ -54,7 +61,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
             latency_s.append(1e-3 * np.exp(0.4 * work + context[0]))
             rows.append((f"task{task:03d}", OPERATORS[task % len(OPERATORS)], source))
     latency = np.array(latency_s)
-    needed = np.exp2([candidate.task[-6:-4].astype(np.float64) for candidate in candidates]) - 1
+    needed = np.exp2([candidate.task[46:48].astype(np.float64) for candidate in candidates]) - 1
     latency[rng.random(len(latency)) < failures] = np.inf
     workload_hash, operator, source_names = (np.array(column) for column in zip(*rows, strict=True))
     return LabelledFeatures(

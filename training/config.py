@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from ..models.target import TargetConfig
 from .datamodule import DataConfig
 from .module import MONITORS, OptimiserConfig
 
+LOGGERS = ("csv", "tensorboard")
 PARTS = ("unseen", "train", "validation", "test", "all")
 
 
@@ -22,17 +24,21 @@ class TrainerConfig:
     """Length and place of the training.
 
     `monitor` names the validation metric by which the best epoch is kept and training stops after `patience`
-    epochs without a better one. `threads` of None leaves torch's choice.
+    epochs without a better one. `threads` of None leaves torch's choice. `accelerator`, `devices`, `strategy`
+    and `precision` are Lightning's; `loggers` are among LOGGERS.
     """
 
     max_epochs: int = 60
     patience: int = 12
     monitor: str = "spearman"
     accelerator: str = "cpu"
+    devices: int | str = 1
+    strategy: str = "auto"
     precision: str = "32-true"
     gradient_clip: float = 1.0
     threads: int | None = None
     progress_bar: bool = True
+    loggers: list[str] = field(default_factory=lambda: ["csv"])
 
     def __post_init__(self) -> None:
         if self.monitor not in MONITORS:
@@ -43,6 +49,16 @@ class TrainerConfig:
             raise ConfigError(
                 f"trainer.max_epochs={self.max_epochs}, trainer.patience={self.patience}: "
                 "set both to 1 or more"
+            )
+        if set(self.loggers) - set(LOGGERS):
+            raise ConfigError(
+                f"trainer.loggers={list(self.loggers)}: choose any of {', '.join(LOGGERS)}, as in "
+                "trainer.loggers=[csv,tensorboard]"
+            )
+        if "tensorboard" in self.loggers and find_spec("tensorboard") is None:
+            raise ConfigError(
+                "trainer.loggers has tensorboard, and the package is not installed: "
+                'pip install "foretune[tensorboard]", or leave it out'
             )
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,10 +18,14 @@ from ..dataset.features.table import FeatureTable, LabelledFeatures
 from ..dataset.split import Split, SplitConfig, split_rows
 from ..errors import UserError
 from ..models.checkpoint import Checkpoint
+from ..models.columns import SCORE
 from ..models.cost_model import FeatureTensors
 from ..models.normaliser import KINDS, Normaliser
 from ..models.target import TargetConfig
 from .labels import Labels, inverse_frequency
+from .targets import Targets
+
+log = logging.getLogger(__name__)
 
 
 class DataError(UserError, ValueError):
@@ -61,6 +66,7 @@ class TrainingBatch(NamedTuple):
 
     features: FeatureTensors
     target: Tensor  # float32 [n]
+    shares: Tensor  # float32 [n, k], targets of the model's columns among SHARES
     group: Tensor  # int64 [n]
     latency_s: Tensor  # float32 [n], +inf for a failure
 
@@ -69,12 +75,12 @@ class RecordDataset(Dataset[TrainingBatch]):
     """Some rows of a table; the loader asks for a whole batch at once, padded to its longest program."""
 
     def __init__(
-        self, features: FeatureTable, labels: Labels, target: TargetConfig, rows: NDArray[np.int64]
+        self, features: FeatureTable, labels: Labels, targets: Targets, rows: NDArray[np.int64]
     ) -> None:
         self.rows = rows
         self.labels = labels
         self._features = features
-        self._target = target.encode(np.nan_to_num(labels.score))
+        self._targets = targets
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,7 +89,8 @@ class RecordDataset(Dataset[TrainingBatch]):
         rows = self.rows[np.array(indices, dtype=np.int64)]
         return TrainingBatch(
             FeatureTensors.of(self._features.batch(rows)),
-            torch.from_numpy(self._target[rows]),
+            torch.from_numpy(self._targets.primary[rows]),
+            torch.from_numpy(self._targets.shares[rows]),
             torch.from_numpy(self.labels.group[rows]),
             torch.from_numpy(self.labels.latency_s[rows].astype(np.float32)),
         )
@@ -93,6 +100,8 @@ class RivalBatchSampler(Sampler[list[int]]):
     """Batches an epoch's draw so that `rivals` rows of one group stand together.
 
     The draw is ordered by group at random, cut into chunks of `rivals`, and the shuffled chunks fill batches.
+    Among the processes of a training on several devices every process draws alike and takes its share of the
+    batches; all take equally many, and where that does not come out even, the first ones again.
     """
 
     def __init__(
@@ -110,7 +119,8 @@ class RivalBatchSampler(Sampler[list[int]]):
         self._generator = generator
 
     def __len__(self) -> int:
-        return -(-len(self._draw) // self._batch_size)  # type: ignore[arg-type]
+        batches = -(-len(self._draw) // self._batch_size)  # type: ignore[arg-type]
+        return -(-batches // _processes()[1])
 
     def __iter__(self) -> Iterator[list[int]]:
         drawn = torch.tensor(list(self._draw))
@@ -119,8 +129,10 @@ class RivalBatchSampler(Sampler[list[int]]):
             chunks = drawn.split(self._rivals)
             order = torch.randperm(len(chunks), generator=self._generator).tolist()
             drawn = torch.cat([chunks[i] for i in order])
-        for batch in drawn.split(self._batch_size):
-            yield batch.tolist()
+        batches = drawn.split(self._batch_size)
+        process, processes = _processes()
+        for number in range(process, len(self) * processes, processes):
+            yield batches[number % len(batches)].tolist()
 
 
 class CostModelData(pl.LightningDataModule):
@@ -142,11 +154,16 @@ class CostModelData(pl.LightningDataModule):
         config: DataConfig,
         seed: int = 0,
         before: Checkpoint | None = None,
+        columns: Sequence[str] = (SCORE,),
     ) -> None:
-        """Takes normaliser and seen tasks from `before`, the checkpoint of a model to be trained further."""
+        """Takes normaliser and seen tasks from `before`, the checkpoint of a model to be trained further.
+
+        `columns` are those of the model that is to be trained.
+        """
         super().__init__()
         self.data = data
         self.labels = Labels.of(data)
+        self.targets = Targets.of(data, self.labels, target, columns)
         self.split: Split = split_rows(data, split, before.card.split.seen_tasks if before else ())
         train = self.labels.usable(
             self.split.train, target.max_slowdown, config.keep_slow, config.keep_failed
@@ -156,20 +173,40 @@ class CostModelData(pl.LightningDataModule):
                 f"none of the {len(self.split.train)} records of the training tasks ran: set "
                 "data.keep_failed=true to train on failures, or generate more records"
             )
+        if before and config.without and set(config.without) != set(before.predictor.normaliser.without):
+            raise DataError(
+                f"data.without={list(config.without)}, but the checkpoint to start from was trained without "
+                f"{list(before.predictor.normaliser.without)} and keeps its features: leave the setting out"
+            )
+        if np.ptp(self.targets.primary[train]) == 0:
+            raise DataError(
+                f"the {len(train)} record(s) to train on have one and the same target, which leaves nothing "
+                "to learn: generate several programs a task with foretune-generate"
+            )
         self.normaliser = (
-            before.predictor.normaliser if before else Normaliser.fit(data.features, train, config.without)
+            before.predictor.normaliser if before else _fitted(data.features, train, config.without)
         )
+        _warn_of_poor_data(data, self.labels, train, self.normaliser.without)
         self._features = self.normaliser.table(data.features)
-        self._target = target
         self._config = config
-        self._generator = torch.Generator().manual_seed(seed)
+        self.reseed(seed)
         self.train = self.records(train)
         known = self.split.validation[~np.isnan(self.labels.score[self.split.validation])]
         self.validation = self.records(known)
+        self.validates = _ranks(self.labels, known)
+        if len(known) and not self.validates:
+            log.warning(
+                "no task for validation has two programs of different latency, so that nothing tells a "
+                "better epoch: all epochs are trained and the last is kept; raise split.validation"
+            )
 
     def records(self, rows: NDArray[np.int64]) -> RecordDataset:
         """The dataset of some rows."""
-        return RecordDataset(self._features, self.labels, self._target, rows)
+        return RecordDataset(self._features, self.labels, self.targets, rows)
+
+    def reseed(self, seed: int) -> None:
+        """Starts the order of the batches anew."""
+        self._generator = torch.Generator().manual_seed(seed)
 
     def train_dataloader(self) -> DataLoader[TrainingBatch]:
         """Batches of the training part, oversampled if so set (One-Shot Tuner sections 4.1.2 and 5)."""
@@ -191,6 +228,50 @@ class CostModelData(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[TrainingBatch]:
         """Batches of the validation part in row order."""
         return DataLoader(self.validation, batch_size=512, collate_fn=_as_is)
+
+
+def _fitted(features: FeatureTable, rows: NDArray[np.int64], without: Collection[str]) -> Normaliser:
+    try:
+        return Normaliser.fit(features, rows, without)
+    except ValueError as error:
+        raise DataError(f"{error}, and leave out the records that have them") from error
+
+
+def _warn_of_poor_data(
+    data: LabelledFeatures, labels: Labels, train: NDArray[np.int64], without: Collection[str]
+) -> None:
+    """Says what the records cannot teach, whatever the model."""
+    devices, tasks = np.unique(data.hardware_id[train]), np.unique(data.workload_hash[train])
+    if "hardware" in without and len(devices) > 1:
+        log.warning(
+            "data.without=[hardware], but the records are of %d devices (%s): the model cannot tell them "
+            "apart and learns their mean",
+            len(devices),
+            ", ".join(devices),
+        )
+    if len(tasks) == 1:
+        log.warning(
+            "all %d records to train on are of one task (%s): the model will know no other; add tasks with "
+            "foretune-generate",
+            len(train),
+            tasks[0],
+        )
+    alone = np.bincount(labels.group[train])
+    if np.all(alone <= 1):
+        log.warning("no task has two records to train on, so that nothing tells programs of a task apart")
+
+
+def _ranks(labels: Labels, rows: NDArray[np.int64]) -> bool:
+    """Whether a group has two different scores among these rows, without which no ranking is judged."""
+    pairs = np.unique(np.stack([labels.group[rows], labels.score[rows]], axis=1), axis=0)
+    return bool(len(pairs) > len(np.unique(labels.group[rows])))
+
+
+def _processes() -> tuple[int, int]:
+    """The number of this process among those of a training, and how many these are."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
 
 
 def _as_is(batch: Any) -> Any:

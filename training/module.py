@@ -54,6 +54,7 @@ class CostModelModule(pl.LightningModule):
         self, model: CostModel, target: TargetConfig, loss: LossConfig, optimiser: OptimiserConfig
     ) -> None:
         super().__init__()
+        loss.check(model.columns)
         self.model = model
         self._target = target
         self._loss = loss
@@ -62,7 +63,7 @@ class CostModelModule(pl.LightningModule):
 
     def training_step(self, batch: TrainingBatch, _: int) -> Tensor:
         """The loss of one batch."""
-        loss = self._loss(self.model(batch.features), batch.target, batch.group)
+        loss = self._step(batch)[0]
         self.log(
             "train/loss", loss, batch_size=len(batch.target), on_step=False, on_epoch=True, prog_bar=True
         )
@@ -70,10 +71,15 @@ class CostModelModule(pl.LightningModule):
 
     def validation_step(self, batch: TrainingBatch, _: int) -> None:
         """Keeps the outputs, since the metrics need whole tasks."""
-        output = self.model(batch.features)
-        loss = self._loss(output, batch.target, batch.group)
+        loss, output = self._step(batch)
         self.log("validation/loss", loss, batch_size=len(batch.target))
         self._outputs.append((output.float().cpu(), batch.latency_s.cpu(), batch.group.cpu()))
+
+    def _step(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
+        """The loss of a batch and its primary outputs [n]."""
+        columns = self.model.all_columns(batch.features)
+        loss = self._loss.of_columns(columns, self.model.columns, batch.target, batch.shares, batch.group)
+        return loss, columns[:, 0]
 
     def on_validation_epoch_end(self) -> None:
         """Logs `validation/<metric>` for each metric."""
@@ -84,7 +90,8 @@ class CostModelModule(pl.LightningModule):
                 f"the outputs are not finite after epoch {self.current_epoch}: lower "
                 f"optimiser.learning_rate, which is {self._optimiser.learning_rate}"
             )
-        metrics = evaluate(self._target.decode(output), latency_s.astype(np.float64), group)
+        prediction = self._target.comparable(self._target.decode(output), group)
+        metrics = evaluate(prediction, latency_s.astype(np.float64), group)
         self.log_dict({f"validation/{name}": getattr(metrics, name) for name in MONITORS})
         log.info("epoch %3d  %s", self.current_epoch, metrics)
 

@@ -1,0 +1,107 @@
+"""Whether predicted standard deviations are as large as the errors are.
+
+With predictions m_i, standard deviations s_i > 0 and observations y_i on the scale of the training target,
+and z_i = (y_i - m_i) / s_i taken to be standard normal:
+
+- coverage at q      share of |z_i| below the normal's central quantile of q; q if calibrated
+- calibration error  mean over p = 0.05, 0.10, ..., 0.95 of |share of z_i below the normal's p-quantile - p|
+                     (Kuleshov, Fenner and Ermon, "Accurate Uncertainties for Deep Learning Using
+                     Calibrated Regression", ICML 2018, with absolute in place of squared differences)
+- ENCE               rows sorted by s_i are cut into bins of equal counts; mean over bins of
+                     |root mean s^2 - root mean (y - m)^2| / root mean s^2 (Levi et al., "Evaluating and
+                     Calibrating Uncertainty Prediction in Regression Tasks", 2022)
+- NLL                mean of ln(s_i sqrt(2 pi)) + z_i^2 / 2
+- sharpness          root mean s^2: of two calibrated models the one with the smaller says more
+- error Spearman     rank correlation of s_i and |y_i - m_i|: whether the unsure rows are the wrong ones
+
+Calibrated on average is not calibrated task by task; errors of one task go together, so the bins of a few
+tasks vary more than their counts suggest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, spearmanr
+
+FloatArray = NDArray[np.floating[Any]]
+LEVELS = np.arange(1, 20) / 20
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Figures of the module's text over n rows; the names are those of metrics.json."""
+
+    coverage_50: float
+    coverage_80: float
+    coverage_90: float
+    coverage_95: float
+    calibration_error: float
+    ence: float
+    nll: float
+    sharpness: float
+    error_spearman: float
+
+    def __str__(self) -> str:
+        return (
+            f"90 % intervals hold {100 * self.coverage_90:.0f} %  calibration error "
+            f"{self.calibration_error:.3f}  ENCE {self.ence:.3f}"
+        )
+
+    def summary(self) -> dict[str, float]:
+        """The figures by name."""
+        return asdict(self)
+
+
+def calibrate(mean: FloatArray, std: FloatArray, observed: FloatArray) -> Calibration:
+    """Computes every figure of n >= 1 rows; raises ValueError for other lengths, or a std not above 0."""
+    mean, std, observed = (np.asarray(values, np.float64) for values in (mean, std, observed))
+    if not len(mean) == len(std) == len(observed) or len(mean) == 0:
+        raise ValueError(
+            f"{len(mean)} means, {len(std)} deviations and {len(observed)} observations: give one of each "
+            "a row"
+        )
+    if not (std > 0).all():
+        raise ValueError(f"a standard deviation is {std.min()}: each has to be above 0")
+    error = observed - mean
+    z = error / std
+    coverage = {
+        f"coverage_{q}": float(np.mean(np.abs(z) <= norm.ppf(0.5 + q / 200))) for q in (50, 80, 90, 95)
+    }
+    below = np.mean(z[None, :] <= norm.ppf(LEVELS)[:, None], axis=1)
+    varies = np.ptp(std) > 0 and np.ptp(np.abs(error)) > 0
+    return Calibration(
+        **coverage,
+        calibration_error=float(np.mean(np.abs(below - LEVELS))),
+        ence=ence(std, error),
+        nll=float(np.mean(np.log(std * np.sqrt(2 * np.pi)) + z**2 / 2)),
+        sharpness=_root_mean_square(std),
+        error_spearman=float(spearmanr(std, np.abs(error)).statistic) if varies else float("nan"),
+    )
+
+
+def ence(std: FloatArray, error: FloatArray, bins: int = BINS) -> float:
+    """Expected normalised calibration error of n rows in at most `bins` bins."""
+    parts = np.array_split(np.argsort(std, kind="stable"), min(bins, len(std)))
+    spread = np.array([_root_mean_square(std[part]) for part in parts])
+    seen = np.array([_root_mean_square(error[part]) for part in parts])
+    return float(np.mean(np.abs(spread - seen) / spread))
+
+
+def fit_scale(mean: FloatArray, std: FloatArray, observed: FloatArray) -> float:
+    """The factor on all standard deviations that is most likely: root mean z^2.
+
+    Fitted on validation tasks, it makes up for a model that is too sure of tasks that it has not seen (as
+    Levi et al. do with a temperature). 1 where the fit is degenerate.
+    """
+    z = (np.asarray(observed, np.float64) - mean) / std
+    scale = _root_mean_square(z) if len(z) else 1.0
+    return scale if np.isfinite(scale) and scale > 0 else 1.0
+
+
+def _root_mean_square(values: FloatArray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

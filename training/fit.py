@@ -1,0 +1,123 @@
+"""One training under Lightning: callbacks, loggers, devices, and what an interrupted one left."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
+from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from ..configuration import ConfigError
+from .config import TrainerConfig
+from .datamodule import CostModelData
+from .module import CostModelModule
+
+LAST = Path("last.ckpt")
+BEST = Path("best.ckpt")
+DONE = "done.json"
+
+
+def fit(
+    module: CostModelModule, records: CostModelData, config: TrainerConfig, folder: Path, resume: bool
+) -> int:
+    """Trains, leaves the best weights in the module, and returns the number of epochs trained.
+
+    `folder` takes `last.ckpt`, `best.ckpt` and the logs. With `resume` the training goes on from the last
+    epoch there, if there is one, and does nothing where it has come to its end already.
+
+    Raises:
+      ConfigError: Lightning cannot have such devices.
+    """
+    validates = records.validates
+    done = _epochs_done(folder, config) if resume else None
+    if done is None:
+        if not resume:
+            for name in (LAST, BEST, DONE):  # of an earlier run, which this one must not take for its own
+                (folder / name).unlink(missing_ok=True)
+        trainer = _trainer(config, folder, validates)
+        last = folder / LAST
+        with warnings.catch_warnings():
+            # Advice on loader processes (the rows are in memory already), on folders that exist, and on what
+            # Lightning itself calls of torch.
+            for category in (UserWarning, FutureWarning):
+                warnings.simplefilter("ignore", category)
+            trainer.fit(
+                module,
+                datamodule=records,
+                ckpt_path=last if resume and last.is_file() else None,
+                weights_only=True,
+            )
+        done = trainer.current_epoch
+        if is_main_process():
+            text = json.dumps({"epochs": done, "max_epochs": config.max_epochs})
+            (folder / DONE).write_text(text + "\n", encoding="utf-8")
+    kept = folder / (BEST if validates else LAST)
+    module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
+    module.cpu().eval()
+    return done
+
+
+def is_main_process() -> bool:
+    """Whether this process writes the results of a training that may run in several."""
+    return int(getattr(rank_zero_only, "rank", 0)) == 0
+
+
+def _epochs_done(folder: Path, config: TrainerConfig) -> int | None:
+    """How many epochs a training in `folder` lasted; None where it has not ended, or should go on."""
+    file = folder / DONE
+    if not file.is_file():
+        return None
+    ended = json.loads(file.read_text(encoding="utf-8"))
+    return int(ended["epochs"]) if ended["max_epochs"] >= config.max_epochs else None
+
+
+def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer:
+    callbacks: list[Callback] = [ModelCheckpoint(folder, LAST.stem, enable_version_counter=False)]
+    if validates:
+        monitor, mode = f"validation/{config.monitor}", config.mode
+        callbacks += [
+            ModelCheckpoint(folder, BEST.stem, monitor=monitor, mode=mode, enable_version_counter=False),
+            EarlyStopping(monitor, patience=config.patience, mode=mode),
+        ]
+    # A log file or a pipe gets one line an epoch instead of a bar.
+    bar = config.progress_bar and sys.stdout.isatty()
+    if bar:
+        callbacks.append(RichProgressBar(leave=False))
+    try:
+        return pl.Trainer(
+            max_epochs=config.max_epochs,
+            accelerator=config.accelerator,
+            devices=config.devices,
+            strategy=config.strategy,
+            # The sampler shares out the batches among processes; each validates whole, as metrics need tasks.
+            use_distributed_sampler=False,
+            precision=config.precision,  # type: ignore[arg-type]  # a Literal of Lightning's
+            gradient_clip_val=config.gradient_clip,
+            callbacks=callbacks,
+            logger=_loggers(config, folder) or False,
+            enable_progress_bar=bar,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            limit_val_batches=1.0 if validates else 0,
+            log_every_n_steps=10,
+        )
+    except (ValueError, pl.utilities.exceptions.MisconfigurationException) as error:
+        raise ConfigError(
+            f"trainer.accelerator={config.accelerator}, trainer.devices={config.devices}, trainer.strategy="
+            f"{config.strategy}, trainer.precision={config.precision}: {error}"
+        ) from error
+
+
+def _loggers(config: TrainerConfig, folder: Path) -> list[Logger]:
+    made: list[Logger] = []
+    if "csv" in config.loggers:
+        made.append(CSVLogger(folder, name="log"))
+    if "tensorboard" in config.loggers:
+        made.append(TensorBoardLogger(folder, name="tensorboard"))
+    return made

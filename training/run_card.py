@@ -1,0 +1,79 @@
+"""The card of a training, and the hash of what it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
+import numpy as np
+
+from ..dataset.features.table import LabelledFeatures
+from ..models.card import Card, DataSummary, SplitSummary
+from ..models.checkpoint import Checkpoint
+from ..models.cost_model import Predictor
+from .config import TrainConfig
+from .datamodule import CostModelData
+
+SPLIT_PARTS = ("train", "validation", "test")
+
+
+def run_card(
+    config: TrainConfig,
+    records: CostModelData,
+    predictor: Predictor,
+    metrics: Mapping[str, Mapping[str, float]],
+    feature_version: str,
+    epochs: int,
+    seconds: float,
+    before: Checkpoint | None,
+) -> Card:
+    """The card of a trained model, of the checkpoint `before` that it started from, and of its records."""
+    data, train = records.data, records.train.rows
+    tasks = {
+        part: [str(task) for task in np.unique(data.workload_hash[records.split.part(part)])]
+        for part in SPLIT_PARTS
+    }
+    return Card(
+        feature_version=feature_version,
+        model=config.model,
+        target=config.target,
+        normaliser=records.normaliser,
+        data=DataSummary(
+            sha256=data_sha256(data),
+            records=len(train),
+            tasks=len(np.unique(data.workload_hash[train])),
+            hardware_ids=[str(name) for name in np.unique(data.hardware_id[train])],
+            operators=[str(name) for name in np.unique(data.operator[train])],
+        ),
+        split=SplitSummary(
+            asdict(config.split),
+            sorted({*tasks["train"], *(before.card.split.seen_tasks if before else ())}),
+            tasks["validation"],
+            tasks["test"],
+        ),
+        metrics={part: dict(of_part) for part, of_part in metrics.items()},
+        seed=config.seed,
+        training={
+            **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
+            "start_from": before.card.weights_sha256 if before else None,
+            "train_only": config.train_only,
+            "notes": config.notes,
+            "epochs": epochs,
+            "seconds": round(seconds, 1),
+        },
+        std_scale=predictor.std_scale,
+    )
+
+
+def data_sha256(data: LabelledFeatures) -> str:
+    """Hash of the features and labels of a dataset, in the order of its rows."""
+    digest = hashlib.sha256()
+    for container in (data.features, data):
+        for f in fields(container):
+            array = getattr(container, f.name)
+            if isinstance(array, np.ndarray):
+                digest.update(f"{f.name} {array.dtype.kind} {array.shape}".encode())
+                content = array if array.dtype.kind != "U" else np.char.encode(array, "utf-8")
+                digest.update(np.ascontiguousarray(content).tobytes())
+    return digest.hexdigest()
