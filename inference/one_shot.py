@@ -9,6 +9,7 @@ from tvm.target import Target
 
 from ..dataset.measure import Executor
 from ..dataset.task import Task
+from .draft_model import DraftModel
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig, OneShotConfigError, StopConfig
 from .session import SearchSession
@@ -42,7 +43,12 @@ def search_one_shot(
     """
     scored_before = model.candidates_scored
     started = time.monotonic()
-    session = SearchSession(task, target, model, config)
+    draft_model = (
+        DraftModel.load(config.draft.checkpoint, model.hardware)
+        if config.strategy == "draft" and config.draft.checkpoint
+        else None
+    )
+    session = SearchSession(task, target, model, config, draft_model)
     validations: list[Validation] = []
     measure_s = 0.0
     for _ in range(config.rounds):

@@ -42,7 +42,8 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         super().__init__()
         load_tensor_intrinsics()  # every tuning imports them, which takes TVM itself half a minute
         self.checkpoint = checkpoint
-        self._assembler = FeatureAssembler(hardware or probe_cpu(available_cores()))
+        self.hardware = hardware or probe_cpu(available_cores())
+        self._assembler = FeatureAssembler(self.hardware)
         self.candidates_scored = 0
         self.clock = StageClock()
         """Seconds spent on features and on prediction."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..errors import UserError
 
-STRATEGIES = ("evolutionary", "annealing")
+STRATEGIES = ("evolutionary", "annealing", "draft")
 OVERLAPS = ("all", "building", "none")
 
 
@@ -41,6 +41,26 @@ class StopConfig:
 
 
 @dataclass(frozen=True)
+class DraftingConfig:
+    """The strategy `draft`: a model of decisions rates candidates by the thousand, the best are verified."""
+
+    # Name of a shipped checkpoint of draft features, or the folder of one.
+    checkpoint: str | None = None
+    # Candidates rated a generation, without a replay.
+    population: int = 4096
+    generations: int = 8
+    # The best of them, which are replayed and scored by the cost model.
+    keep: int = 96
+
+    def __post_init__(self) -> None:
+        for name, least in (("population", 1), ("generations", 0), ("keep", 1)):
+            if getattr(self, name) < least:
+                raise OneShotConfigError(
+                    f"search.draft.{name}={getattr(self, name)}: must be at least {least}"
+                )
+
+
+@dataclass(frozen=True)
 class OneShotConfig:
     """The search and its validation.
 
@@ -71,6 +91,7 @@ class OneShotConfig:
     # Whether the search learns from what the run measures, by a correction on top of the frozen model.
     residual: bool = False
     stop: StopConfig = field(default_factory=StopConfig)
+    draft: DraftingConfig = field(default_factory=DraftingConfig)
     # Processes that search, each a task of its own; null is one a core, 0 searches between measurements.
     processes: int | None = None
     # While programs are measured on the cores that search: "building" holds the search back while one is
@@ -93,6 +114,11 @@ class OneShotConfig:
         for name in ("generations", "extra_rounds", "processes", "temperature"):
             if (getattr(self, name) or 0) < 0:
                 raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must not be negative")
+        if self.strategy == "draft" and self.draft.checkpoint is None:
+            raise OneShotConfigError(
+                "search.draft.checkpoint is missing: give a checkpoint of draft features, or use "
+                "search.strategy=evolutionary"
+            )
         if self.strategy == "annealing" and self.generations < 1:
             raise OneShotConfigError(
                 f"search.generations={self.generations}: annealing takes a step at least; use 1 or more"

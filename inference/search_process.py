@@ -22,8 +22,9 @@ from ..dataset.measure.roles import Role
 from ..dataset.measure.worker import main
 from ..dataset.task import Task
 from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from .draft_model import DraftModel
 from .plugin import PretrainedCostModel
-from .search_config import OneShotConfig, StopConfig
+from .search_config import DraftingConfig, OneShotConfig, StopConfig
 from .session import SearchSession
 
 
@@ -39,8 +40,12 @@ class SearchRole(Role):
         load_tensor_intrinsics()
         hardware = Hardware.from_json(self.settings["hardware"])
         search = dict(self.settings["search"])
-        self._config = OneShotConfig(**{**search, "stop": StopConfig(**search["stop"])})
+        self._config = OneShotConfig(
+            **{**search, "stop": StopConfig(**search["stop"]), "draft": DraftingConfig(**search["draft"])}
+        )
         self._model = PretrainedCostModel.load(self.settings["checkpoint"], hardware)
+        draft = self._config.draft.checkpoint if self._config.strategy == "draft" else None
+        self._draft_model = None if draft is None else DraftModel.load(draft, hardware)
         self._sessions: dict[str, SearchSession] = {}
 
     def propose(
@@ -54,7 +59,12 @@ class SearchRole(Role):
         try:
             if task is not None:
                 self._sessions[key] = SearchSession(
-                    task_from_json(task), self.target, self._model, self._config, threads=1
+                    task_from_json(task),
+                    self.target,
+                    self._model,
+                    self._config,
+                    draft_model=self._draft_model,
+                    threads=1,
                 )
             session = self._sessions[key]
             session.learn({trace: float("inf") if s is None else s for trace, s in learned.items()})

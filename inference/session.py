@@ -24,6 +24,9 @@ from ..dataset.program_sampling import (
 )
 from ..dataset.replay import candidate_module_json, replay
 from ..dataset.task import Task
+from .draft_model import DraftModel
+from .draft_sampler import DraftSampler
+from .drafting import DraftConfig
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig
 from .validation import Proposal
@@ -55,10 +58,33 @@ def make_sampler(
     scorer: ms.CostModel,
     config: OneShotConfig,
     *,
+    draft_model: DraftModel | None = None,
     space: ms.SpaceGenerator | str = "post-order-apply",
     threads: int | None = None,
 ) -> ProgramSampler:
-    """The search that `config.strategy` names; raises NoDesignSpaceError where there is nothing to tune."""
+    """The search that `config.strategy` names; `draft` needs a `draft_model`.
+
+    Raises NoDesignSpaceError where there is nothing to tune.
+    """
+    if config.strategy == "draft":
+        if draft_model is None:
+            raise ValueError("search.strategy=draft: needs a draft_model")
+        return DraftSampler(
+            task,
+            target,
+            scorer=scorer,
+            model=draft_model,
+            config=DraftConfig(
+                population=config.draft.population,
+                generations=config.draft.generations,
+                keep=config.draft.keep,
+            ),
+            random_share=config.random_share,
+            per_round=config.per_round,
+            seed=config.seed,
+            space=space,
+            threads=threads,
+        )
     if config.strategy == "annealing":
         return AnnealingSampler(
             task,
@@ -142,13 +168,16 @@ class SearchSession:
         target: Target,
         model: PretrainedCostModel,
         config: OneShotConfig,
+        draft_model: DraftModel | None = None,
         threads: int | None = None,
     ) -> None:
         """Raises NoDesignSpaceError where the task has nothing to tune."""
         self._model = model
         self._scorer = CorrectedCostModel(model) if config.residual else model
         with model.clock.stage("design space"):
-            self._sampler = make_sampler(task, target, self._scorer, config, threads=threads)
+            self._sampler = make_sampler(
+                task, target, self._scorer, config, draft_model=draft_model, threads=threads
+            )
         self._proposed: dict[str, ms.MeasureCandidate] = {}
 
     def propose(self) -> list[Proposal]:

@@ -14,7 +14,7 @@ from ..dataset.program_sampling import ProgramSampler
 from ..dataset.records import FailureKind
 from ..dataset.task import Task, count_flops
 from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
-from .search_config import OneShotConfig
+from .search_config import OneShotConfig, OneShotConfigError
 from .session import make_sampler
 
 _names = itertools.count()
@@ -45,6 +45,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         super().__init__()
         load_tensor_intrinsics()  # see PretrainedCostModel
         self.config = config or OneShotConfig()
+        if self.config.strategy == "draft":
+            raise OneShotConfigError(
+                "search.strategy=draft: of foretune-tune and tune_tasks alone; use evolutionary or annealing"
+            )
         self._context: ms.TuneContext | None = None
         self._sampler: ProgramSampler | None = None
         self._rounds = 0

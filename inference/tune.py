@@ -20,6 +20,7 @@ from tvm.target import Target
 
 from .. import __version__
 from ..configuration import from_hydra
+from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.hardware import Hardware
 from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
@@ -110,6 +111,8 @@ class _Run:
         target = parse_target(config.target)
         rivals = _rivals(config.report)
         load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
+        if config.search.strategy == "draft" and config.search.draft.checkpoint:
+            load_checkpoint(config.search.draft.checkpoint, feature_version=DRAFT_VERSION)
         with ExitStack() as stack:
             with self.watch.stage("start and imports"):
                 executor = stack.enter_context(

@@ -9,7 +9,12 @@ import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
 from foretune.inference.residual import NOISE, SPREAD_BEFORE, SPREAD_WEIGHT, Posterior, ResidualModel
-from foretune.inference.search_config import OneShotConfig, OneShotConfigError, StopConfig
+from foretune.inference.search_config import (
+    DraftingConfig,
+    OneShotConfig,
+    OneShotConfigError,
+    StopConfig,
+)
 from foretune.inference.validation import Proposal, best_of, validate
 from scipy.stats import norm
 
@@ -183,8 +188,10 @@ def test_no_time_no_measurement():
         (lambda: StopConfig(batch=0), r"search\.stop\.batch=0"),
         (
             lambda: OneShotConfig(strategy="bayesian"),
-            r"search\.strategy=bayesian: use evolutionary, annealing",
+            r"search\.strategy=bayesian: use evolutionary, annealing, draft",
         ),
+        (lambda: OneShotConfig(strategy="draft"), r"search\.draft\.checkpoint is missing"),
+        (lambda: DraftingConfig(keep=0), r"search\.draft\.keep=0"),
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
         (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
         (lambda: OneShotConfig(extra_rounds=-1), r"search\.extra_rounds=-1"),

@@ -1,0 +1,73 @@
+"""Draft, then verify: the search that rates decisions by the thousand and replays only the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ..dataset.interruption import interrupts_deferred
+from ..dataset.measure import MeasureOutcome
+from ..dataset.program_sampling import ProgramSampler
+from ..dataset.program_sampling.sampler import Proposal
+from ..dataset.task import Task
+from .draft_model import DraftModel
+from .drafting import DraftConfig, Drafter, verified
+
+_PARENTS = 16
+
+
+class DraftSampler(ProgramSampler):
+    """Drafts with a `DraftModel`, verifies with `scorer`, and goes on from the fastest that were measured."""
+
+    name = "draft"
+    scorer: ms.CostModel
+
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        *,
+        scorer: ms.CostModel,
+        model: DraftModel,
+        config: DraftConfig,
+        random_share: float,
+        per_round: int,
+        seed: int,
+        space: ms.SpaceGenerator | str = "post-order-apply",
+        threads: int | None = None,
+    ) -> None:
+        """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random."""
+        super().__init__(
+            task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
+        )
+        self._drafter = Drafter(task, target, model, self.context)
+        self._config = config
+        self._random_share = random_share
+        self._measured: dict[str, float] = {}
+
+    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+        """Remembers what is fast: the next round's drafts descend from it."""
+        self._measured |= {
+            trace: outcome.latency_s for (trace, _), outcome in zip(measured, outcomes, strict=True)
+        }
+        super().learn(measured, outcomes)
+
+    def _draw(self) -> Iterable[Proposal]:
+        fastest = sorted(self._measured, key=lambda trace: self._measured[trace])[:_PARENTS]
+        drafts = self._drafter.draft(
+            replace(self._config, seed=self._draw_seed()), parents=fastest, known=list(self._known)
+        )
+        checked = [pair for pair in verified(self.context, drafts) if pair[0] not in self._known]
+        scores = np.zeros(0)
+        if checked:
+            with interrupts_deferred():
+                scores = self.scorer.predict(self.context, [candidate for _, candidate in checked])
+        best = np.argsort(-scores, kind="stable")[
+            : self.per_round - round(self._random_share * self.per_round)
+        ]
+        chosen = {checked[row][0]: checked[row][1] for row in best}
+        return (self._draw_random_new(self.per_round - len(chosen)) | chosen).items()

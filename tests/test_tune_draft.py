@@ -1,0 +1,108 @@
+"""Draft, then verify, as a search strategy: what is replayed, what is proposed, what the next round knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from foretune.dataset.measure import MeasureOutcome
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import ProgramSampler
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference import OneShotConfig, OneShotStrategy
+from foretune.inference.draft_sampler import DraftSampler
+from foretune.inference.drafting import DraftConfig
+from foretune.inference.search_config import DraftingConfig, OneShotConfigError
+from foretune.inference.session import make_sampler
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+TASK = to_task(Dense(rows=16, in_features=64, out_features=64, epilogue="bias"))
+
+
+@derived_object
+class Counting(ms.cost_model.PyCostModel):
+    """Scores candidates by their place, and remembers how many it was asked about."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def predict(self, context, candidates):
+        self.asked.append(len(candidates))
+        return np.arange(len(candidates), dtype=np.float64)
+
+    def update(self, context, candidates, results):
+        pass
+
+
+class FirstValues:
+    """Stands in for a DraftModel: likes small first decisions."""
+
+    def __init__(self):
+        self.rated = 0
+
+    def rater(self, sketch, structure, task):
+        def rate(values):
+            self.rated += len(values)
+            return -values[:, 0].astype(np.float32)
+
+        return rate
+
+
+def sampler_of(**changes):
+    settings = {
+        "scorer": Counting(),
+        "model": FirstValues(),
+        "config": DraftConfig(population=200, generations=2, keep=20),
+        "random_share": 0.0,
+        "per_round": 6,
+        "seed": 0,
+        "threads": 1,
+        **changes,
+    }
+    return DraftSampler(TASK, TARGET, **settings), settings
+
+
+def test_hundreds_are_rated_and_few_replayed():
+    sampler, settings = sampler_of()
+    proposed = sampler.propose()
+    assert isinstance(sampler, ProgramSampler)
+    assert len(proposed) == len({trace for trace, _ in proposed}) == 6
+    assert settings["model"].rated >= 3 * 150
+    (verified,) = settings["scorer"].asked
+    assert 6 <= verified <= 20
+
+
+def test_no_round_repeats_and_the_next_descends_from_the_fastest(monkeypatch):
+    sampler, _ = sampler_of()
+    first = sampler.propose()
+    outcomes = [MeasureOutcome((1e-3 * (place + 1),)) for place in range(len(first))]
+    sampler.learn(first, outcomes)
+    parents = []
+    draft = sampler._drafter.draft
+    monkeypatch.setattr(
+        sampler._drafter,
+        "draft",
+        lambda config, **given: parents.append(given["parents"]) or draft(config, **given),
+    )
+    second = sampler.propose()
+    assert parents[0][0] == first[0][0]
+    assert not {trace for trace, _ in first} & {trace for trace, _ in second}
+
+
+def test_chance_fills_its_share():
+    sampler, settings = sampler_of(random_share=1.0)
+    assert len(sampler.propose()) == 6
+    assert settings["scorer"].asked  # verified all the same
+
+
+def test_the_strategy_makes_one_with_its_settings():
+    config = OneShotConfig(strategy="draft", top_k=4, rounds=1, draft=DraftingConfig("somewhere", 100, 1, 8))
+    sampler = make_sampler(TASK, TARGET, Counting(), config, draft_model=FirstValues(), threads=1)
+    assert isinstance(sampler, DraftSampler)
+    assert len(sampler.propose()) == 4
+    with pytest.raises(ValueError, match="draft_model"):
+        make_sampler(TASK, TARGET, Counting(), config)
+    with pytest.raises(OneShotConfigError, match="strategy=draft"):
+        OneShotStrategy(config)

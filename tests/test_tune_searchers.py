@@ -1,0 +1,133 @@
+"""Search processes: what they answer, how they stand still, and how they are replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from foretune.dataset.hardware import named_hardware
+from foretune.dataset.measure.process import WorkerGone
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.tvm_compat import as_task_module, parse_target
+from foretune.inference import OneShotConfig
+from foretune.inference.search_process import task_from_json, task_to_json
+from foretune.inference.searchers import (
+    InlineSearcher,
+    ProcessSearcher,
+    held_back,
+    hold_back,
+    start_searchers,
+)
+from foretune.inference.session import KNOB_DIM
+from tvm import te
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 1})
+TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
+CONFIG = OneShotConfig(population_size=6, generations=1, top_k=4, rounds=2, processes=1, residual=True)
+HARDWARE = replace(named_hardware("a100"), kind="cpu", name="some CPU")
+
+
+@pytest.fixture(scope="module")
+def searcher():
+    (found,) = start_searchers(CONFIG, TARGET, "cpu", HARDWARE)
+    assert isinstance(found, ProcessSearcher)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def inline():
+    (found,) = start_searchers(replace(CONFIG, processes=0), TARGET, "cpu", HARDWARE)
+    assert isinstance(found, InlineSearcher)
+    return found
+
+
+def answer(searcher, request):
+    searcher.ask(request)
+    if searcher.connection is not None:
+        assert searcher.connection.poll(120)
+    return searcher.reply()
+
+
+def request(task=TASK, learned=None, **more):
+    return {"op": "propose", "key": task.workload_hash, "learned": learned or {}, **more}
+
+
+def traces(reply):
+    return [proposal["trace"] for proposal in reply["proposals"]]
+
+
+def state_of(pid):
+    """The letter by which Linux tells the state of a process: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_both_kinds_answer_alike_round_by_round(searcher, inline):
+    replies = []
+    for each in (searcher, inline):
+        opened = answer(each, {**request(), "task": task_to_json(TASK)})
+        learned = {trace: 1e-3 * (place + 1) for place, trace in enumerate(traces(opened))}
+        learned[traces(opened)[-1]] = None  # a failure
+        replies.append((opened, answer(each, request(learned=learned))))
+    for opened, again in replies:
+        assert len(traces(opened)) == len(traces(again)) == 2
+        assert not set(traces(opened)) & set(traces(again))
+        assert opened["scored"] >= 6
+        assert {"features", "prediction", "replay and postprocessing"} <= set(opened["stage_s"])
+        assert all(len(proposal["knobs"]) == KNOB_DIM for proposal in opened["proposals"])
+    # One thread and one seed: the same search wherever it runs.
+    assert traces(replies[0][0]) == traces(replies[1][0])
+
+
+def test_a_task_is_reopened_with_what_was_measured(inline):
+    opened = answer(inline, {**request(), "task": task_to_json(TASK)})
+    learned = dict.fromkeys(traces(opened), 1e-3)
+    again = answer(inline, {**request(learned={**learned, "no trace": 1.0}), "task": task_to_json(TASK)})
+    assert not set(traces(again)) & set(learned)
+
+
+def test_a_task_without_decisions_is_nothing_to_tune(inline):
+    a = te.placeholder((1,), name="a")
+    mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
+    nothing = replace(TASK, name="copy", mod=mod)
+    assert answer(inline, {**request(nothing), "task": task_to_json(nothing)}) == {"nothing": True}
+
+
+def test_a_task_survives_json():
+    again = task_from_json(task_to_json(TASK))
+    assert again.workload_hash == TASK.workload_hash
+    assert (again.name, again.weight, again.flops) == (TASK.name, TASK.weight, TASK.flops)
+
+
+def test_an_error_of_the_search_is_an_answer(searcher):
+    searcher.ask({"op": "propose", "key": "unknown", "learned": {}})
+    assert searcher.connection.poll(60)
+    assert "unknown" in searcher.reply()["error"]
+
+
+def test_searchers_stand_still_for_a_timing(searcher):
+    with held_back([searcher]):
+        deadline = time.monotonic() + 10
+        while state_of(searcher.pid) != "T" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert state_of(searcher.pid) == "T"
+    assert state_of(searcher.pid) != "T"
+    around = hold_back(replace(CONFIG, overlap="none"), None, [searcher])
+    with around(), contextlib.suppress(ZeroDivisionError):
+        raise ZeroDivisionError  # whatever happens inside, it goes on
+    assert state_of(searcher.pid) != "T"
+
+
+def test_a_process_that_dies_is_replaced(searcher):
+    before = searcher.pid
+    os.kill(before, signal.SIGKILL)
+    assert searcher.connection.poll(30)
+    with pytest.raises(WorkerGone, match="signal 9"):
+        searcher.reply()
+    assert searcher.pid != before
+    assert len(traces(answer(searcher, {**request(), "task": task_to_json(TASK)}))) == 2
