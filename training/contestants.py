@@ -20,10 +20,10 @@ from ..dataset.split import Split, SplitConfig
 from ..errors import UserError
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.gbdt import GbdtConfig, GbdtPredictor
-from ..models.metrics import latency_r2
 from ..models.target import TargetConfig, TargetError
 from .config import TrainConfig, plain
 from .labels import Labels
+from .prediction import predict
 from .train import train_model
 
 
@@ -194,26 +194,6 @@ class ChanceContestant(Contestant):
         """Draws from the seed."""
         draw = np.random.default_rng(trial.seed).random(len(trial.split.test), dtype=np.float32)
         return Fit(draw)
-
-
-def predict(
-    checkpoint: Checkpoint, data: LabelledFeatures, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Predicted scores of some rows, comparable with measured ones, and facts of the model.
-
-    A model that predicts efficiencies is made to predict scores by the best prediction of each task, and also
-    predicts latencies, of which `latency_r2` tells.
-    """
-    predictor = checkpoint.predictor
-    decoded = predictor.predict_table(data.features, rows)
-    facts: dict[str, Any] = {
-        "parameters": sum(weights.numel() for weights in predictor.model.parameters()),
-        "without": list(predictor.normaliser.without),
-    }
-    if predictor.target.is_absolute:
-        predicted_s = predictor.predict_latency_table_s(data.features, rows)
-        facts["latency_r2"] = latency_r2(predicted_s, data.latency_s[rows])
-    return predictor.target.comparable(decoded, Labels.of(data).group[rows]), facts
 
 
 def _told(checkpoint: Checkpoint) -> str:

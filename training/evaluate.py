@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import hydra
@@ -20,10 +21,19 @@ from ..errors import UserError, exits_cleanly
 from ..models.card import SplitSummary
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.metrics import Metrics, TaskMetrics, evaluate
+from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
 from .config import EvaluateConfig, plain
+from .evaluation_networks import evaluation_networks
 from .labels import Labels
+from .prediction import predict
 
-COLUMNS = {"spearman": "spearman", "pairwise_accuracy": "pairs", "top_1": "top-1", "top_5": "top-5"}
+COLUMNS = {
+    "spearman": "spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "peak_10": "peak@10",
+}
 """Metrics of the printed table and their titles."""
 
 
@@ -38,6 +48,8 @@ class Evaluation:
     model: Metrics
     chance: Metrics
     per_task: list[dict[str, Any]]  # names of the task beside its metrics
+    networks: list[NetworkMetrics] = field(default_factory=list)  # by network, then all of them
+    facts: dict[str, Any] = field(default_factory=dict)  # what `prediction.predict` tells of the model
 
 
 def run(config: EvaluateConfig) -> Evaluation:
@@ -50,15 +62,23 @@ def run(config: EvaluateConfig) -> Evaluation:
     from ..dataset.features.dataset import load_labelled_features
 
     checkpoint = load_checkpoint(config.checkpoint, FEATURE_VERSION)
-    result = evaluate_checkpoint(checkpoint, load_labelled_features(config.dataset), config.part, config.seed)
+    data = load_labelled_features(config.dataset)
+    networks = evaluation_networks(config.dataset, data)
+    result = evaluate_checkpoint(checkpoint, data, config.part, config.seed, networks)
     write_evaluation(result, checkpoint, config)
     return result
 
 
 def evaluate_checkpoint(
-    checkpoint: Checkpoint, data: LabelledFeatures, part: str = "unseen", seed: int = 0
+    checkpoint: Checkpoint,
+    data: LabelledFeatures,
+    part: str = "unseen",
+    seed: int = 0,
+    networks: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Evaluation:
     """Evaluates on the records of one part; see `EvaluateConfig` for the parts.
+
+    `networks` gives the weight of each task of a network, by workload hash.
 
     Raises:
       NothingToEvaluateError: the part is empty or none of its programs ran.
@@ -71,10 +91,15 @@ def evaluate_checkpoint(
         )
     labels = Labels.of(data)
     latency_s, group = data.latency_s[rows], labels.group[rows]
-    model = evaluate(checkpoint.predictor.predict_table(data.features, rows), latency_s, group)
+    prediction, facts = predict(checkpoint, data, rows)
+    model = evaluate(prediction, latency_s, group)
     chance = evaluate(np.random.default_rng(seed).random(len(rows)), latency_s, group)
     first_row = dict(zip(group[::-1].tolist(), rows[::-1].tolist(), strict=True))
-    return Evaluation(model, chance, [_named(task, data, first_row[task.group]) for task in model.per_task])
+    per_task = [_named(task, data, first_row[task.group]) for task in model.per_task]
+    names = {group: str(data.workload_hash[row]) for group, row in first_row.items()}
+    together = over_networks(model, names, networks or {})
+    by_network = [*network_metrics(model, names, networks or {}), *([together] if together else [])]
+    return Evaluation(model, chance, per_task, by_network, facts)
 
 
 def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray[np.int64]:
@@ -97,6 +122,8 @@ def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: Evaluat
         },
         "overall": _json(result.model.summary()),
         "chance": _json(result.chance.summary()),
+        "facts": _json(result.facts),
+        "networks": [_json(asdict(network)) for network in result.networks],
         "per_task": [_json(task) for task in result.per_task],
     }
     config.output.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +143,19 @@ def evaluation_table(result: Evaluation) -> Table:
     table.add_section()
     _add_row(table, "all", result.model.summary())
     _add_row(table, "random order", result.chance.summary(), style="dim")
+    return table
+
+
+def network_table(result: Evaluation) -> Table:
+    """One line a network, its tasks weighted by their calls."""
+    kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
+    columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
+    table = Table("network", "tasks", "share of calls", *columns)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for network in result.networks:
+        cells = [f"{getattr(network, f'top_{k}{kind}'):.3f}" for kind in kinds for k in (1, 5)]
+        table.add_row(network.network, str(network.tasks), f"{network.share:.0%}", *cells)
     return table
 
 
@@ -152,7 +192,13 @@ def main(config: DictConfig) -> None:
     settings = from_hydra(config, EvaluateConfig)
     result = run(settings)
     Console().print(evaluation_table(result))
-    print(f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}")
+    told = f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}"
+    told += f", R2 of their logarithms {result.model.log_r2:.3f}"
+    if "latency_r2" in result.facts:
+        told += f"; R2 of the logarithms of predicted latencies {result.facts['latency_r2']:.3f}"
+    print(told)
+    if result.networks:
+        Console().print(network_table(result))
     print(f"wrote {settings.output}")
 
 

@@ -1,0 +1,106 @@
+"""What can be checked of a checkpoint without its data: that it is whole, loads, and predicts numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.features.table import CandidateFeatures, FeatureTable
+from .card import Card
+from .checkpoint import CARD_FILE, WEIGHTS_FILE, Checkpoint, CheckpointError, load_checkpoint
+from .normaliser import ColumnScaler, Normaliser
+
+_SHARES = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2")
+"""Metrics of a card that are at most 1."""
+
+
+def problems(path_or_name: str) -> Iterator[str]:
+    """Everything that is wrong with a checkpoint, each in one sentence; nothing for a good one.
+
+    Card and weights are read as data: no file of a checkpoint can run code. Raises CheckpointNotFoundError
+    where there is no checkpoint.
+    """
+    try:
+        checkpoint = load_checkpoint(path_or_name)
+    except CheckpointError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        yield str(error)  # nothing more can be said of files that do not load
+        return
+    yield from _of_files(checkpoint)
+    yield from _of_card(checkpoint.card)
+    yield from _of_weights(checkpoint)
+    yield from _of_outputs(checkpoint)
+
+
+def _of_files(checkpoint: Checkpoint) -> Iterator[str]:
+    known = {CARD_FILE, WEIGHTS_FILE}
+    for file in sorted(checkpoint.path.iterdir()):
+        if file.name not in known:
+            yield f"{file.name} is no part of a checkpoint and never read: remove it"
+
+
+def _of_card(card: Card) -> Iterator[str]:
+    if card.feature_version != FEATURE_VERSION:
+        yield (
+            f"it was trained on features of version {card.feature_version}, and this version of foretune "
+            f"computes {FEATURE_VERSION}: train one with foretune-train on the same dataset"
+        )
+    parts = {part: set(card.split.tasks(part)) for part in ("train", "validation", "test")}
+    for one, other in combinations(parts, 2):
+        if both := parts[one] & parts[other]:
+            yield f"{len(both)} tasks are in its {one} and in its {other} part: do not trust its metrics"
+    for part, metrics in card.metrics.items():
+        for name, value in metrics.items():
+            if value is not None and (not math.isfinite(value) or (name in _SHARES and value > 1)):
+                yield f"its card says {name} = {value} on the {part} part, which cannot be"
+
+
+def _of_weights(checkpoint: Checkpoint) -> Iterator[str]:
+    for name, weights in checkpoint.predictor.model.state_dict().items():
+        if not weights.isfinite().all():
+            yield f"the weights {name} are not all finite: train it again with a lower learning rate"
+
+
+def _of_outputs(checkpoint: Checkpoint) -> Iterator[str]:
+    """Predictions of made-up candidates, like those of its training and far from them."""
+    for spread, kind in ((1.0, "usual"), (1e6, "extreme")):
+        table = made_up_features(checkpoint.card.normaliser, spread)
+        try:
+            scores = checkpoint.predictor.predict_table(table, np.arange(len(table)))
+        except ValueError as error:
+            yield f"it does not predict candidates of {kind} features: {error}"
+            continue
+        if not np.isfinite(scores).all():
+            yield f"its predictions of {kind} features are not all finite: train it again"
+        elif spread == 1.0 and np.ptp(scores) == 0:
+            yield "it predicts one and the same score for different candidates: train it again"
+
+
+def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> FeatureTable:
+    """Candidates of 1 to 6 stores and decisions, normal about the training's means, `spread` as wide."""
+    rng = np.random.default_rng(0)
+
+    def tokens(scaler: ColumnScaler, rows: int) -> np.ndarray:
+        deviation = np.divide(
+            1, scaler.inverse_deviation, out=np.zeros_like(scaler.mean), where=scaler.inverse_deviation > 0
+        )
+        values = scaler.mean + spread * deviation * rng.standard_normal((rows, scaler.dim))
+        return values.astype(np.float32)
+
+    task, hardware = tokens(normaliser.task, 1)[0], tokens(normaliser.hardware, 1)[0]
+    return FeatureTable.from_candidates(
+        [
+            CandidateFeatures(
+                stores=tokens(normaliser.stores, int(rng.integers(1, 7))),
+                decisions=tokens(normaliser.decisions, int(rng.integers(1, 7))),
+                task=task,
+                hardware=hardware,
+            )
+            for _ in range(count)
+        ]
+    )

@@ -1,0 +1,220 @@
+"""`foretune-checkpoints`: which checkpoints there are, what they were made of, and whether they are whole."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ..errors import exits_cleanly
+from .card import Card
+from .checkpoint import (
+    CARD_FILE,
+    SHIPPED,
+    WEIGHTS_FILE,
+    Checkpoint,
+    CheckpointError,
+    CheckpointNotFoundError,
+    load_checkpoint,
+    shipped_checkpoints,
+)
+
+METRICS = {
+    "spearman": "spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "r2": "R2",
+}
+"""Metrics of the list, of the test part, and their titles."""
+
+
+def list_(options: argparse.Namespace, console: Console) -> int:
+    """Prints one line a checkpoint; status 1 where one cannot be read."""
+    found = _found(options.folder)
+    if not found:
+        console.print(f"no checkpoint in {escape(str(options.folder or SHIPPED))}")
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("checkpoint", "model", "MB", "tasks", "records", *METRICS.values()):
+        left = column in ("checkpoint", "model")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
+    broken = []
+    for name in found:
+        try:
+            table.add_row(*_line(name, load_checkpoint(name)))
+        except CheckpointError as error:
+            broken.append(f"{name}: {error}")
+    console.print(table)
+    for text in broken:
+        console.print(f"[red]{escape(text)}", soft_wrap=True)
+    return 1 if broken else 0
+
+
+def show(options: argparse.Namespace, console: Console) -> int:
+    """Prints the card of a checkpoint."""
+    checkpoint = load_checkpoint(options.checkpoint)
+    if options.json:
+        print((checkpoint.path / CARD_FILE).read_text(encoding="utf-8"), end="")
+        return 0
+    lines = Table.grid(padding=(0, 2))
+    for label, value in _facts(checkpoint):
+        lines.add_row(escape(label), escape(value))
+    console.print(lines)
+    metrics = checkpoint.card.metrics
+    if metrics:
+        table = Table(box=box.SIMPLE)
+        table.add_column("metric")
+        for part in metrics:
+            table.add_column(escape(part), justify="right")
+        for name in dict.fromkeys(name for of_part in metrics.values() for name in of_part):
+            table.add_row(escape(name), *(_number(of_part.get(name)) for of_part in metrics.values()))
+        console.print(table)
+    return 0
+
+
+def verify(options: argparse.Namespace, console: Console) -> int:
+    """Prints every problem of the checkpoints; status 1 where there is one."""
+    from .checkpoint_verification import problems
+
+    status = 0
+    for name in options.checkpoints or shipped_checkpoints():
+        started = time.perf_counter()
+        with_problems = list(problems(name))
+        seconds = time.perf_counter() - started
+        if with_problems:
+            status = 1
+            for problem in with_problems:
+                console.print(f"[red]{escape(f'{name}: {problem}')}", soft_wrap=True)
+        else:
+            console.print(
+                f"{escape(name)}: card, hash, weights and predictions are well ({seconds:.2f} s)",
+                soft_wrap=True,
+            )
+    return status
+
+
+def _found(folder: Path | None) -> list[str]:
+    """Names of those that come with the package, or paths of those anywhere under a folder."""
+    if folder is None:
+        return shipped_checkpoints()
+    if not folder.is_dir():
+        raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
+    # A path always with a slash, since a name without one is of those that come with the package.
+    return [str(card.parent.resolve()) for card in sorted(folder.rglob(CARD_FILE))]
+
+
+def _line(name: str, checkpoint: Checkpoint) -> list[str]:
+    card = checkpoint.card
+    test = card.metrics.get("test", {})
+    return [
+        escape(name),
+        escape(card.model.name),
+        f"{(checkpoint.path / WEIGHTS_FILE).stat().st_size / 1e6:.1f}",
+        f"{card.data.tasks:,}",
+        f"{card.data.records:,}",
+        *(_number(test.get(metric)) for metric in METRICS),
+    ]
+
+
+def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    card, dims = checkpoint.card, checkpoint.card.normaliser.dims
+    split = ", ".join(f"{name} {value}" for name, value in card.split.config.items() if value)
+    return [
+        ("checkpoint", str(checkpoint.path)),
+        ("weights", f"{_parameters(checkpoint):,} parameters, SHA-256 {card.weights_sha256}"),
+        ("model", f"{card.model.name} {_settings(card.model.arguments)}"),
+        ("target", _settings(vars(card.target))),
+        (
+            "features",
+            f"version {card.feature_version}: {dims.stores} a store, {dims.decisions} a decision, "
+            f"{dims.task} of the task, {dims.hardware} of the hardware",
+        ),
+        (
+            "trained on",
+            f"{card.data.records:,} records of {card.data.tasks:,} tasks, data {card.data.sha256}",
+        ),
+        ("operators", ", ".join(card.data.operators)),
+        ("devices", ", ".join(card.data.hardware_ids)),
+        ("split", f"{split}; {_counts(card)}"),
+        ("seed", str(card.seed)),
+        *((f"training: {name}", _text(value)) for name, value in card.training.items()),
+        *((f"made by: {name}", _text(value)) for name, value in vars(card.provenance).items()),
+    ]
+
+
+def _counts(card: Card) -> str:
+    return ", ".join(
+        f"{len(card.split.tasks(part))} {part} tasks" for part in ("train", "validation", "test")
+    )
+
+
+def _parameters(checkpoint: Checkpoint) -> int:
+    return sum(weights.numel() for weights in checkpoint.predictor.model.parameters())
+
+
+def _settings(values: dict[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _text(value: object) -> str:
+    return _settings(value) if isinstance(value, dict) else str(value)
+
+
+def _number(value: float | None) -> str:
+    return (
+        "-"
+        if value is None
+        else f"{value:,.0f}"
+        if float(value).is_integer() and value > 1
+        else f"{value:.3f}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="foretune-checkpoints", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(
+        name: str, run: Callable[[argparse.Namespace, Console], int], text: str, more: str
+    ) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=f"{text}. {more}")
+        added.set_defaults(run=run)
+        return added
+
+    one = "name of one that comes with foretune, or a folder, with a slash in its path"
+    added = command("list", list_, "List checkpoints", "Metrics are of the held-out test tasks.")
+    added.add_argument(
+        "folder", nargs="?", type=Path, help="folder to look through (default: those that come with foretune)"
+    )
+    added = command("show", show, "Tell what a checkpoint was made of", "All this is on its card.")
+    added.add_argument("checkpoint", help=one)
+    added.add_argument("--json", action="store_true", help="print the card as it is")
+    added = command(
+        "verify",
+        verify,
+        "Check checkpoints",
+        "The card must be readable, the weights must have its hash, load, and be finite, the parts of the "
+        "split disjoint, the features of this version, and predictions numbers. The status is 1 for a "
+        "problem.",
+    )
+    added.add_argument("checkpoints", nargs="*", help=f"{one} (default: all that come with foretune)")
+    return parser
+
+
+@exits_cleanly()
+def main(arguments: list[str] | None = None) -> None:
+    """Entry of `foretune-checkpoints`; exits with 1 for a finding, 2 for an error."""
+    options = _parser().parse_args(arguments)
+    if status := options.run(options, Console()):
+        raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Predictions of a checkpoint held against measured scores, whatever it was trained to predict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dataset.features.table import LabelledFeatures
+from ..models.checkpoint import Checkpoint
+from ..models.metrics import latency_r2
+from .labels import Labels
+
+
+def predict(
+    checkpoint: Checkpoint, data: LabelledFeatures, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Predicted scores of some rows, comparable with measured ones, and facts of the model.
+
+    A model that predicts efficiencies is made to predict scores by the best prediction of each task, and also
+    predicts latencies, of which `latency_r2` tells.
+    """
+    predictor = checkpoint.predictor
+    decoded = predictor.predict_table(data.features, rows)
+    facts: dict[str, Any] = {
+        "parameters": sum(weights.numel() for weights in predictor.model.parameters()),
+        "without": list(predictor.normaliser.without),
+    }
+    if predictor.target.is_absolute:
+        predicted_s = predictor.predict_latency_table_s(data.features, rows)
+        facts["latency_r2"] = latency_r2(predicted_s, data.latency_s[rows])
+    return predictor.target.comparable(decoded, Labels.of(data).group[rows]), facts
