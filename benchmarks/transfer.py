@@ -23,7 +23,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,7 @@ def tasks_of(data: LabelledFeatures) -> int:
 
 
 def summarised(cells: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """Mean and spread over the seeds of each kind and k, with the recovery of both full models."""
+    """Mean and spread over the seeds of each kind and k, and the recovery against both full models."""
     seeds: dict[tuple[str, int], list[dict[str, float]]] = {}
     for name, metrics in cells.items():
         kind, k, _ = name.split("/")
@@ -198,9 +198,10 @@ def summarised(cells: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
         for metric in METRICS:
             values = {key: [cell[metric] for cell in many] for key, many in seeds.items()}
             row[metric] = {"mean": np.mean(values[kind, k]), "deviation": np.std(values[kind, k])}
-            if ("none", 0) in values and ("full", 0) in values:
-                recovery = mean_recovery(values["none", 0], values[kind, k], values["full", 0])
-                row[metric] |= {"recovered_of_gap": recovery.of_gap, "share_of_full": recovery.of_full}
+            for full in ("full", "full_finetuned"):
+                if ("none", 0) in values and (full, 0) in values:
+                    recovery = mean_recovery(values["none", 0], values[kind, k], values[full, 0])
+                    row[metric][f"against_{full}"] = asdict(recovery)
         rows.append(row)
     return rows
 

@@ -105,6 +105,12 @@ def _curve(target: str, rows: list[dict[str, Any]], metric: str) -> Plot:
         return Plot(METRICS[metric], caption, fragment(figure, f"{target}-{metric}", caption))
 
 
+def _best_full(rows: list[dict[str, Any]], metric: str) -> str:
+    """The better one of the models of the whole pool, with which the others are compared."""
+    found = {row["kind"]: row[metric]["mean"] for row in rows if row["kind"] in ("full", "full_finetuned")}
+    return max(found, key=lambda kind: found[kind], default="full")
+
+
 def _table(rows: list[dict[str, Any]]) -> str:
     heads = ["model", "k", "seeds"]
     heads += [f"{name}{part}" for name in METRICS.values() for part in ("", ", of the gap", ", of full")]
@@ -117,13 +123,16 @@ def _table(rows: list[dict[str, Any]]) -> str:
         ]
         for metric in METRICS:
             value = row[metric]
-            shares = [value.get("recovered_of_gap"), value.get("share_of_full")]
+            best = _best_full(rows, metric)
+            recovery = value.get(f"against_{best}", {})
+            shares = [recovery.get("of_gap"), recovery.get("of_full")]
             cells += [f"{value['mean']:.3f}", *("-" if share is None else f"{share:.0%}" for share in shares)]
         body.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     return (
         '<section class="card"><div class="scroll"><table><thead><tr>'
         f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-        '<p class="note">Of the gap: the part of the way from no transfer to training from scratch on the '
-        "whole pool. Of full: the ratio to the latter, to which chance alone contributes.</p></section>"
+        '<p class="note">Full is the better model of the whole pool by each metric, from scratch or '
+        "fine-tuned. Of the gap: the part of the way to it from no transfer, - where there is none. Of "
+        "full: the ratio to it, to which chance contributes.</p></section>"
     )
