@@ -1,4 +1,4 @@
-"""What a GPU allows, decided from tiles alone: MetaSchedule's VerifyGPUCode without lowering a program."""
+"""What a GPU allows, decided from tiles alone: MetaSchedule's VerifyGPUCode without lowering."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from .nest import Nest
 from .structure import Floats
 
-MAX_VTHREADS = 8  # what VerifyGPUCode allows, whatever the device
+MAX_VTHREADS = 8
+"""Virtual threads of a block. TVM lets some programs with more through; each copies the body once more."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class GpuLimits:
 def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
     """bool [n]: the candidates that keep the limits; all of them where there are none, as on a CPU.
 
-    Threads and virtual threads are products of the tiles bound to them, and bytes of shared memory the
-    footprints of what is fetched. A sketch without a tiling structure has its threads from a table of legal
-    numbers and passes.
+    Threads and virtual threads are products of the tiles bound to them, bytes of shared memory the footprints
+    of what is fetched, and a software pipeline needs more than one iteration. A sketch without a tiling
+    structure has its threads from a table of legal numbers and passes.
     """
     kept = np.ones(len(nest), dtype=np.bool_)
     sketch = nest.sketch
@@ -38,6 +39,8 @@ def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
     kept &= (threads >= limits.min_threads) & (threads <= limits.threads)
     kept &= bound_extent(nest, "vthread.x") <= MAX_VTHREADS
     kept &= shared_bytes(nest) <= limits.shared_bytes
+    if sketch.pipeline_copies > 1 and sketch.fetches:
+        kept &= _pipelined_iterations(nest) > 1
     for fetch in sketch.fetches:
         if fetch.vector >= 0:
             decision = sketch.decisions[fetch.vector]
@@ -49,6 +52,13 @@ def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
 def bound_extent(nest: Nest, thread: str) -> Floats:
     """[n]: number of threads along a tag such as threadIdx.x, 1 where nothing is bound to it."""
     return nest.product([atom.thread == thread for atom in nest.sketch.atoms])
+
+
+def _pipelined_iterations(nest: Nest) -> Floats:
+    """[n]: iterations of the reduction outside of the fetches, which TVM pipelines if there are two."""
+    level = max(fetch.level for fetch in nest.sketch.fetches)
+    reduction = nest.sketch.block.reduction
+    return nest.product([i < level and reduction[a.axis] for i, a in enumerate(nest.sketch.atoms)])
 
 
 def shared_bytes(nest: Nest) -> Floats:

@@ -9,40 +9,74 @@ from typing import Any
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
+from tvm.target import Target
 
 from ..replay import trace_to_json
 from ..tvm_compat import design_spaces
+from .limits import GpuLimits
+from .sketch import read_sketch
 from .space import SketchSpace
 from .structure import TaskStructure
 
 LOCATION_DRAWS = 24
-"""Random candidates of a sketch with compute locations, drawn to see which locations there are."""
+"""Random candidates of a sketch drawn to see where its blocks may be computed, where no rule tells."""
+
+_INLINED = -2
 
 
 def read_spaces(
     context: ms.TuneContext, structure: TaskStructure, name: str, seed: int = 0
 ) -> list[SketchSpace]:
-    """One space a sketch that draws something; raises NoDesignSpaceError where there is none.
-
-    A location that leads to a sketch of other instructions when simplified does not belong to its space.
-    """
+    """One space a sketch that draws something; raises NoDesignSpaceError where there is none."""
     rng = np.random.default_rng(seed)
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for space in design_spaces(context, name):
-        found_here = [_parsed(space.trace)]
-        if any(kind == "SampleComputeLocation" for kind, *_ in found_here[0][0]):
-            for _ in range(LOCATION_DRAWS):
-                schedule = Schedule(
-                    context.mod, seed=int(rng.integers(1, 2**31 - 1)), debug_mask=0, error_render_level="none"
-                )
-                try:
-                    Trace(space.trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
-                except Exception:  # TVM raises several kinds for a draw that does not fit
-                    continue
-                found_here.append(_parsed(schedule.trace))
-        for trace in found_here:
+        for trace in [_parsed(space.trace), *_location_traces(context, space.trace, structure, rng)]:
+            # A location can lead to other instructions once simplified: another sketch then.
             found[json.dumps(trace[0])].append(trace)
     return [SketchSpace.observed(traces, structure) for traces in found.values() if traces[0][1]]
+
+
+def limits_of(target: Target) -> GpuLimits | None:
+    """What a thread block of a CUDA target may have, None for a CPU."""
+    if target.kind.name != "cuda":
+        return None
+    attributes = dict(target.attrs.items())
+    return GpuLimits(
+        threads=int(attributes.get("max_threads_per_block", GpuLimits.threads)),
+        shared_bytes=int(attributes.get("max_shared_memory_per_block", GpuLimits.shared_bytes)),
+    )
+
+
+def _location_traces(
+    context: ms.TuneContext, trace: Trace, structure: TaskStructure, rng: np.random.Generator
+) -> list[Any]:
+    """Candidates of a sketch that show the locations of its blocks; none where it places no block."""
+    parsed = _parsed(trace)
+    sketch, _ = read_sketch(parsed, structure)
+    locations = [i for i, decision in enumerate(sketch.decisions) if decision.kind == "location"]
+    if not locations:
+        return []
+    # Of the nest's own inputs only inlining is open, see `SketchSpace.canonical`: asking for it tells.
+    known = {sketch.decisions[number].instruction for _, number in sketch.producers}
+    if len(known) == len(locations):
+        asked = [[i, _INLINED if int(i) in known else value] for i, value in parsed[1]]
+        schedule = _schedule(context, 1)
+        Trace.apply_json_to_schedule([parsed[0], asked], schedule)
+        return [_parsed(schedule.trace)]
+    traces = []
+    for _ in range(LOCATION_DRAWS):
+        schedule = _schedule(context, int(rng.integers(1, 2**31 - 1)))
+        try:
+            Trace(trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
+        except Exception:  # TVM raises several kinds for a draw that does not fit
+            continue
+        traces.append(_parsed(schedule.trace))
+    return traces
+
+
+def _schedule(context: ms.TuneContext, seed: int) -> Schedule:
+    return Schedule(context.mod, seed=seed, debug_mask=0, error_render_level="none")
 
 
 def _parsed(trace: Trace) -> Any:

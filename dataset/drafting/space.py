@@ -83,6 +83,19 @@ class SketchSpace:
         """Children that take each decision from either parent with equal chance."""
         return np.where(rng.random(left.shape) < 0.5, left, right)
 
+    def keys(self, choices: Choices) -> NDArray[Any]:
+        """One comparable key [n] a row, equal for equal rows only."""
+        if self.size < 2**62:
+            strides = np.cumprod([1, *self.sizes[:-1]]) if len(self.sizes) else np.zeros(0)
+            number: NDArray[np.int64] = choices.astype(np.int64) @ strides.astype(np.int64)
+            return number
+        rows = np.ascontiguousarray(choices)
+        return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+
+    def distinct(self, choices: Choices) -> Choices:
+        """The rows without repetition."""
+        return choices[np.sort(np.unique(self.keys(choices), return_index=True)[1])]
+
     def canonical(self, choices: Choices) -> Choices:
         """The same candidates with compute locations as TVM takes them, so that equals have equal rows.
 
@@ -152,16 +165,3 @@ class SketchSpace:
     @cached_property
     def _rows(self) -> list[dict[tuple[int, ...], int]]:
         return [{tuple(value): row for row, value in enumerate(t.tolist())} for t in self.domains]
-
-
-def distinct(choices: Choices) -> NDArray[np.int64]:
-    """Ascending indices of the first of each group of equal rows."""
-    if choices.shape[1] == 0:
-        return np.arange(min(len(choices), 1))
-    return np.sort(np.unique(row_keys(choices), return_index=True)[1])
-
-
-def row_keys(choices: Choices) -> NDArray[Any]:
-    """One comparable key [n] a row, equal for equal rows only."""
-    rows = np.ascontiguousarray(choices)
-    return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()

@@ -1,0 +1,158 @@
+"""Drafting: a search over decisions that finds what its model likes, within limits, and only programs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from drafts_under_test import CPU, matmul, matmul_trace
+from foretune.dataset.drafting import DRAFT_VERSION
+from foretune.dataset.drafting.dataset import draft_table
+from foretune.dataset.drafting.features import DRAFT_DIM
+from foretune.dataset.drafting.space import SketchSpace
+from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.task import TASK_DIM
+from foretune.dataset.hardware import HARDWARE_DIM
+from foretune.dataset.operators import Dense
+from foretune.dataset.task import Task, count_flops
+from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
+from foretune.inference.draft_model import DraftModel
+from foretune.inference.draft_population import Population
+from foretune.inference.drafting import Draft, DraftConfig, DraftConfigError, Drafter, verified
+from foretune.models.cost_model import FeatureTensors, Predictor
+from foretune.models.draft import DraftCostModel
+from foretune.models.normaliser import FeatureDims, Normaliser
+from foretune.models.registry import ModelConfig, ModelConfigError, build_model
+from foretune.models.target import TargetConfig
+from foretune.training.feature_source import feature_version_of
+
+SMALL = DraftConfig(population=128, generations=2, keep=12)
+
+
+@pytest.fixture(scope="module")
+def model() -> DraftModel:
+    """An untrained model: whatever it prefers, the search has to find."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(64, TASK_DIM + DRAFT_DIM)).astype(np.float32)
+    table = draft_table(vectors, np.ones((64, HARDWARE_DIM), np.float32))
+    torch.manual_seed(0)
+    network = DraftCostModel(FeatureDims.of(table), width=16)
+    predictor = Predictor(Normaliser.fit(table, np.arange(64)), network, TargetConfig())
+    return DraftModel(SimpleNamespace(predictor=predictor), CPU)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    module = as_task_module(Dense(rows=16, in_features=64, out_features=32).prim_func())
+    return Task("dense", module, 1, "operator", "dense", {}, count_flops(module))
+
+
+def population(limits=None) -> Population:
+    """Candidates whose score is the innermost extent of the columns."""
+    space = SketchSpace.observed([matmul_trace()], matmul())
+    return Population(space, lambda values: values[:, 7].astype(np.float32), limits)
+
+
+def test_a_population_takes_each_candidate_once():
+    here, rng = population(), np.random.default_rng(0)
+    drawn = here.sample(50, rng)
+    assert len(drawn) == 50
+    here.add(drawn)
+    here.add(drawn)
+    assert len(here.scores) == 50
+    children = here.children(40, 0.7, rng)
+    here.add(children)
+    assert len(here.scores) == 50 + len(children)
+    assert here.scores[50:].mean() > here.scores[:50].mean()  # they are those of the best
+
+
+def test_a_population_starts_from_traces_of_its_sketch():
+    here = population()
+    (mine,) = here.space.traces(here.space.choices(np.array([[2, 1, 2, 2, 1, 2, 1, 8, 8, 4, 2]])))
+    here.add_traces([mine, mine.replace("SSRSRS", "SRS"), mine.replace("[2,1,2,2]", "[3,1,2,2]")])
+    assert here.scores.tolist() == [8]
+    assert here.traces(np.array([0])) == [mine]
+
+
+def test_neighbours_differ_in_one_decision():
+    here = population()
+    rows = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1]], dtype=np.int32)
+    here.add(rows)
+    assert here.neighbours(0, [1, 2, 3]) == 1
+    assert here.neighbours(3, []) == 0
+
+
+def test_an_empty_population_has_no_children():
+    assert len(population().children(5, 0.5, np.random.default_rng(0))) == 0
+
+
+def test_drafts_are_the_best_rated_programs(model, task):
+    target = parse_target({"kind": "llvm", "num-cores": 2})
+    context = make_tune_context(task.mod, target, seed=0)
+    drafter = Drafter(task, target, model, context)
+    drafts = drafter.draft(SMALL)
+    assert len(drafts) == len({draft.trace for draft in drafts}) == 12
+    guided = [draft.score for draft in drafts[:-1]]  # the last is drawn at random
+    assert guided == sorted(guided, reverse=True)
+    assert drafter.rated > 128
+    programs = list(verified(context, [*drafts, Draft("[[],[[9,1]]]", 0.0)]))
+    assert [trace for trace, _ in programs] == [draft.trace for draft in drafts]
+    assert drafter.draft(SMALL) == drafts
+    known = [draft.trace for draft in drafts[:5]]
+    again = drafter.draft(SMALL, parents=known, known=known)
+    assert len(again) == 12
+    assert not {draft.trace for draft in again} & set(known)
+
+
+def test_more_generations_find_what_rates_higher(model, task):
+    drafter = Drafter(task, parse_target("llvm"), model)
+    best = [
+        drafter.draft(DraftConfig(population=128, generations=generations, keep=1))[0].score
+        for generations in (0, 6)
+    ]
+    assert best[1] > best[0]
+
+
+def test_drafts_for_a_gpu_keep_its_limits(model, task):
+    target = parse_target("nvidia/nvidia-a100")
+    context = make_tune_context(task.mod, target, seed=0)
+    drafts = Drafter(task, target, model, context).draft(SMALL)
+    assert len(list(verified(context, drafts))) == len(drafts) == 12
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"population": 0}, "draft.population=0"),
+        ({"keep": 0}, "draft.keep=0"),
+        ({"neighbours": 0}, "draft.neighbours=0"),
+        ({"generations": -1}, "draft.generations=-1"),
+        ({"random_share": 1.5}, "draft.random_share=1.5"),
+        ({"mutation_probability": -0.1}, "draft.mutation_probability=-0.1"),
+    ],
+)
+def test_settings_that_cannot_be(setting, message):
+    with pytest.raises(DraftConfigError, match=message):
+        DraftConfig(**setting)
+
+
+def test_the_network_looks_at_task_and_hardware_alone():
+    dims = FeatureDims(stores=1, decisions=1, task=6, hardware=2)
+    network = DraftCostModel(dims, width=8, layers=1).eval()
+    task_vectors, hardware = torch.randn(3, 6), torch.randn(3, 2)
+
+    def features(fill):
+        mask = torch.zeros(3, 1, dtype=torch.bool)
+        return FeatureTensors(
+            torch.full((3, 1, 1), fill), mask, torch.full((3, 1, 1), fill), mask, task_vectors, hardware
+        )
+
+    torch.testing.assert_close(network(features(0.0)), network(features(5.0)))
+    assert network(features(0.0)).shape == (3,)
+
+
+def test_the_model_says_which_features_it_reads():
+    assert feature_version_of("draft") == DRAFT_VERSION
+    assert feature_version_of("transformer") == FEATURE_VERSION
+    with pytest.raises(ModelConfigError, match="layers=0"):
+        build_model(ModelConfig("draft", {"layers": 0}), FeatureDims(1, 1, 4, 2))
