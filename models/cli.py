@@ -41,10 +41,10 @@ def list_(options: argparse.Namespace, console: Console) -> int:
     if not found:
         console.print(f"no checkpoint in {escape(str(options.folder or SHIPPED))}")
         return 0
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in ("checkpoint", "model", "MB", "tasks", "records", *METRICS.values()):
         left = column in ("checkpoint", "model")
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
+        table.add_column(column, justify="left" if left else "right", no_wrap=left)
     broken = []
     for name in found:
         try:

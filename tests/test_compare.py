@@ -61,6 +61,7 @@ def settings(folder, **changes):
     plain = {
         "dataset": folder / "none",
         "run_dir": folder / "run",
+        "fits_dir": folder / "fits",
         "models": ["mlp", "trees", "random"],
         "contestants": {
             "mlp": {"train": TINY},
@@ -173,7 +174,7 @@ def test_another_setting_or_other_data_fits_again(first, data):
 
 def test_a_fit_cut_short_is_made_again(first, data):
     config, before, _ = first
-    for file in (config.run_dir / "fits").glob("trees-*/fit.json"):
+    for file in config.fits_dir.glob("trees-*/fit.json"):
         file.unlink()
     entry = compared(replace(config, models=["trees"]), data)[0].entries[0]
     assert not entry.reused
@@ -241,13 +242,13 @@ def test_settings_that_training_refuses_are_named(tmp_path, contestant, message)
 
 def test_a_checkpoint_takes_part_where_it_has_not_seen_the_tests(first, data, tmp_path):
     config, before, _ = first
-    folders = (config.run_dir / "fits").glob("mlp-*/checkpoint")
+    folders = config.fits_dir.glob("mlp-*/checkpoint")
     cards = {folder: json.loads((folder / "card.json").read_text()) for folder in folders}
     whole = {
         folder: card["seed"] for folder, card in cards.items() if card["split"]["config"]["by"] == "task"
     }
     folder, seed = whole.popitem()
-    config = replace(config, models=[str(folder)], curve=CurveConfig(), run_dir=tmp_path)
+    config = replace(config, models=[str(folder)], curve=CurveConfig(), fits_dir=tmp_path)
     entry = compared(config, data)[0].entries[0]
     assert entry.metrics == before.of("mlp")[seed].metrics
     with pytest.raises(SeenTasksError, match=r"has seen \d of the 4 test tasks.*split.test=0.25"):

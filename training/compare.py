@@ -73,7 +73,7 @@ def run(
     (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
 
     def arena(trained_on: LabelledFeatures, by: SplitConfig) -> Arena:
-        return Arena(trained_on, by, feature_version, config.run_dir / "fits", tell)
+        return Arena(trained_on, by, feature_version, config.fits_dir, tell)
 
     shared = [c for c in contestants if not config.trains_elsewhere(c.name)]
     entries: list[Entry] = list(arena(data, split_config).fits(shared, config.seeds, tasks))

@@ -47,11 +47,13 @@ class CompareConfig:
     """Everything that `foretune-compare` needs.
 
     `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
-    trained ones share; a contestant's own go before. `baseline` is the one that margins are stated against.
+    trained ones share; a contestant's own go before. `fits_dir` keeps what was fitted, also for other runs.
+    `baseline` is the one that margins are stated against.
     """
 
     dataset: Path
     run_dir: Path
+    fits_dir: Path
     models: list[str]
     contestants: dict[str, Any]  # of the fields of ContestantConfig
     split: SplitConfig = field(default_factory=SplitConfig)
