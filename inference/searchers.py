@@ -55,7 +55,11 @@ class InlineSearcher:
         self._reply: dict[str, Any] = {}
 
     def ask(self, request: dict[str, Any]) -> None:
-        self._reply = self._role.propose(**{name: value for name, value in request.items() if name != "op"})
+        arguments = {name: value for name, value in request.items() if name != "op"}
+        try:
+            self._reply = self._role.propose(**arguments)
+        except Exception as error:  # as in a process of its own: it ends one task and not the run
+            self._reply = {"error": str(error).strip() or type(error).__name__}
 
     def reply(self) -> dict[str, Any]:
         return self._reply

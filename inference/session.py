@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from ..dataset.program_sampling import (
     EvolutionarySampler,
     ExplorationConfig,
     ProgramSampler,
+    RandomSampler,
 )
 from ..dataset.replay import candidate_module_json, replay
 from ..dataset.task import Task
@@ -179,11 +181,20 @@ class SearchSession:
                 task, target, self._scorer, config, draft_model=draft_model, threads=threads
             )
         self._proposed: dict[str, ms.MeasureCandidate] = {}
+        self._known: set[str] = set()
+        self._make_random = partial(
+            RandomSampler, task, target, per_round=config.per_round, seed=config.seed, threads=threads
+        )
+        self._at_random: RandomSampler | None = None
 
     def propose(self) -> list[Proposal]:
         """The candidates of the next round, in no order; empty where the search finds nothing new."""
         with self._model.clock.stage("replay and postprocessing"):
             proposed = self._sampler.propose()
+            if not proposed and (self._at_random or not self._known):
+                proposed = self._draw_random()
+        if not proposed:
+            return []
         candidates = [candidate for _, candidate in proposed]
         scores = self._scorer.predict(self._sampler.context, candidates)
         self._proposed |= dict(proposed)
@@ -199,6 +210,12 @@ class SearchSession:
                 for (trace, candidate), score in zip(proposed, scores, strict=True)
             ]
 
+    def _draw_random(self) -> list[tuple[str, ms.MeasureCandidate]]:
+        """For a search that finds no population to begin with: most programs break the limits of a GPU."""
+        self._at_random = self._at_random or self._make_random()
+        self._at_random.know(self._known)
+        return self._at_random.propose()
+
     def learn(self, latencies_s: dict[str, float]) -> None:
         """Takes measured latencies in seconds by trace (inf for a failure), also of traces found elsewhere.
 
@@ -208,6 +225,7 @@ class SearchSession:
         for trace, candidate in known.items():
             known[trace] = candidate or replay(self._sampler.context, trace)
         self._sampler.know(latencies_s)
+        self._known.update(latencies_s)
         measured = [(trace, candidate) for trace, candidate in known.items() if candidate is not None]
         outcomes = [
             MeasureOutcome((latencies_s[trace],)) if math.isfinite(latencies_s[trace]) else _FAILED

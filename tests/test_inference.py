@@ -10,8 +10,10 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 import torch
+import tvm
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.hardware import Hardware
@@ -27,6 +29,7 @@ from foretune.dataset.tvm_compat import (
 )
 from foretune.inference import PretrainedCostModel
 from foretune.inference.one_shot import OneShotConfig, OneShotConfigError, search_one_shot
+from foretune.inference.tune_result import load_result
 from foretune.inference.tuning_database import TuningDatabase
 from foretune.models.card import Card, DataSummary, SplitSummary
 from foretune.models.checkpoint import CheckpointNotFoundError, save_checkpoint
@@ -222,6 +225,14 @@ class Tiny(nn.Module):
     def forward(self, x):
         return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
 
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 32)
+
+    def forward(self, x):
+        return self.head(x).relu()
+
 class Branches(nn.Module):
     def forward(self, x):
         return x + 1 if x.sum() > 0 else x - 1
@@ -272,13 +283,69 @@ def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kill_loses_no_task_that_was_done(checkpoint, tmp_path):
+    process = launch(tmp_path, checkpoint, "profile=true")
+    records = tmp_path / "outputs" / "tuning-database"
+    for _ in range(2400):
+        if any(path.stat().st_size for path in records.glob("*/database_tuning_record.json")):
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children  # processes that search and that measure
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert not alive
+
+    process = launch(tmp_path, checkpoint, "profile=true")
+    output, errors = process.communicate(timeout=400)
+    assert process.returncode == 0, output + errors
+    assert "replay and postprocessing" in output
+    (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
+    result = load_result(report)
+    assert any(task.from_database for task in result.tasks)
+    assert result.outputs_match
+    assert {"features", "prediction", "building", "timing"} <= set(result.profile_s)
+
+
+@pytest.mark.slow
+def test_a_rehearsal_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint, tmp_path):
+    process = launch(
+        tmp_path,
+        checkpoint,
+        *("executor=dry_run", "target=nvidia/nvidia-a100", "inputs=[[8,64]]", "search.processes=0"),
+        network="tiny_network:Head",
+    )
+    output, errors = process.communicate(timeout=400)
+    assert process.returncode == 0, output + errors
+    assert "made up" in output and "the network is not timed" in output
+    (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
+    result = load_result(report)
+    assert result.simulated
+    assert result.latencies == []
+    assert result.outputs_match is None
+    assert sum(task.candidates_measured for task in result.tasks) > 0
+    assert "dry run" in result.hardware
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides, network, message",
     [
         ((), "resnet81", "did you mean resnet18"),
         ((), "tiny_network:Branches", "does not export|torch.export failed"),
         (("target=bogus",), NETWORK, "target='bogus'"),
-        (("target=nvidia/nvidia-a100",), NETWORK, "CPU targets only"),
+        pytest.param(
+            *(("target=nvidia/nvidia-a100",), NETWORK, "no CUDA device here"),
+            marks=pytest.mark.skipif(tvm.cuda().exist, reason="there is a CUDA device here"),
+        ),
+        (("executor=dry_run", "executor.kind=quantum"), NETWORK, "executor=quantum"),
+        (("search=fastest",), NETWORK, "search/fastest"),
+        (("budget_s=-1",), NETWORK, "budget_s=-1"),
+        (("search.stop.minimum=0",), NETWORK, r"search\.stop\.minimum=0"),
+        (("report.power_w=-5",), NETWORK, r"report\.power_w=-5"),
+        (("report.beside=nowhere.json",), NETWORK, "nowhere.json"),
         (("search.top_k=0",), NETWORK, "search.top_k=0"),
         (("serch.top_k=1",), NETWORK, "serch"),
         (("checkpoint=nowhere",), NETWORK, "no checkpoint 'nowhere'"),

@@ -13,8 +13,9 @@ import pytest
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import EvolutionarySampler
 from foretune.dataset.tvm_compat import as_task_module, parse_target
-from foretune.inference import OneShotConfig
+from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.search_process import task_from_json, task_to_json
 from foretune.inference.searchers import (
     InlineSearcher,
@@ -23,7 +24,7 @@ from foretune.inference.searchers import (
     hold_back,
     start_searchers,
 )
-from foretune.inference.session import KNOB_DIM
+from foretune.inference.session import KNOB_DIM, SearchSession
 from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -96,6 +97,26 @@ def test_a_task_without_decisions_is_nothing_to_tune(inline):
     mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
     nothing = replace(TASK, name="copy", mod=mod)
     assert answer(inline, {**request(nothing), "task": task_to_json(nothing)}) == {"nothing": True}
+
+
+def test_a_search_without_a_population_draws_at_random(monkeypatch):
+    """As on a GPU whose limits most programs break: evolution proposes nothing, and chance goes on."""
+    model = PretrainedCostModel.load("cpu", HARDWARE)
+    session = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
+    monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
+    first = session.propose()
+    assert len(first) == 2
+    session.learn({proposal.trace: 1e-3 for proposal in first})
+    second = session.propose()
+    assert len(second) == 2
+    assert not {p.trace for p in first} & {p.trace for p in second}
+    exhausted = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
+    exhausted.learn({"measured before": 1e-3})
+    assert exhausted.propose() == []
+
+
+def test_an_error_in_this_process_is_an_answer_too(inline):
+    assert "unknown" in answer(inline, {"op": "propose", "key": "unknown", "learned": {}})["error"]
 
 
 def test_a_task_survives_json():
