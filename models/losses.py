@@ -34,7 +34,7 @@ class LossConfig:
     - `nll`:         negative log likelihood of a normal distribution around the output, of the variance that
                      the model predicts (`model.arguments.variance=true`).
 
-    `outputs` weighs the mean square errors of the other outputs, such as {memory: 0.3}; 1 where not named.
+    `outputs` weighs the mean square errors of the other outputs, as far as the model has them.
     """
 
     mse: float = 1.0
@@ -46,7 +46,7 @@ class LossConfig:
     huber_delta: float = 0.1
     sigma: float = 1.0
     nll_beta: float = 0.5  # see gaussian_nll
-    outputs: dict[str, float] = field(default_factory=dict)
+    outputs: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SHARES, 1.0))
 
     def __post_init__(self) -> None:
         weights = {name: getattr(self, name) for name in _PRIMARY}
@@ -71,12 +71,6 @@ class LossConfig:
             raise LossError(
                 f"loss.nll={self.nll} with model.arguments.variance={variance}: either needs the other, so "
                 "set loss.nll=1 and model.arguments.variance=true, or loss.nll=0 and false"
-            )
-        missing = sorted(set(self.outputs) - set(columns))
-        if missing:
-            raise LossError(
-                f"loss.outputs names {', '.join(missing)}, which the model does not predict: add it to "
-                "model.arguments.outputs"
             )
 
     def __call__(

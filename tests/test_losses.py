@@ -82,7 +82,11 @@ def test_without_rivals_a_ranking_loss_is_zero_with_gradients(loss):
     assert made.item() == 0 and output.grad.tolist() == [0, 0]
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-3, 3), st.integers(0, 2)), min_size=1, max_size=12))
+# Tenths, so that a shift makes no ties.
+ROW = st.tuples(st.floats(0, 1), st.integers(-30, 30).map(lambda tenths: tenths / 10), st.integers(0, 2))
+
+
+@given(st.lists(ROW, min_size=1, max_size=12))
 def test_ranking_losses_ignore_a_shift_and_the_order_of_rows(rows):
     target, output, group = (torch.tensor(column) for column in zip(*rows, strict=True))
     for loss in (rank_loss, lambda_rank_loss):
@@ -160,7 +164,6 @@ def test_weights_that_make_no_loss_are_refused(arguments, message):
     [
         ({"nll": 1}, ("score",), "variance=false: either needs the other"),
         ({}, ("score", "log_variance"), "variance=true: either needs the other"),
-        ({"outputs": {"core": 1}}, ("score", "memory"), "names core, which the model does not predict"),
     ],
 )
 def test_a_loss_has_to_fit_the_model(arguments, columns, message):

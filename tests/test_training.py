@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -196,7 +196,7 @@ def test_a_run_writes_a_checkpoint_that_predicts_as_evaluated(tmp_path):
     assert card.data.operators == ["batch_matmul", "conv2d", "dense"] and card.data.hardware_ids == [
         "cpu-test"
     ]
-    assert card.training["loss"] == {"mse": 1, "rank": 1} and card.training["epochs"] == 3
+    assert card.training["loss"] == asdict(LossConfig(mse=1, rank=1)) and card.training["epochs"] == 3
     again = evaluate_checkpoint(loaded, data, "test").model
     assert again.summary() == pytest.approx(result.metrics["test"].summary())
     assert card.metrics["test"]["spearman"] == pytest.approx(again.spearman)
@@ -382,6 +382,13 @@ def test_the_configuration_states_the_defaults_of_the_code():
         (["dataset=d", "trainer.monitor=loss"], "trainer.monitor='loss' is unknown"),
         (["dataset=d", "trainer.patience=0"], "set both to 1 or more"),
         (["dataset=d", "optimiser.learning_rate=0"], "set learning_rate above 0"),
+        (["dataset=d", "model.members=0"], "model.members=0"),
+        (["dataset=d", "data.without=[colour]"], "choose among stores, decisions, task, hardware"),
+        (["dataset=d", "data.without=[stores,decisions]"], "leave stores or decisions in"),
+        (["dataset=d", "loss.outputs.core=-1"], r"loss\.outputs=.*weights of 0 or more"),
+        (["dataset=d", "+loss.outputs.score=1"], r"loss\.outputs=.*to memory and core"),
+        (["dataset=d", "target.name=latency"], "choose one of score, log_score, efficiency"),
+        (["dataset=d", "trainer.loggers=[wandb]"], "choose any of csv, tensorboard"),
     ],
 )
 def test_settings_that_are_wrong_are_named(overrides, message):

@@ -53,7 +53,8 @@ def fit(
                 ckpt_path=last if resume and last.is_file() else None,
                 weights_only=True,
             )
-        done = trainer.current_epoch
+        # Read from the file, since a trainer that spawned its processes has not counted.
+        done = int(torch.load(last, map_location="cpu", weights_only=True)["epoch"]) + 1
         if is_main_process():
             text = json.dumps({"epochs": done, "max_epochs": config.max_epochs})
             (folder / DONE).write_text(text + "\n", encoding="utf-8")
