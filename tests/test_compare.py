@@ -24,7 +24,6 @@ from foretune.training.contestants import (
     SeenTasksError,
     TrainedContestant,
     TreesContestant,
-    load_contestant,
 )
 from foretune.training.evaluate import NothingToEvaluateError
 from foretune.training.evaluation_networks import (
@@ -270,8 +269,9 @@ def test_a_model_of_efficiencies_is_compared_by_scores_and_by_latencies(data, tm
 
 
 def test_a_name_that_is_nothing_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no checkpoint 'nobody'"):
-        load_contestant("nobody", VERSION)
+    config = settings(tmp_path, models=["nobody"])
+    with pytest.raises(ConfigError, match=r"'nobody' is no contestant \(mlp, trees, random\), and no checkp"):
+        contestants_of(config, train_settings, VERSION)
 
 
 # --- networks

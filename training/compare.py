@@ -15,6 +15,7 @@ import numpy as np
 from hydra import compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -40,16 +41,12 @@ COLUMNS = {
     "pairwise_accuracy": "pairs",
     "top_1": "top-1",
     "top_5": "top-5",
-    "top_1_sums": "top-1 sums",
     "top_5_sums": "top-5 sums",
     "peak_10": "peak@10",
-    "recall_10": "recall@10",
-    "regret_5": "regret@5",
     "r2": "R2",
-    "log_r2": "log R2",
     "rmse": "RMSE",
 }
-"""Metrics of the printed table and their titles; the other files hold all."""
+"""Metrics of the printed table and their titles, as many as a narrow terminal takes; the files hold all."""
 
 
 def run(
@@ -119,9 +116,10 @@ def comparison_table(comparison: Comparison) -> Table:
     title = f"{test['tasks']['test']} held-out tasks, {test['records']['test']} records"
     if seeds := max(row.seeds for row in rows) - 1:
         title += f"; means over {seeds + 1} seeds, their deviations are in compare.json"
-    table = Table("", *COLUMNS.values(), title=title)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, title=title)
+    table.add_column("model", no_wrap=True)
+    for name in COLUMNS.values():
+        table.add_column(name, justify="right")
     best = {}
     for measure in COLUMNS:
         figures = [row.means[measure] for row in rows if not np.isnan(row.means[measure])]

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.split import SplitConfig
+from ..models.checkpoint import CheckpointNotFoundError
 from ..models.gbdt import GbdtConfig
 from ..models.target import TargetConfig
 from .config import TrainConfig
@@ -111,8 +112,9 @@ def contestants_of(
     """The contestants in the order of `models`.
 
     Raises:
-      ConfigError: settings of a training that foretune-train would refuse.
-      CheckpointError: a name that is neither a contestant nor a checkpoint.
+      ConfigError: settings of a training that foretune-train would refuse, or a name that is neither a
+        contestant nor a checkpoint.
+      CheckpointError: a checkpoint that cannot be used.
     """
     return [_contestant(name, config, train_settings, feature_version) for name in config.models]
 
@@ -122,7 +124,11 @@ def _contestant(
 ) -> Contestant:
     chosen = config.contestant(name)
     if chosen is None:
-        return load_contestant(name, feature_version)
+        try:
+            return load_contestant(name, feature_version)
+        except CheckpointNotFoundError as error:
+            known = ", ".join(config.contestants)
+            raise ConfigError(f"models: {name!r} is no contestant ({known}), and {error}") from error
     if chosen.trees is not None:
         try:
             trees = from_hydra(OmegaConf.create(chosen.trees), GbdtConfig)
