@@ -49,9 +49,13 @@ class SearchRole(Role):
         self._sessions: dict[str, SearchSession] = {}
 
     def propose(
-        self, key: str, learned: Mapping[str, float | None], task: Mapping[str, Any] | None = None
+        self,
+        key: str,
+        learned: Mapping[str, float | None],
+        task: Mapping[str, Any] | None = None,
+        quick: bool = False,
     ) -> dict[str, Any]:
-        """The next proposals for the task `key`; `task` opens it.
+        """The next proposals for the task `key`; `task` opens it, `quick` is of `SearchSession.propose`.
 
         `learned` are latencies in seconds by trace, null for a failure.
         """
@@ -68,7 +72,7 @@ class SearchRole(Role):
                 )
             session = self._sessions[key]
             session.learn({trace: float("inf") if s is None else s for trace, s in learned.items()})
-            proposals = session.propose()
+            proposals = session.propose(quick)
         except NoDesignSpaceError:
             return {"nothing": True}
         return {

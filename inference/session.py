@@ -40,6 +40,9 @@ KNOB_DIM = _KNOB_TOKENS * DECISION_DIM
 
 _FAILED = MeasureOutcome()
 
+QUICK_DRAWS, QUICK_PROPOSALS = 16, 4
+"""A quick round draws so many at random and proposes the best predicted of them."""
+
 
 def knob_vector(trace: Trace) -> NDArray[np.float32]:
     """float32 [KNOB_DIM]: the decision tokens of a trace in its order, zeros after the last."""
@@ -183,20 +186,25 @@ class SearchSession:
         self._proposed: dict[str, ms.MeasureCandidate] = {}
         self._known: set[str] = set()
         self._make_random = partial(
-            RandomSampler, task, target, per_round=config.per_round, seed=config.seed, threads=threads
+            RandomSampler, task, target, per_round=QUICK_DRAWS, seed=config.seed, threads=threads
         )
         self._at_random: RandomSampler | None = None
 
-    def propose(self) -> list[Proposal]:
-        """The candidates of the next round, in no order; empty where the search finds nothing new."""
+    def propose(self, quick: bool = False) -> list[Proposal]:
+        """The candidates of the next round, the best predicted first; empty where nothing new is found.
+
+        A `quick` round does not search: most of what tuning gains over plain loops is in any good program.
+        """
         with self._model.clock.stage("replay and postprocessing"):
-            proposed = self._sampler.propose()
+            proposed = self._draw_random() if quick else self._sampler.propose()
             if not proposed and (self._at_random or not self._known):
                 proposed = self._draw_random()
         if not proposed:
             return []
         candidates = [candidate for _, candidate in proposed]
         scores = self._scorer.predict(self._sampler.context, candidates)
+        best = np.argsort(-scores, kind="stable")[: QUICK_PROPOSALS if quick else None]
+        proposed, scores = [proposed[row] for row in best], scores[best]
         self._proposed |= dict(proposed)
         with self._model.clock.stage("handing over"):
             return [

@@ -40,7 +40,7 @@ class Limits:
     in_time: Callable[[], bool] = lambda: True
     """Whether there is time for another round."""
     breadth_first: bool = False
-    """Whether each task gets one round before any gets a second: what a time budget asks for."""
+    """Whether each task gets a quick round before any is searched: what a time budget asks for."""
     latency_target_s: float | None = None
     """Estimated latency of the network, in seconds, that is good enough."""
 
@@ -198,7 +198,7 @@ class NetworkTuner:
         for search in free:
             if search.known_s is None and search.rounds < search.base_rounds:
                 return search
-        last = self.config.rounds + self.config.extra_rounds
+        last = self.config.rounds + self.config.extra_rounds + self.limits.breadth_first
         more = [search for search in free if search.rounds < last and self._may_go_on(search)]
         chosen = most_promising([search.progress for search in more])
         return None if chosen is None else more[chosen]
@@ -210,6 +210,8 @@ class NetworkTuner:
     def _request(self, search: _Search, searcher: Searcher) -> dict[str, Any]:
         """Asks for a round; a searcher that does not know the task gets it with all that was measured."""
         request: dict[str, Any] = {"op": "propose", "key": search.task.workload_hash}
+        if self.limits.breadth_first and not search.rounds and search.known_s is None:
+            request["quick"] = True
         told = search.untold
         if search.searcher is not searcher:
             request["task"] = task_to_json(search.task)

@@ -24,7 +24,7 @@ from foretune.inference.searchers import (
     hold_back,
     start_searchers,
 )
-from foretune.inference.session import KNOB_DIM, SearchSession
+from foretune.inference.session import KNOB_DIM, QUICK_DRAWS, QUICK_PROPOSALS, SearchSession
 from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -105,14 +105,25 @@ def test_a_search_without_a_population_draws_at_random(monkeypatch):
     session = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
     monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
     first = session.propose()
-    assert len(first) == 2
+    assert len(first) == QUICK_DRAWS
     session.learn({proposal.trace: 1e-3 for proposal in first})
     second = session.propose()
-    assert len(second) == 2
+    assert second
     assert not {p.trace for p in first} & {p.trace for p in second}
     exhausted = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
     exhausted.learn({"measured before": 1e-3})
     assert exhausted.propose() == []
+
+
+def test_a_quick_round_proposes_the_best_of_a_few_and_the_search_goes_on(inline):
+    opened = answer(inline, {**request(), "task": task_to_json(TASK), "quick": True})
+    scores = [proposal["score"] for proposal in opened["proposals"]]
+    assert len(scores) == QUICK_PROPOSALS
+    assert scores == sorted(scores, reverse=True)
+    assert opened["scored"] == QUICK_DRAWS
+    again = answer(inline, request(learned=dict.fromkeys(traces(opened), 1e-3)))
+    assert len(traces(again)) == 2
+    assert not set(traces(again)) & set(traces(opened))
 
 
 def test_an_error_in_this_process_is_an_answer_too(inline):

@@ -182,10 +182,20 @@ def test_a_budget_goes_breadth_first_and_ends_the_run():
     tuner = NetworkTuner(config, executor, [searcher], database, limits=limits)
     results = tuner.tune(TASKS, UNTUNED_S)
     assert searcher.order == [1, 2]
+    assert all(request["quick"] for request in searcher.requests)
     assert results[0].reason == "the limits of the run left no time for it"
     assert results[0].tuned_latency_s is None
     assert results[1].tuned_latency_s == 0.004
     assert len(database.committed) == 4
+
+
+def test_with_time_left_a_budget_searches_on_where_most_is_to_be_gained():
+    searcher = FakeSearcher(latencies_s=((0.004,), (0.003,), (0.002,)))
+    tuner = tuner_of(searcher, limits=Limits(breadth_first=True), config=OneShotConfig(rounds=2, top_k=2))
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert searcher.order[:3] == [1, 2, 0]
+    assert [request.get("quick", False) for request in searcher.requests] == [True] * 3 + [False] * 6
+    assert [result.tuned_latency_s for result in results] == [0.002] * 3
 
 
 def test_a_latency_that_is_good_enough_ends_the_run():
