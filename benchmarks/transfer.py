@@ -37,7 +37,8 @@ from foretune.dataset.store import RecordStore
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.metrics import Metrics, evaluate
 from foretune.training.config import TrainConfig
-from foretune.training.finetune_config import FinetuneConfig, training_of
+from foretune.training.finetune_config import FinetuneConfig
+from foretune.training.finetuned_weights import finetune_weights
 from foretune.training.labels import Labels
 from foretune.training.task_choice import ChoiceConfig, choose_tasks
 from foretune.training.train import data_sha256, train_model
@@ -127,7 +128,7 @@ class Runner:
             )
             if choice is not None:
                 config = replace(config, choice=choice)
-            train_model(training_of(config, checkpoint.card, tasks, self.study.target), few, FEATURE_VERSION)
+            finetune_weights(config, checkpoint, few, tasks, self.study.target)
             return self._evaluated(config.checkpoint_dir)
 
     def _scratch(self, choice: ChoiceConfig | None, seed: int) -> Metrics:

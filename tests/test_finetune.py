@@ -74,6 +74,7 @@ def settings(folder, source, **changes):
         **{
             "hardware": "new",
             "choice": ChoiceConfig(k=5),
+            "keep": 0.0,
             "optimiser": OptimiserConfig(learning_rate=1e-2),
             "trainer": TrainerConfig(max_epochs=12, progress_bar=False),
             **changes,
@@ -122,6 +123,25 @@ def test_a_frozen_encoder_keeps_its_weights(tmp_path, source):
     after = load_checkpoint(result.checkpoint_dir, VERSION).predictor.model.state_dict()
     changed = {name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"head"}
+
+
+def test_weights_stay_between_the_source_and_what_few_tasks_give(tmp_path, source):
+    result = run(settings(tmp_path, source, keep=0.25, choice=ChoiceConfig(k=10)))
+    weights = [
+        load_checkpoint(path, VERSION).predictor.model.state_dict()
+        for path in (source, tmp_path / "run" / "fine-tuned", result.checkpoint_dir)
+    ]
+    for before, tuned, mixed in zip(*(state.values() for state in weights), strict=True):
+        torch.testing.assert_close(mixed, 0.25 * before + 0.75 * tuned)
+    card, tuned = (
+        load_checkpoint(path, VERSION).card
+        for path in (result.checkpoint_dir, tmp_path / "run" / "fine-tuned")
+    )
+    assert card.training["notes"]["few_shot"]["keep"] == 0.25
+    assert card.split == tuned.split and len(card.split.validation_tasks) == 2
+    # The metrics are of the weights that were written.
+    assert card.metrics["validation"]["rmse"] != tuned.metrics["validation"]["rmse"]
+    assert card.weights_sha256 != tuned.weights_sha256
 
 
 def test_given_tasks_replace_the_choice(tmp_path, source):
@@ -180,7 +200,11 @@ def test_an_epoch_is_chosen_by_two_tasks_at_least(tmp_path, source, tasks, stopp
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"stopping": 1.0}, "stopping=1.0"), ({"records_per_task": 0}, "records_per_task=0")],
+    [
+        ({"stopping": 1.0}, "stopping=1.0"),
+        ({"keep": 1.0}, "keep=1.0"),
+        ({"records_per_task": 0}, "records_per_task=0"),
+    ],
 )
 def test_settings_out_of_range_are_refused(tmp_path, changes, message):
     with pytest.raises(ConfigError, match=message):

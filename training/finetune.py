@@ -24,10 +24,11 @@ from ..errors import exits_cleanly
 from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint
 from ..models.metrics import Metrics, evaluate
 from .chosen_tasks import ChosenTasks, write_tasks
-from .finetune_config import FinetuneConfig, training_of
+from .feature_source import load_with_features
+from .finetune_config import FinetuneConfig
+from .finetuned_weights import finetune_weights
 from .labels import Labels
 from .task_choice import choose_tasks
-from .train import train_model
 from .transfer import device_of, knows_backend, of_device, of_tasks
 
 log = logging.getLogger(__name__)
@@ -65,12 +66,8 @@ def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
     Raises:
       UserError: settings, dataset or checkpoint are not usable; the message says what to do.
     """
-    from ..dataset.features import FEATURE_VERSION
-    from ..dataset.features.dataset import load_labelled_features
-
     _refuse_to_overwrite(config)
-    checkpoint = load_checkpoint(config.checkpoint, FEATURE_VERSION)
-    data = load_labelled_features(config.dataset)
+    checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     if config.tasks_into is not None:
         pool = of_device(data, device_of(data, config.hardware)) if config.hardware else data
         return write_tasks(config.dataset, _chosen(config, pool), config.tasks_into)
@@ -93,8 +90,7 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
         )
     few = of_tasks(target, tasks, config.records_per_task, config.seed)
     log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
-    training = training_of(config, checkpoint.card, tasks, hardware)
-    trained = train_model(training, few, checkpoint.card.feature_version)
+    trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
     after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
     seen = {*tasks, *checkpoint.card.split.seen_tasks}

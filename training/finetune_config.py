@@ -29,7 +29,8 @@ class FinetuneConfig:
     hashes, in place of a choice. `tasks_into` only writes the chosen tasks to a folder, for foretune-generate
     to measure them on the new device; then `hardware` is the device whose tasks are chosen from, or null for
     those of all. `stopping` is the share of the tasks by which the best epoch is found; they are not trained
-    on. `freeze_encoder` trains the model's head alone. Batches and loss are as the checkpoint was trained,
+    on. `keep` is the share of the source's weights in those of the result, see `finetune_weights`.
+    `freeze_encoder` trains the model's head alone. Batches and loss are as the checkpoint was trained,
     save for what `data` and `loss` change.
     """
 
@@ -43,6 +44,7 @@ class FinetuneConfig:
     tasks_into: Path | None = None
     records_per_task: int | None = None
     stopping: float = 0.2
+    keep: float = 0.5
     freeze_encoder: bool = False
     data: dict[str, Any] = field(default_factory=dict)
     loss: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class FinetuneConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.stopping < 1:
             raise ConfigError(f"stopping={self.stopping} is no share: choose a value in [0, 1)")
+        if not 0 <= self.keep < 1:
+            raise ConfigError(f"keep={self.keep} is no share: choose a value in [0, 1), 0 to keep nothing")
         if self.records_per_task is not None and self.records_per_task < 1:
             raise ConfigError(
                 f"records_per_task={self.records_per_task}: take at least 1 a task, or null for all"
@@ -88,6 +92,7 @@ def training_of(config: FinetuneConfig, card: Card, tasks: list[str], hardware: 
                 "method": "given" if config.tasks else config.choice.method,
                 "tasks": tasks,
                 "records_per_task": config.records_per_task,
+                "keep": config.keep,
                 "source_hardware_ids": card.data.hardware_ids,
                 "source_records": card.data.records,
             }

@@ -1,0 +1,56 @@
+"""Fine-tuned weights that stay between the source's and those that few tasks alone would give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from ..dataset.features.table import LabelledFeatures
+from ..models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from ..models.metrics import evaluate
+from .finetune_config import FinetuneConfig, training_of
+from .labels import Labels
+from .train import TrainResult, train_model
+
+FINE_TUNED = "fine-tuned"
+"""Folder in the run's, of the checkpoint before the source's weights are mixed in."""
+
+
+def finetune_weights(
+    config: FinetuneConfig, source: Checkpoint, few: LabelledFeatures, tasks: list[str], hardware: str
+) -> TrainResult:
+    """Trains the source's model on `few`, mixes, and writes `config.checkpoint_dir`.
+
+    Each weight becomes keep * source + (1 - keep) * fine-tuned (Wortsman et al. 2022, "Robust fine-tuning of
+    zero-shot models", equation 1): a few tasks say little of all others, and the mixture ranks these better
+    than either end. Fasor has no such step; keep = 0 leaves it out. What a card tells of a fine-tuned model's
+    own certainty is not fitted again.
+    """
+    training = training_of(config, source.card, tasks, hardware)
+    if config.keep == 0:
+        return train_model(training, few, source.card.feature_version)
+    directory = config.run_dir / FINE_TUNED
+    trained = train_model(replace(training, checkpoint_dir=directory), few, source.card.feature_version)
+    mixed = load_checkpoint(directory, source.card.feature_version)
+    mix_into(mixed, source, config.keep)
+    rows = np.flatnonzero(np.isin(few.workload_hash, mixed.card.split.validation_tasks))
+    metrics = {}
+    if np.isfinite(few.latency_s[rows]).any():
+        prediction = mixed.predictor.predict_table(few.features, rows)
+        metrics["validation"] = evaluate(prediction, few.latency_s[rows], Labels.of(few).group[rows])
+    summaries: dict[str, dict[str, float | None]] = {
+        part: dict(of_part.summary()) for part, of_part in metrics.items()
+    }
+    save_checkpoint(config.checkpoint_dir, mixed.predictor.model, replace(mixed.card, metrics=summaries))
+    return replace(trained, checkpoint_dir=config.checkpoint_dir, metrics=metrics)
+
+
+def mix_into(checkpoint: Checkpoint, source: Checkpoint, keep: float) -> None:
+    """Moves the weights of `checkpoint` towards those of `source`, in place, by the share `keep` of the way."""
+    before = source.predictor.model.state_dict()
+    with torch.no_grad():
+        for name, weight in checkpoint.predictor.model.state_dict().items():
+            if weight.is_floating_point():
+                weight.lerp_(before[name], keep)
