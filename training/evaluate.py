@@ -19,11 +19,12 @@ from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import UserError, exits_cleanly
 from ..models.card import SplitSummary
-from ..models.checkpoint import Checkpoint, load_checkpoint
+from ..models.checkpoint import Checkpoint
 from ..models.metrics import Metrics, TaskMetrics, evaluate
 from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
 from .config import EvaluateConfig, plain
 from .evaluation_networks import evaluation_networks
+from .feature_source import load_with_features
 from .labels import Labels
 from .prediction import predict
 
@@ -58,11 +59,7 @@ def run(config: EvaluateConfig) -> Evaluation:
     Raises:
       UserError: checkpoint or dataset are not usable; the message says what to do.
     """
-    from ..dataset.features import FEATURE_VERSION
-    from ..dataset.features.dataset import load_labelled_features
-
-    checkpoint = load_checkpoint(config.checkpoint, FEATURE_VERSION)
-    data = load_labelled_features(config.dataset)
+    checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     networks = evaluation_networks(config.dataset, data)
     result = evaluate_checkpoint(checkpoint, data, config.part, config.seed, networks)
     write_evaluation(result, checkpoint, config)

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.features.table import LabelledFeatures
+from ..models.checkpoint import Checkpoint, load_checkpoint
 
 DRAFT_MODEL = "draft"
 """The model that reads draft vectors."""
@@ -26,3 +27,13 @@ def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
     from ..dataset.features.dataset import load_labelled_features
 
     return load_labelled_features(dataset)
+
+
+def load_with_features(checkpoint: str | Path, dataset: Path) -> tuple[Checkpoint, LabelledFeatures]:
+    """A checkpoint, by folder or shipped name, and a dataset with the features that it reads.
+
+    Raises FeatureVersionError where the checkpoint is of another version of its features; other errors are
+    those of `load_checkpoint` and of the loaders of `dataset`.
+    """
+    version = feature_version_of(load_checkpoint(checkpoint).card.model.name)
+    return load_checkpoint(checkpoint, version), load_features(dataset, version)
