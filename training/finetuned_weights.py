@@ -48,7 +48,7 @@ def finetune_weights(
 
 
 def mix_into(checkpoint: Checkpoint, source: Checkpoint, keep: float) -> None:
-    """Moves the weights of `checkpoint` towards those of `source`, in place, by the share `keep` of the way."""
+    """Moves the weights of `checkpoint`, in place, by the share `keep` of the way to those of `source`."""
     before = source.predictor.model.state_dict()
     with torch.no_grad():
         for name, weight in checkpoint.predictor.model.state_dict().items():
