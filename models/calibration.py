@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.stats import norm, spearmanr
 
 FloatArray = NDArray[np.floating[Any]]
@@ -92,15 +93,27 @@ def ence(std: FloatArray, error: FloatArray, bins: int = BINS) -> float:
     return float(np.mean(np.abs(spread - seen) / spread))
 
 
-def fit_scale(mean: FloatArray, std: FloatArray, observed: FloatArray) -> float:
-    """The factor on all standard deviations that is most likely: root mean z^2.
+def fit_correction(mean: FloatArray, std: FloatArray, observed: FloatArray) -> tuple[float, float]:
+    """The factor a and the floor b that make sqrt(a^2 std^2 + b^2) the most likely deviations.
 
-    Fitted on validation tasks, it makes up for a model that is too sure of tasks that it has not seen (as
-    Levi et al. do with a temperature). 1 where the fit is degenerate.
+    Fitted on validation tasks. The factor makes up for a model that is too sure of tasks that it has not seen
+    (as Levi et al. do with a temperature), the floor for errors that the members of an ensemble share:
+    without it a few rows of nearly no spread would rule the factor. (1, 0) where there is no error to fit.
     """
-    z = (np.asarray(observed, np.float64) - mean) / std
-    scale = _root_mean_square(z) if len(z) else 1.0
-    return scale if np.isfinite(scale) and scale > 0 else 1.0
+    error = np.asarray(observed, np.float64) - mean
+    variance = np.square(np.asarray(std, np.float64))
+    if len(error) == 0 or not np.isfinite(error).all() or not error.any():
+        return 1.0, 0.0
+    unit = np.mean(error**2)
+
+    def loss(logs: NDArray[np.float64]) -> float:  # logs of a^2 and of b^2 in mean squared errors
+        corrected = np.exp(logs[0]) * variance + np.exp(logs[1]) * unit
+        return float(np.mean(np.log(corrected) + error**2 / corrected))
+
+    starts = [(0.0, 0.0), (float(np.log(np.mean(error**2 / variance))), -8.0)]
+    fits = [minimize(loss, start, method="L-BFGS-B", bounds=[(-30, 30), (-12, 2)]) for start in starts]
+    factor, floor = min(fits, key=lambda fit: fit.fun).x
+    return float(np.exp(factor / 2)), float(np.sqrt(np.exp(floor) * unit))
 
 
 def _root_mean_square(values: FloatArray) -> float:

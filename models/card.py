@@ -94,7 +94,8 @@ class Card:
     metrics: dict[str, dict[str, float | None]]  # part of the split -> name -> value, None for undefined
     seed: int
     training: dict[str, Any] = field(default_factory=dict)  # loss, optimiser and length of the training
-    std_scale: float = 1.0  # see Predictor; from schema 2 on
+    std_scale: float = 1.0  # see Predictor; from schema 2 on, as is the next
+    std_floor: float = 0.0
     provenance: Provenance = field(default_factory=Provenance.of_this_process)
     weights_sha256: str = ""
     schema_version: int = SCHEMA_VERSION
@@ -115,6 +116,7 @@ class Card:
                 "metrics",
                 "training",
                 "std_scale",
+                "std_floor",
             )
         }
         for name in ("model", "target", "data", "split", "provenance"):
@@ -138,6 +140,7 @@ class Card:
             seed=int(values["seed"]),
             training=dict(values["training"]),
             std_scale=float(values.get("std_scale", 1.0)),
+            std_floor=float(values.get("std_floor", 0.0)),
             provenance=Provenance(**values["provenance"]),
             weights_sha256=str(values["weights_sha256"]),
             schema_version=int(values["schema_version"]),

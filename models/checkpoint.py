@@ -104,7 +104,9 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
             "foretune-train on the same dataset"
         )
     model = _load_model(path / WEIGHTS_FILE, card)
-    predictor = Predictor(card.normaliser, model, card.target, std_scale=card.std_scale)
+    predictor = Predictor(
+        card.normaliser, model, card.target, std_scale=card.std_scale, std_floor=card.std_floor
+    )
     return Checkpoint(predictor, card, path)
 
 

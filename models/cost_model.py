@@ -100,7 +100,8 @@ class Predictor:
     model: CostModel
     target: TargetConfig
     chunk: int = 512  # the paper's search batch (One-Shot Tuner Table 2), and a bound on memory
-    std_scale: float = 1.0  # factor on the model's standard deviations; see `calibration.fit_scale`
+    std_scale: float = 1.0  # factor on the model's standard deviations; see `calibration.fit_correction`
+    std_floor: float = 0.0  # least standard deviation, on the scale of the target; see the same
 
     def predict(self, batch: FeatureBatch) -> NDArray[np.float32]:
         """Predicted scores float32 [n], higher for faster programs.
@@ -166,7 +167,9 @@ class Predictor:
         shares = {name: decode_share(of[name]) if name in of else None for name in SHARES}
         std = None
         if LOG_VARIANCE in of:
-            std = np.exp(of[LOG_VARIANCE] / 2) * np.float32(self.std_scale)
+            std = np.hypot(
+                np.exp(of[LOG_VARIANCE] / 2) * np.float32(self.std_scale), np.float32(self.std_floor)
+            )
         return Prediction(self.target.decode(of[SCORE]), of[SCORE], std, **shares)
 
 

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from foretune.models.calibration import calibrate, ence, fit_scale
+from foretune.models.calibration import calibrate, ence, fit_correction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,13 +49,23 @@ def test_ence_by_hand():
     assert ence(std[:1], error[:1]) == pytest.approx(0.5)  # fewer rows than bins
 
 
-def test_the_scale_by_hand_mends_the_deviations():
-    mean, observed = np.zeros(2), np.array([3.0, 4.0])
-    assert fit_scale(mean, np.ones(2), observed) == pytest.approx(math.sqrt(25 / 2))
-    assert fit_scale(mean, np.ones(2), mean) == 1  # no error: nothing to fit
-    assert fit_scale(mean[:0], mean[:0], mean[:0]) == 1
-    scale = fit_scale(np.zeros(len(NORMAL)), np.full(len(NORMAL), 0.2), NORMAL)
-    assert calibrate(np.zeros(len(NORMAL)), np.full(len(NORMAL), 0.2 * scale), NORMAL).ence < 0.03
+def test_a_correction_finds_what_the_errors_were_made_with():
+    std = np.exp(np.random.default_rng(1).uniform(-2, 1, len(NORMAL)))
+    for factor, floor in ((3.0, 0.5), (0.5, 0.2), (2.0, 0.0)):
+        observed = np.hypot(factor * std, floor) * NORMAL
+        found = fit_correction(np.zeros(len(std)), std, observed)
+        assert found == pytest.approx((factor, floor), rel=0.05, abs=0.03)
+    # rows that the members of an ensemble agree on have errors all the same, and do not blow up the others
+    agreeing = np.where(np.arange(len(std)) % 10 == 0, 1e-5, std)
+    corrected = fit_correction(np.zeros(len(std)), agreeing, np.hypot(agreeing, 0.1) * NORMAL)
+    assert corrected == pytest.approx((1, 0.1), rel=0.1)
+
+
+def test_equal_deviations_are_corrected_to_the_mean_error():
+    factor, floor = fit_correction(np.zeros(2), np.ones(2), np.array([3.0, 4.0]))
+    assert math.hypot(factor, floor) == pytest.approx(math.sqrt(25 / 2), rel=1e-3)
+    none = np.zeros(0)
+    assert fit_correction(none, none, none) == fit_correction(np.ones(2), np.ones(2), np.ones(2)) == (1, 0)
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.01, 5), st.floats(-5, 5)), min_size=1, max_size=30))

@@ -74,13 +74,15 @@ def test_shares_by_hand():
 
 
 def test_a_prediction_names_the_columns():
-    # variance 0.04, doubled deviations; shares 1 and 0.001
+    # deviation 0.2 times 1.5 with a floor of 0.4: sqrt(0.09 + 0.16); shares 1 and 0.001
     model = Fixed(("score", "core", "memory", "log_variance"), [0.5, 1.0, 0.0, float(np.log(0.04))])
-    predictor = replace(predictor_of(model, TargetConfig("log_score", max_slowdown=100)), std_scale=2.0)
+    predictor = replace(
+        predictor_of(model, TargetConfig("log_score", max_slowdown=100)), std_scale=1.5, std_floor=0.4
+    )
     made = predictor.predict_all(table(3).batch())
     np.testing.assert_allclose(made.output, 0.5)
     np.testing.assert_allclose(made.score, 0.1, rtol=1e-5)
-    np.testing.assert_allclose(made.std, 0.4, rtol=1e-5)
+    np.testing.assert_allclose(made.std, 0.5, rtol=1e-5)
     np.testing.assert_allclose(made.core, 1)
     np.testing.assert_allclose(made.memory, 0.001, rtol=1e-5)
     assert made.std.dtype == np.float32 and made.memory.shape == (3,)

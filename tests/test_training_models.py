@@ -2,6 +2,9 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,19 +113,19 @@ def test_a_variance_is_calibrated_and_written(tmp_path):
     config = settings(tmp_path, epochs=4, model=mlp(variance=True), loss=LossConfig(mse=0.0, nll=1.0))
     result = train_model(config, data, "1")
     card = load_checkpoint(result.checkpoint_dir, "1").card
-    assert 0 < card.std_scale != 1
+    assert (card.std_scale, card.std_floor) != (1, 0)
     written = json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]
     assert written == card.metrics["test"]
     assert written["ence"] == pytest.approx(result.calibration["test"].ence)
     assert written["coverage_90"] == pytest.approx(result.calibration["test"].coverage_90)
     assert written["spearman"] == pytest.approx(result.metrics["test"].spearman)
-    # the factor was fitted on validation tasks, so that their mean squared z is 1
+    # the deviations were fitted on validation tasks, so that their mean squared z is 1
     predictor = load_checkpoint(result.checkpoint_dir).predictor
     records = CostModelData(data, config.split, config.target, config.data)
     rows = records.split.validation
     made = predictor.predict_all_table(data.features, rows)
     z = (records.targets.primary[rows] - made.output) / made.std
-    assert np.mean(z**2) == pytest.approx(1, rel=1e-3)
+    assert np.mean(z**2) == pytest.approx(1, rel=1e-2)
 
 
 def test_a_variance_needs_its_loss(tmp_path):
@@ -286,14 +289,45 @@ def test_processes_share_out_the_batches(monkeypatch):
     assert shares[1] == [whole[1], whole[3], whole[0]]
 
 
+TWO_PROCESSES = """
+import sys
+from pathlib import Path
+from foretune.models.registry import ModelConfig
+from foretune.training.config import TrainConfig, TrainerConfig
+from foretune.training.datamodule import DataConfig
+from foretune.training.train import train_model
+from synthetic import dataset
+folder = Path(sys.argv[1])
+trainer = TrainerConfig(max_epochs=1, progress_bar=False, devices=2, strategy="ddp")
+train_model(
+    TrainConfig(
+        Path("unused"),
+        folder / "run",
+        folder / "checkpoint",
+        ModelConfig("mlp", {"width": 16}, members=2),
+        data=DataConfig(batch_size=8, rivals=4),
+        trainer=trainer,
+    ),
+    dataset(tasks=6, per_task=8),
+    "1",
+)
+"""
+
+
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):
-    data = dataset(tasks=6, per_task=8)
-    trainer = TrainerConfig(max_epochs=1, progress_bar=False, devices=2, strategy="ddp_spawn")
-    result = train_model(settings(tmp_path, trainer=trainer), data, "1")
-    assert load_checkpoint(result.checkpoint_dir).card.training["trainer"]["devices"] == 2
-
-
-test_two_processes_train_one_model = pytest.mark.slow(test_two_processes_train_one_model)
+    """Lightning starts the script a second time, so that it has to be a file."""
+    script = tmp_path / "train.py"
+    script.write_text(TWO_PROCESSES)
+    here = str(Path(__file__).parent)
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": here},
+        check=True,
+        capture_output=True,
+    )
+    card = load_checkpoint(tmp_path / "checkpoint").card
+    assert card.model.members == 2 and card.training["trainer"]["strategy"] == "ddp"
 
 
 def test_devices_that_are_not_there_are_named(tmp_path):

@@ -63,6 +63,7 @@ def run_card(
             "seconds": round(seconds, 1),
         },
         std_scale=predictor.std_scale,
+        std_floor=predictor.std_floor,
     )
 
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
-from ..models.calibration import Calibration, calibrate, fit_scale
+from ..models.calibration import Calibration, calibrate, fit_correction
 from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
 from ..models.columns import LOG_VARIANCE
 from ..models.cost_model import CostModel, Predictor
@@ -92,7 +92,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     model = members[0] if len(members) == 1 else EnsembleCostModel(members)
     predictor = Predictor(records.normaliser, model, config.target)
     if LOG_VARIANCE in model.columns:
-        predictor = replace(predictor, std_scale=_std_scale(predictor, records))
+        predictor = _corrected(predictor, records)
     metrics, calibration = _evaluated(predictor, records)
     seconds = time.monotonic() - started
     figures = {part: {**m.summary(), **_summary(calibration.get(part))} for part, m in metrics.items()}
@@ -152,11 +152,14 @@ def _tell(config: TrainConfig, members: list[CostModel], records: CostModelData)
     )
 
 
-def _std_scale(predictor: Predictor, records: CostModelData) -> float:
-    """What makes the standard deviations fit the errors on validation tasks; 1 without these."""
+def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:
+    """With standard deviations that fit the errors on validation tasks, as far as there are any."""
     rows = _that_ran(records, "validation")
     made = predictor.predict_all_table(records.data.features, rows)
-    return fit_scale(made.output, made.std, records.targets.primary[rows]) if made.std is not None else 1.0
+    if made.std is None:
+        return predictor
+    scale, floor = fit_correction(made.output, made.std, records.targets.primary[rows])
+    return replace(predictor, std_scale=scale, std_floor=floor)
 
 
 def _evaluated(
