@@ -212,6 +212,13 @@ def test_latencies_are_seconds_of_the_second_run(clock: _Clock) -> None:
     assert stats.median_s == 0.25 and stats.min_s == 0.125
 
 
+def test_calls_far_behind_the_fastest_get_few_samples(clock: _Clock) -> None:
+    """50 ms is over SLOW_RATIO times 1 ms, 8 ms is not."""
+    calls = {name: lambda s=s: clock.wait(s) for name, s in (("fast", 1e-3), ("near", 8e-3), ("far", 0.05))}
+    samples = {stats.name: len(stats.samples_s) for stats in compare_latency(calls, repeats=6)}
+    assert samples == {"fast": 6, "near": 6, "far": subject.SLOW_SAMPLES}
+
+
 def test_slow_calls_run_once_and_time_limits_rounds(clock: _Clock) -> None:
     (stats,) = compare_latency({"slow": lambda: clock.wait(4.0)}, repeats=50, max_seconds=9.0)
     # Rounds start at 0, 4 and 8 seconds.
