@@ -1,0 +1,59 @@
+"""The presets of `search=`: what composes is what the papers and the defaults say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import foretune
+import pytest
+from foretune.configuration import ConfigError, from_hydra
+from foretune.inference.search_config import DraftingConfig, OneShotConfig, StopConfig
+from foretune.inference.tune import TuneConfig
+from hydra import compose, initialize_config_module
+
+PRESETS = sorted(path.stem for path in (Path(foretune.__file__).parent / "conf" / "search").glob("*.yaml"))
+
+
+def composed(*overrides: str) -> TuneConfig:
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        return from_hydra(compose("tune", overrides=list(overrides)), TuneConfig)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_composes_and_is_valid(preset: str) -> None:
+    assert composed(f"search={preset}", "seed=7").search.seed == 7
+
+
+def test_the_default_is_that_of_the_code() -> None:
+    assert composed().search == OneShotConfig()
+    assert composed().search.stop == StopConfig()
+    assert composed().search.draft == DraftingConfig()
+
+
+def test_table_2_of_one_shot_tuner() -> None:
+    genetic = composed("search=one_shot_tuner").search
+    assert (genetic.strategy, genetic.rounds, genetic.top_k) == ("evolutionary", 1, 64)
+    assert (genetic.population_size, genetic.generations, genetic.mutation_probability) == (512, 120, 0.1)
+    annealing = composed("search=one_shot_tuner_annealing").search
+    assert (annealing.strategy, annealing.rounds, annealing.top_k) == ("annealing", 1, 64)
+    assert (annealing.population_size, annealing.generations, annealing.early_stop) == (512, 160, 50)
+    # A fixed K: no adaptive stop, no learning from measurements.
+    assert genetic.stop.expected_improvement == annealing.stop.expected_improvement == 0.0
+    assert not genetic.residual
+
+
+def test_quality_goes_on_and_efficiency_measures_less() -> None:
+    quality, efficiency, default = (
+        composed(f"search={name}").search for name in ("high_quality", "high_efficiency", "default")
+    )
+    assert quality.extra_rounds > default.extra_rounds == 0
+    assert quality.residual and not default.residual
+    assert efficiency.rounds == 1
+    assert efficiency.top_k < default.top_k < quality.top_k
+
+
+def test_executors_are_those_of_generation() -> None:
+    assert composed("executor=dry_run").executor.kind == "dry_run"
+    assert composed().executor.kind == "local"
+    with pytest.raises(ConfigError, match="cuda_compilers"):
+        composed("+executor.cuda_compilers=nvcc")
