@@ -25,7 +25,8 @@ def test_rows_of_stores_by_candidate():
     lengths = [part.stop - part.start for part in slices]
     np.testing.assert_array_equal(owner, np.repeat([0, 1, 2], lengths))
     np.testing.assert_array_equal(inputs[:, :164], np.concatenate([features.stores[part] for part in slices]))
-    np.testing.assert_array_equal(inputs[owner == 1, 164:180], [features.task[1]] * lengths[1])
+    task = slice(164, 164 + features.task.shape[1])
+    np.testing.assert_array_equal(inputs[owner == 1, task], [features.task[1]] * lengths[1])
     stores_alone, _ = _store_rows(features, rows, ())
     np.testing.assert_array_equal(stores_alone, inputs[:, :164])
 

@@ -61,6 +61,8 @@ def run(
     Raises:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
+    for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
+        logging.getLogger(name).setLevel(logging.WARNING)
     data = load(config.dataset)
     networks = evaluation_networks(config.dataset, data)
     split_config = split_by_networks(config.split, data, networks)
@@ -177,7 +179,6 @@ def main(config: DictConfig) -> None:
     from ..dataset.features.dataset import load_labelled_features
 
     settings = from_hydra(config, CompareConfig)
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # it tells of itself at each training
     print(f"fits are kept: to go on after a stop, add hydra.run.dir={settings.run_dir}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
