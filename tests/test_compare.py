@@ -311,7 +311,8 @@ def test_networks_that_do_not_fit_are_refused(tmp_path, data):
 
 def test_networks_are_measured(tmp_path, data):
     config = settings(tmp_path, models=["random"], split=SplitConfig(by="network", networks=["resnet"]))
-    result, _ = compared(config, data)
+    result, _ = compared(config, data, page=True)
+    assert "Top-5 score by network" in (config.run_dir / "compare.html").read_text()
     named = [network["network"] for network in result.by_network("random")]
     assert named == ["resnet", "all networks"]
     assert set(result.data["test_tasks"]) == {"task003", "task015"}
