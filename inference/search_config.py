@@ -92,7 +92,8 @@ class OneShotConfig:
     residual: bool = False
     stop: StopConfig = field(default_factory=StopConfig)
     draft: DraftingConfig = field(default_factory=DraftingConfig)
-    # Processes that search, each a task of its own; null is one a core, 0 searches between measurements.
+    # Processes that search, each a task of its own; null is one a core and at most 8, 0 searches between
+    # measurements.
     processes: int | None = None
     # While programs are measured on the cores that search: "building" holds the search back while one is
     # timed, "none" while one is built too, "all" never.

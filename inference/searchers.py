@@ -22,6 +22,7 @@ from ..dataset.tvm_compat import available_cores
 from .search_config import OneShotConfig
 
 _NICENESS = 5
+_MOST_BY_DEFAULT = 8  # each holds TVM, torch and its tasks: half a gigabyte
 _MODULE = "foretune.inference.search_process"
 
 
@@ -124,7 +125,9 @@ def start_searchers(
     )
     if config.processes == 0:
         return [InlineSearcher(spec)]
-    return [ProcessSearcher(spec) for _ in range(config.processes or available_cores())]
+    return [
+        ProcessSearcher(spec) for _ in range(config.processes or min(available_cores(), _MOST_BY_DEFAULT))
+    ]
 
 
 @contextmanager
