@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -141,9 +141,10 @@ class RecordStore:
         return described
 
     def content_hash(self) -> str:
-        """32 hex digits over the names of all shards, which carry the hashes of their contents."""
+        """32 hex digits over the devices and the names of all shards, which hold hashes of their contents."""
         names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]
-        return hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+        devices = [hardware.to_json() for hardware in self.hardware().values()]
+        return hashlib.sha256("\n".join([*names, *devices]).encode()).hexdigest()[:32]
 
     def check_shards(self) -> list[BadShard]:
         """Reads every shard whole; returns the damaged ones."""
@@ -205,8 +206,19 @@ class RecordStore:
         self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
+        """Describes a device; of the ceilings measured now and before, the higher ones stay.
+
+        A device that does other work too never reaches its ceilings, so lower figures say nothing of it.
+        Raises StoreError where what is known is damaged.
+        """
+        known = self.hardware().get(hardware.hardware_id, hardware)
+        best = replace(
+            hardware,
+            peak_gflops=max(hardware.peak_gflops, known.peak_gflops),
+            bandwidth_gbs=max(hardware.bandwidth_gbs, known.bandwidth_gbs),
+        )
         path = self.folder / f"hardware-{hardware.hardware_id}.json"
-        self._write_atomically(path, hardware.to_json().encode())
+        self._write_atomically(path, best.to_json().encode())
 
     def set_aside_bad_shards(self) -> list[BadShard]:
         """Moves every damaged shard into `set-aside/`, so that what it held is measured again."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -353,3 +354,15 @@ def test_this_machine_is_described():
 def test_a_text_that_is_no_description_is_an_error():
     with pytest.raises(ValueError, match="hardware description"):
         Hardware.from_json("{}")
+
+
+def test_a_busy_machine_does_not_lower_the_ceilings_of_its_device(tmp_path):
+    store = RecordStore(tmp_path)
+    store.put_hardware(HARDWARE)
+    quiet = store.content_hash()
+    store.put_hardware(replace(HARDWARE, peak_gflops=HARDWARE.peak_gflops / 3))
+    assert store.hardware() == {HARDWARE.hardware_id: HARDWARE}
+    assert store.content_hash() == quiet
+    store.put_hardware(replace(HARDWARE, bandwidth_gbs=2 * HARDWARE.bandwidth_gbs))
+    assert store.hardware()[HARDWARE.hardware_id].bandwidth_gbs == 2 * HARDWARE.bandwidth_gbs
+    assert store.content_hash() != quiet
