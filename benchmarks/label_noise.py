@@ -4,7 +4,7 @@
 
 The device must be the one that measured them: records of others are left out, and so are those that were cut
 short, since these are single runs, and those of the last hour. How long ago the first measurement was is told
-with the result.
+with the result, and both latencies of each record with whether neither was marked as disturbed.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ def statistics_of(pairs):
     first = np.array([record.latency_s for record, _ in pairs])
     second = np.array([measurement.outcome.latency_s for _, measurement in pairs])
     difference = np.abs(second - first) / first
+    calm = np.array([not (record.disturbed or measurement.disturbed) for record, measurement in pairs])
     hours = [(time.time() - record.timestamp) / 3600 for record, _ in pairs]
     return {
         "records": len(pairs),
+        "median_relative_difference_undisturbed": float(np.median(difference[calm])) if calm.any() else None,
         "median_relative_difference": float(np.median(difference)),
         "p90_relative_difference": float(np.quantile(difference, 0.9)),
         "median_second_over_first": float(np.median(second / first)),
@@ -75,6 +77,7 @@ def statistics_of(pairs):
         "median_hours_between": float(np.median(hours)),
         "disturbed_first": sum(record.disturbed for record, _ in pairs),
         "disturbed_second": sum(measurement.disturbed for _, measurement in pairs),
+        "latencies_s": [[float(a), float(b), bool(c)] for a, b, c in zip(first, second, calm, strict=True)],
     }
 
 
@@ -113,6 +116,7 @@ def main() -> None:
         **statistics_of(pairs),
     }
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
+    del result["latencies_s"]
     print(json.dumps(result, indent=2))
 
 

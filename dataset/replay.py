@@ -20,6 +20,11 @@ def trace_to_json(trace: Trace) -> str:
     return json.dumps(content, separators=(",", ":"), default=lambda immediate: immediate.value)
 
 
+def trace_content(trace: Trace) -> Any:
+    """What `trace_to_json` writes, as plain Python values."""
+    return json.loads(trace_to_json(trace))
+
+
 def candidate_trace_json(candidate: ms.MeasureCandidate) -> str:
     """Canonical JSON of the trace that made a candidate."""
     return trace_to_json(candidate.sch.trace)

@@ -45,7 +45,7 @@ class DraftingConfig:
     """The strategy `draft`: a model of decisions rates candidates by the thousand, the best are verified."""
 
     # Name of a shipped checkpoint of draft features, or the folder of one.
-    checkpoint: str | None = None
+    checkpoint: str | None = "cpu-draft"
     # Candidates rated a generation, without a replay.
     population: int = 4096
     generations: int = 8

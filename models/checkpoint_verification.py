@@ -8,11 +8,11 @@ from itertools import combinations
 
 import numpy as np
 
-from ..dataset.features import FEATURE_VERSION
 from ..dataset.features.table import CandidateFeatures, FeatureTable
 from .card import Card
 from .checkpoint import CARD_FILE, WEIGHTS_FILE, Checkpoint, CheckpointError, load_checkpoint
 from .normaliser import ColumnScaler, Normaliser
+from .registry import feature_version_of
 
 _SHARES = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2")
 """Metrics of a card that are at most 1."""
@@ -45,10 +45,10 @@ def _of_files(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _of_card(card: Card) -> Iterator[str]:
-    if card.feature_version != FEATURE_VERSION:
+    if card.feature_version != (computed := feature_version_of(card.model.name)):
         yield (
             f"it was trained on features of version {card.feature_version}, and this version of foretune "
-            f"computes {FEATURE_VERSION}: train one with foretune-train on the same dataset"
+            f"computes {computed}: train one with foretune-train on the same dataset"
         )
     parts = {part: set(card.split.tasks(part)) for part in ("train", "validation", "test")}
     for one, other in combinations(parts, 2):
@@ -92,13 +92,13 @@ def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> 
         values = scaler.mean + spread * deviation * rng.standard_normal((rows, scaler.dim))
         return values.astype(np.float32)
 
-    task, hardware = tokens(normaliser.task, 1)[0], tokens(normaliser.hardware, 1)[0]
+    hardware = tokens(normaliser.hardware, 1)[0]
     return FeatureTable.from_candidates(
         [
             CandidateFeatures(
                 stores=tokens(normaliser.stores, int(rng.integers(1, 7))),
                 decisions=tokens(normaliser.decisions, int(rng.integers(1, 7))),
-                task=task,
+                task=tokens(normaliser.task, 1)[0],
                 hardware=hardware,
             )
             for _ in range(count)

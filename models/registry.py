@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..dataset.drafting import DRAFT_VERSION
+from ..dataset.features import FEATURE_VERSION
 from ..errors import UserError
 from .cost_model import CostModel
 from .draft import DraftCostModel
@@ -66,3 +68,8 @@ def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
         return MODELS[config.name](dims, **config.arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         raise ModelConfigError(f"model {config.name!r} with {config.arguments}: {error}") from error
+
+
+def feature_version_of(model: str) -> str:
+    """Version of the features that a model of that name reads: draft vectors, or those of programs."""
+    return DRAFT_VERSION if model == "draft" else FEATURE_VERSION

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tvm
 from drafts_under_test import CPU, matmul, matmul_trace
-from foretune.dataset.drafting.dataset import draft_vectors, load_draft_features
-from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer
+from foretune.dataset.drafting.dataset import load_draft_features
+from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer, draft_vectors
 from foretune.dataset.drafting.limits import GpuLimits, bound_extent, shared_bytes, within
 from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.read_spaces import limits_of, read_spaces
@@ -149,12 +149,12 @@ def test_cpus_have_no_limits():
     assert within(Nest.of(sketch, np.array([values])), None).all()
 
 
-def test_records_become_vectors_without_replay():
-    good = replace(record(), trace=json.dumps(matmul_trace()))
-    broken = replace(record(), trace='[[["SamplePerfectTile",["l0"],[4,64],["v1"]]],[]]')
-    ((vector, number),) = draft_vectors([broken, good], matmul(), {HARDWARE.hardware_id: CPU})
-    assert number == 1
-    np.testing.assert_array_equal(vector, featurized(matmul_trace())[0])
+def test_traces_become_vectors_without_replay():
+    broken = json.loads('[[["SamplePerfectTile",["l0"],[4,64],["v1"]]],[]]')
+    vectors, known = draft_vectors([broken, matmul_trace()], matmul(), CPU)
+    assert known.tolist() == [False, True]
+    assert not vectors[0].any()
+    np.testing.assert_array_equal(vectors[1], featurized(matmul_trace())[0])
 
 
 def test_a_dataset_is_read(tmp_path):

@@ -22,9 +22,8 @@ from foretune.inference.drafting import Draft, DraftConfig, DraftConfigError, Dr
 from foretune.models.cost_model import FeatureTensors, Predictor
 from foretune.models.draft import DraftCostModel
 from foretune.models.normaliser import FeatureDims, Normaliser
-from foretune.models.registry import ModelConfig, ModelConfigError, build_model
+from foretune.models.registry import ModelConfig, ModelConfigError, build_model, feature_version_of
 from foretune.models.target import TargetConfig
-from foretune.training.feature_source import feature_version_of
 
 SMALL = DraftConfig(population=128, generations=2, keep=12)
 

@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+from foretune.dataset.drafting.features import DRAFT_DIM, draft_vectors
+from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
 from foretune.dataset.features.table import STORE_DIM, CandidateFeatures, FeatureTable
 from foretune.dataset.features.task import TASK_DIM, task_features
-from foretune.dataset.hardware import HARDWARE_DIM
-from foretune.dataset.tvm_compat import as_task_module
+from foretune.dataset.hardware import HARDWARE_DIM, named_hardware
+from foretune.dataset.replay import trace_content
+from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm import te, topi
+from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 
 
@@ -91,3 +96,18 @@ def test_batches_hold_what_candidates_held(lengths, data):
 def test_a_table_needs_a_candidate():
     with pytest.raises(ValueError, match="at least one"):
         FeatureTable.from_candidates([])
+
+
+def test_the_draft_vector_stands_behind_the_task_vector():
+    hardware = named_hardware("i9-9900k")
+    context = make_tune_context(matmul_module(), parse_target("llvm"), seed=0)
+    space = context.generate_design_space()[0]
+    candidate = ms.MeasureCandidate(
+        space, ms.arg_info.ArgInfo.from_entry_func(context.mod, remove_preproc=True)
+    )
+    (features,) = FeatureAssembler(hardware).rows(context, [candidate])
+    assert features.task.shape == (TASK_DIM + DRAFT_DIM,)
+    np.testing.assert_array_equal(features.task[:TASK_DIM], task_features(context.mod))
+    draft, known = draft_vectors([trace_content(space.trace)], read_structure(context.mod), hardware)
+    assert known.all() and draft.any()
+    np.testing.assert_array_equal(features.task[TASK_DIM:], draft[0])

@@ -5,17 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..dataset.drafting import DRAFT_VERSION
-from ..dataset.features import FEATURE_VERSION
 from ..dataset.features.table import LabelledFeatures
 from ..models.checkpoint import Checkpoint, load_checkpoint
-
-DRAFT_MODEL = "draft"
-"""The model that reads draft vectors."""
-
-
-def feature_version_of(model: str) -> str:
-    """Version of the features that a model of that name is trained on."""
-    return DRAFT_VERSION if model == DRAFT_MODEL else FEATURE_VERSION
+from ..models.registry import feature_version_of
 
 
 def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:

@@ -25,10 +25,10 @@ from ..models.cost_model import CostModel, Predictor
 from ..models.ensemble import EnsembleCostModel, members_of
 from ..models.metrics import Metrics, evaluate
 from ..models.normaliser import FeatureDims
-from ..models.registry import build_model
+from ..models.registry import build_model, feature_version_of
 from .config import TrainConfig, plain
 from .datamodule import CostModelData
-from .feature_source import feature_version_of, load_features
+from .feature_source import load_features
 from .fit import LAST, fit, is_main_process
 from .freezing import train_only
 from .module import CostModelModule

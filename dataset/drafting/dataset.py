@@ -19,8 +19,7 @@ from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
-from .features import DraftFeaturizer
-from .sketch import Sketch, read_sketch
+from .features import draft_vectors
 from .structure import TaskStructure
 
 
@@ -53,7 +52,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
         mod = tvm.ir.load_json(row.tir)
         structure, task = read_structure(mod), task_features(mod)
         compulsory = compulsory_bytes(mod)
-        for draft, number in draft_vectors(records, structure, hardware):
+        for draft, number in _of_records(records, structure, hardware):
             vectors.append(np.concatenate([task, draft]))
             work.append((structure.flops, compulsory))
             devices.append(hardware[records[number].hardware_id].features())
@@ -75,25 +74,18 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     )
 
 
-def draft_vectors(
+def _of_records(
     records: Sequence[Record], structure: TaskStructure, hardware: dict[str, Hardware]
 ) -> list[tuple[NDArray[np.float32], int]]:
     """The draft vector [DRAFT_DIM] and the index of each record of one task whose trace fits the task."""
-    groups: defaultdict[tuple[str, str], list[tuple[Sketch, list[int], int]]] = defaultdict(list)
-    known: dict[str, Sketch] = {}
+    of_device: defaultdict[str, list[int]] = defaultdict(list)
     for number, record in enumerate(records):
-        try:
-            trace = json.loads(record.trace)
-            sketch, values = read_sketch(trace, structure)
-        except (ValueError, KeyError, IndexError, TypeError):
-            continue  # a trace of another task or of a newer TVM, as replay leaves it out
-        sketch = known.setdefault(sketch.instructions, sketch)
-        groups[sketch.instructions, record.hardware_id].append((sketch, values, number))
+        of_device[record.hardware_id].append(number)
     found: list[tuple[NDArray[np.float32], int]] = []
-    for (_, hardware_id), members in groups.items():
-        featurizer = DraftFeaturizer(members[0][0], structure, hardware[hardware_id])
-        drafts = featurizer(np.array([values for _, values, _ in members], dtype=np.int64))
-        found += [(draft, number) for draft, (_, _, number) in zip(drafts, members, strict=True)]
+    for device, numbers in of_device.items():
+        traces = [json.loads(records[number].trace) for number in numbers]
+        vectors, known = draft_vectors(traces, structure, hardware[device])
+        found += [(vectors[i], numbers[i]) for i in np.flatnonzero(known)]
     return sorted(found, key=lambda pair: pair[1])
 
 

@@ -8,13 +8,16 @@ vector use. Every quantity that spans magnitudes enters as log2(1 + x).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..hardware import Hardware
 from .limits import bound_extent, shared_bytes
 from .nest import Nest
-from .sketch import Sketch
+from .sketch import Sketch, read_sketch
 from .structure import Floats, TaskStructure
 
 MAX_CUTS = 8  # CUDA's SSSRRSRS has the most bands
@@ -251,6 +254,31 @@ class DraftFeaturizer:
         row.log(threads, bound_extent(nest, "vthread.x"), shared_bytes(nest))
         row.add(threads % 32 == 0, self.sketch.max_parallel / 64, self.sketch.max_vector / 64)
         row.log(nest.outer[-1])
+
+
+def draft_vectors(
+    traces: Sequence[Any], structure: TaskStructure, hardware: Hardware
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """float32 [n, DRAFT_DIM] of parsed traces of one task, and which of them [n] are of a sketch of the task.
+
+    The others, traces of another task or of a newer TVM, have zeros.
+    """
+    vectors = np.zeros((len(traces), DRAFT_DIM), dtype=np.float32)
+    known = np.zeros(len(traces), dtype=np.bool_)
+    of_sketch: dict[str, tuple[Sketch, list[list[int]], list[int]]] = {}
+    for number, trace in enumerate(traces):
+        try:
+            sketch, values = read_sketch(trace, structure)
+        except (ValueError, KeyError, IndexError, TypeError):
+            continue
+        known[number] = True
+        _, rows, numbers = of_sketch.setdefault(sketch.instructions, (sketch, [], []))
+        rows.append(values)
+        numbers.append(number)
+    for sketch, rows, numbers in of_sketch.values():
+        featurizer = DraftFeaturizer(sketch, structure, hardware)
+        vectors[numbers] = featurizer(np.array(rows, dtype=np.int64))
+    return vectors, known
 
 
 class _Rows:

@@ -2,8 +2,9 @@
 
 A candidate is a set of *store* tokens (one per buffer store of the lowered program), *decision* tokens
 (one per sampled decision of its trace), one task vector and one hardware vector, all at the same level as
-One-Shot Tuner section 4.1.3 asks. Both token lists vary in length, so a table keeps them flat with offsets
-and pads only when a batch is drawn.
+One-Shot Tuner section 4.1.3 asks. Behind the task vector stands the candidate's draft vector
+(`drafting.features`). Both token lists vary in length, so a table keeps them flat with offsets and pads only
+when a batch is drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class CandidateFeatures:
 
     stores: NDArray[np.float32]  # [n_stores, STORE_DIM]
     decisions: NDArray[np.float32]  # [n_decisions, DECISION_DIM]
-    task: NDArray[np.float32]  # [TASK_DIM]
+    task: NDArray[np.float32]  # [TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [HARDWARE_DIM]
 
 
@@ -36,7 +37,7 @@ class FeatureBatch:
     store_mask: NDArray[np.bool_]  # [n, max_stores]
     decisions: NDArray[np.float32]  # [n, max_decisions, DECISION_DIM]
     decision_mask: NDArray[np.bool_]  # [n, max_decisions]
-    task: NDArray[np.float32]  # [n, TASK_DIM]
+    task: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
 
     def __len__(self) -> int:
@@ -51,7 +52,7 @@ class FeatureTable:
     store_offsets: NDArray[np.int64]  # [n + 1]
     decisions: NDArray[np.float32]  # [total_decisions, DECISION_DIM]
     decision_offsets: NDArray[np.int64]  # [n + 1]
-    task: NDArray[np.float32]  # [n, TASK_DIM]
+    task: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
 
     @classmethod
