@@ -255,7 +255,8 @@ def launch(folder, checkpoint, *overrides, network=NETWORK):
 
 @pytest.mark.slow
 def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
-    process = launch(tmp_path, checkpoint)
+    # Rounds that it will not come to keep it from being done before it is interrupted.
+    process = launch(tmp_path, checkpoint, "search.extra_rounds=1000")
     records = tmp_path / "outputs" / "tuning-database"
     for _ in range(1200):  # until the first task is in the database
         if any(path.stat().st_size for path in records.glob("*/database_tuning_record.json")):

@@ -432,7 +432,7 @@ def test_help_shows_how_to_launch(tmp_path):
     shown = call_command("train", "--help", cwd=tmp_path)
     assert shown.returncode == 0
     assert "foretune-train dataset=path/to/dataset" in shown.stdout
-    assert "model: fasor, lstm, mlp, one_shot_tuner, transformer" in shown.stdout
+    assert "model: draft, fasor, lstm, mlp, one_shot_tuner, transformer" in shown.stdout
 
 
 @pytest.mark.slow

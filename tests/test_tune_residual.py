@@ -190,7 +190,10 @@ def test_no_time_no_measurement():
             lambda: OneShotConfig(strategy="bayesian"),
             r"search\.strategy=bayesian: use evolutionary, annealing, draft",
         ),
-        (lambda: OneShotConfig(strategy="draft", draft=DraftingConfig(None)), r"search\.draft\.checkpoint is missing"),
+        (
+            lambda: OneShotConfig(strategy="draft", draft=DraftingConfig(None)),
+            r"search\.draft\.checkpoint is missing",
+        ),
         (lambda: DraftingConfig(keep=0), r"search\.draft\.keep=0"),
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
         (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
