@@ -1,9 +1,10 @@
-"""The look that all pages share, and their building blocks: colours, facts, figures."""
+"""The look that all pages share, and their building blocks: frame, colours, facts, figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from string import Template
 
 
 @dataclass(frozen=True)
@@ -99,3 +100,42 @@ details table td:first-child { color: var(--muted); width: 34%; }
 summary { cursor: pointer; font-weight: 650; }
 @media (max-width: 860px) { .plots { grid-template-columns: minmax(0, 1fr); } main { padding: 20px 12px; } }
 """
+
+_PAGE = Template(
+    """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'$allowed">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+<header>
+<h1>$title</h1>
+<p>$subtitle</p>
+</header>
+$content</main>
+$script</body>
+</html>
+"""
+)
+
+
+def page_html(title: str, subtitle: str, content: str, script: str = "") -> str:
+    """A page that needs no other file and no network; title and subtitle are escaped, the rest is not.
+
+    `content` and `script` end with a line break. A page without a script is not allowed to run any.
+    """
+    return _PAGE.substitute(
+        title=escape(title),
+        subtitle=escape(subtitle),
+        style=STYLE,
+        content=content,
+        script=f"<script>\n{script}</script>\n" if script else "",
+        allowed="; script-src 'unsafe-inline'" if script else "",
+    )

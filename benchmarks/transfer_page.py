@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from foretune.figures import AFTER, BAD, BEFORE, MUTED, PEER, canvas, fragment
-from foretune.page import STYLE, Fact, Plot, fact_html, figure_html
+from foretune.page import Fact, Plot, fact_html, figure_html, page_html
 
 METRICS = {
     "pairwise_accuracy": "pairwise accuracy",
@@ -27,28 +26,6 @@ KINDS = {
 }
 """What each kind of model is called, and how its line looks."""
 
-_PAGE = Template(
-    """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Few-shot transfer</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-<header><h1>Few-shot transfer to new devices</h1><p>$subtitle</p></header>
-$devices
-</main>
-</body>
-</html>
-"""
-)
-
 
 def write_page(results: dict[str, Any], path: Path) -> None:
     """Writes the results of the benchmark as a page that needs no other file."""
@@ -58,7 +35,7 @@ def write_page(results: dict[str, Any], path: Path) -> None:
         f"Test tasks are in no pool and unknown to the source model. {' '.join(settings['train'])} | "
         f"data {settings['data_sha256'][:12]}"
     )
-    page = _PAGE.substitute(style=STYLE, subtitle=escape(subtitle), devices="\n".join(devices))
+    page = page_html("Few-shot transfer to new devices", subtitle, "\n".join(devices) + "\n")
     path.write_text(page, encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from ..page import STYLE, fact_html, figure_html
+from ..page import fact_html, figure_html, page_html
 from .report_content import COLUMNS, WHOLE_NETWORK, Column, Row, facts, notes, rows
 from .report_plots import plots
 from .tune_result import TuneResult
@@ -16,12 +16,8 @@ from .tune_result import TuneResult
 
 def render_page(result: TuneResult) -> str:
     """The whole page; every text of the result is escaped."""
-    page = Template(resources.files(__package__).joinpath("report_page.html").read_text(encoding="utf-8"))
     source = "no checkpoint" if not result.checkpoint else f"checkpoint {result.checkpoint}"
-    return page.substitute(
-        title=escape(f"{result.network} tuned for {result.hardware}"),
-        subtitle=escape(f"{result.target} | {source} | {result.started_at}"),
-        style=STYLE,
+    content = Template(_text("report_page.html")).substitute(
         facts="\n".join(fact_html(fact) for fact in facts(result)),
         plots="\n".join(figure_html(plot) for plot in plots(result)),
         table_note=escape(
@@ -32,6 +28,16 @@ def render_page(result: TuneResult) -> str:
         notes="\n".join(f'<p class="note">{escape(note)}</p>' for note in notes(result)),
         settings="\n".join(_setting(name, value) for name, value in _settings(result).items()),
     )
+    return page_html(
+        f"{result.network} tuned for {result.hardware}",
+        f"{result.target} | {source} | {result.started_at}",
+        content,
+        script=_text("report_page.js"),
+    )
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _table(table: list[Row]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from ..models import metrics as metrics_module
-from ..page import STYLE, Fact, fact_html, figure_html
+from ..page import Fact, fact_html, figure_html, page_html
 from .compare_plots import plots
 from .compare_result import LOWER_IS_BETTER, MEASURES, Comparison
 
@@ -35,25 +35,8 @@ TITLES = {
 
 _MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recall_10", "regret_5")
 
-_PAGE = Template(
-    """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-<header>
-<h1>$title</h1>
-<p>$subtitle</p>
-</header>
-<dl class="facts">
+_CONTENT = Template(
+    """<dl class="facts">
 $facts
 </dl>
 $sections
@@ -64,9 +47,6 @@ $plots
 <h2>How to read it</h2>
 <pre style="white-space: pre-wrap; font-size: 13px">$method</pre>
 </section>
-</main>
-</body>
-</html>
 """
 )
 
@@ -74,18 +54,18 @@ $plots
 def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
     """Writes the page."""
     data = comparison.data
-    page = _PAGE.substitute(
-        title=escape(comparison.title),
-        style=STYLE,
-        subtitle=escape(
-            f"{data['tasks']['train']} training, {data['tasks']['validation']} validation and "
-            f"{data['tasks']['test']} test tasks with no task in common | data {data['sha256'][:12]} | "
-            f"devices {', '.join(data['hardware_ids'])}"
-        ),
+    content = _CONTENT.substitute(
         facts="\n".join(map(fact_html, _facts(comparison, baseline))),
         sections="\n".join(_sections(comparison, baseline)),
         plots="\n".join(map(figure_html, plots(comparison))),
         method=escape((metrics_module.__doc__ or "").strip()),
+    )
+    page = page_html(
+        comparison.title,
+        f"{data['tasks']['train']} training, {data['tasks']['validation']} validation and "
+        f"{data['tasks']['test']} test tasks with no task in common | data {data['sha256'][:12]} | "
+        f"devices {', '.join(data['hardware_ids'])}",
+        content,
     )
     path.write_text(page, encoding="utf-8")
 

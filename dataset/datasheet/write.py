@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from ...errors import UserError
-from ...page import STYLE, fact_html, figure_html
+from ...page import fact_html, figure_html, page_html
 from ..store import RecordStore
 from .content import Section, facts, limits, method, sections
 from .overview import Overview, look_at
@@ -22,25 +22,8 @@ from .plots import plots
 
 LABEL_NOISE_FILE = "label_noise.json"
 
-_PAGE = Template(
-    """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>$title</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-<header>
-<h1>$title</h1>
-<p>$subtitle</p>
-</header>
-<dl class="facts">
+_CONTENT = Template(
+    """<dl class="facts">
 $facts
 </dl>
 <div class="plots">
@@ -57,9 +40,6 @@ $method
 $limits
 </ul>
 </section>
-</main>
-</body>
-</html>
 """
 )
 
@@ -123,15 +103,17 @@ def _markdown_table(columns: Any, rows: Any) -> str:
 
 def _page(overview: Overview, noise: dict[str, Any] | None) -> str:
     devices = ", ".join(sorted({hardware.name for hardware in overview.hardware.values()}))
-    return _PAGE.substitute(
-        title=escape(f"Datasheet of {overview.name}"),
-        style=STYLE,
-        subtitle=escape(f"measured on {devices or 'no described device'} | content {overview.content_hash}"),
+    content = _CONTENT.substitute(
         facts="\n".join(map(fact_html, facts(overview, noise))),
         plots="\n".join(map(figure_html, plots(overview))),
         sections="\n".join(map(_section_html, sections(overview))),
         method="\n".join(f"<p>{escape(text)}</p>" for text in method(overview)),
         limits="\n".join(f"<li>{escape(limit)}</li>" for limit in limits(overview, noise)),
+    )
+    return page_html(
+        f"Datasheet of {overview.name}",
+        f"measured on {devices or 'no described device'} | content {overview.content_hash}",
+        content,
     )
 
 
