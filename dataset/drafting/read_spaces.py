@@ -11,7 +11,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
-from ..replay import trace_to_json
+from ..replay import trace_content
 from ..tvm_compat import design_spaces
 from .limits import GpuLimits
 from .sketch import read_sketch
@@ -31,7 +31,7 @@ def read_spaces(
     rng = np.random.default_rng(seed)
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for space in design_spaces(context, name):
-        for trace in [_parsed(space.trace), *_location_traces(context, space.trace, structure, rng)]:
+        for trace in [trace_content(space.trace), *_location_traces(context, space.trace, structure, rng)]:
             # A location can lead to other instructions once simplified: another sketch then.
             found[json.dumps(trace[0])].append(trace)
     return [SketchSpace.observed(traces, structure) for traces in found.values() if traces[0][1]]
@@ -52,7 +52,7 @@ def _location_traces(
     context: ms.TuneContext, trace: Trace, structure: TaskStructure, rng: np.random.Generator
 ) -> list[Any]:
     """Candidates of a sketch that show the locations of its blocks; none where it places no block."""
-    parsed = _parsed(trace)
+    parsed = trace_content(trace)
     sketch, _ = read_sketch(parsed, structure)
     locations = [i for i, decision in enumerate(sketch.decisions) if decision.kind == "location"]
     if not locations:
@@ -63,7 +63,7 @@ def _location_traces(
         asked = [[i, _INLINED if int(i) in known else value] for i, value in parsed[1]]
         schedule = _schedule(context, 1)
         Trace.apply_json_to_schedule([parsed[0], asked], schedule)
-        return [_parsed(schedule.trace)]
+        return [trace_content(schedule.trace)]
     traces = []
     for _ in range(LOCATION_DRAWS):
         schedule = _schedule(context, int(rng.integers(1, 2**31 - 1)))
@@ -71,13 +71,9 @@ def _location_traces(
             Trace(trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
         except Exception:  # TVM raises several kinds for a draw that does not fit
             continue
-        traces.append(_parsed(schedule.trace))
+        traces.append(trace_content(schedule.trace))
     return traces
 
 
 def _schedule(context: ms.TuneContext, seed: int) -> Schedule:
     return Schedule(context.mod, seed=seed, debug_mask=0, error_render_level="none")
-
-
-def _parsed(trace: Trace) -> Any:
-    return json.loads(trace_to_json(trace))
