@@ -23,11 +23,13 @@ from .generation.config import GenerateConfig
 from .generation.earlier_records import EarlierRecords
 from .generation.generation import Generation
 from .generation.lanes import work_in_lanes
+from .generation.network_tasks import tasks_of_networks
 from .generation.progress import GenerateProgress
 from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
 from .measure import make_executor
+from .network_weights import NetworkWeights, put_networks, read_networks, united
 from .program_sampling import DatabaseTasks, make_scorer
 from .records import TaskRow
 from .store import RecordStore
@@ -44,6 +46,11 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     target = parse_target(config.target)
     database = _check_program_sampling(config)
     store = RecordStore(config.dataset)
+    networks: NetworkWeights = {}
+    of_networks: list[Task] = []
+    if config.networks:
+        with console.status("turning the networks into tasks"):
+            of_networks, networks = tasks_of_networks(config.networks, target)
     with store.writing(), make_executor(config.executor, target, config.measure, config.workers) as executor:
         if config.self_check:
             with console.status("checking that a small task is measured as it should"):
@@ -53,7 +60,9 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; what it held is measured again")
         store.put_hardware(testbed.hardware)
         with console.status("sampling tasks"):
-            tasks = _tasks(config, database)
+            tasks = of_networks or _tasks(config, database)
+        if networks:
+            put_networks(store, united([read_networks(store.folder), networks], store.folder))
         known = {row.workload_hash for row in store.tasks()}
         store.append_tasks([_task_row(task) for task in tasks if task.workload_hash not in known])
         earlier = EarlierRecords(

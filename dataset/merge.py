@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from .network_weights import put_networks, read_networks, united
 from .records import RECORD_SCHEMA
 from .store import RecordStore, StoreError
 
@@ -24,7 +25,7 @@ class MergeCounts:
 def merge_datasets(
     sources: Sequence[RecordStore], target: RecordStore, *, skip_damaged: bool = False
 ) -> MergeCounts:
-    """Adds to `target`, which need not exist, the tasks, records and devices of `sources`.
+    """Adds to `target`, which need not exist, the tasks, records, devices and networks of `sources`.
 
     Of what has equal keys the first stays, and what `target` has stays first. Either everything is added or,
     on an error, nothing; a kill in the last moment may leave a part, which the same merge completes. The
@@ -44,7 +45,11 @@ def merge_datasets(
         keys = set(target.columns("key")["key"].to_pylist())
         tasks = {row.workload_hash for row in target.tasks()}
         devices = set(target.hardware())
+        networks = read_networks(target.folder)
+        merged = united([networks, *(read_networks(source.folder) for source in sources)], target.folder)
         with target.all_or_nothing():
+            if merged != networks:
+                put_networks(target, merged)
             for source in sources:
                 # Before its tasks: a source that is being written to gets a task before its records.
                 records = source.columns(*RECORD_SCHEMA.names, "key")

@@ -220,6 +220,10 @@ class RecordStore:
         path = self.folder / f"hardware-{hardware.hardware_id}.json"
         self._write_atomically(path, best.to_json().encode())
 
+    def put_file(self, name: str, content: bytes) -> None:
+        """Writes a file beside the shards, whole or not at all. Raises StoreError."""
+        self._write_atomically(self.folder / name, content)
+
     def set_aside_bad_shards(self) -> list[BadShard]:
         """Moves every damaged shard into `set-aside/`, so that what it held is measured again."""
         damaged = self.check_shards()

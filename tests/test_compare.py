@@ -13,6 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.network_weights import NetworksFileError
 from foretune.dataset.split import SplitConfig, SplitError, split_rows
 from foretune.models.gbdt import GbdtConfig
 from foretune.models.target import TargetConfig, TargetError
@@ -26,11 +27,7 @@ from foretune.training.contestants import (
     TreesContestant,
 )
 from foretune.training.evaluate import NothingToEvaluateError
-from foretune.training.evaluation_networks import (
-    NetworksFileError,
-    evaluation_networks,
-    split_by_networks,
-)
+from foretune.training.evaluation_networks import evaluation_networks, split_by_networks
 from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
 from foretune.training.other_training_data import OtherDataError, joined, with_other_training_data

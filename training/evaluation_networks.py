@@ -1,29 +1,14 @@
-"""Which tasks a network has: from a table beside the records, and from the source of each task.
-
-A dataset may carry `networks.json`, which gives for each network the hashes of its tasks and how often it
-calls each, whether the dataset has records of them or not:
-
-    {"resnet18": {"0123456789abcdef": 2, ...}, ...}
-
-A task that several networks share has one source only, so the table tells more than the sources.
-"""
+"""Which tasks a network has: from the table beside the records, and from the source of each task."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
+from ..dataset.network_weights import NETWORKS_FILE, read_networks
 from ..dataset.split import NETWORK_PREFIX, SplitConfig, SplitError, split_rows
-from ..errors import UserError
-
-NETWORKS_FILE = "networks.json"
-
-
-class NetworksFileError(UserError, ValueError):
-    """The table of networks is no table of networks."""
 
 
 def evaluation_networks(dataset: Path, data: LabelledFeatures) -> dict[str, dict[str, float]]:
@@ -34,7 +19,7 @@ def evaluation_networks(dataset: Path, data: LabelledFeatures) -> dict[str, dict
     Raises:
       NetworksFileError: the table cannot be read.
     """
-    networks = _read(dataset / NETWORKS_FILE)
+    networks = read_networks(dataset)
     tasks, first = np.unique(data.workload_hash, return_index=True)
     for task, source in zip(tasks.tolist(), data.source[first].tolist(), strict=True):
         network = source.removeprefix(NETWORK_PREFIX)
@@ -73,23 +58,3 @@ def split_by_networks(
         test_tasks=sorted(set(data.workload_hash[test].tolist())),
         validation_tasks=sorted(set(rest.workload_hash[others.validation].tolist())),
     )
-
-
-def _read(file: Path) -> dict[str, dict[str, float]]:
-    if not file.exists():
-        return {}
-    try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-        networks = {
-            str(name): {str(task): float(weight) for task, weight in tasks.items()}
-            for name, tasks in table.items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise NetworksFileError(
-            f"{file}: {error}; it maps each network to the hashes of its tasks and their counts, as in "
-            '{"resnet18": {"0123456789abcdef": 2}}'
-        ) from error
-    for name, tasks in networks.items():
-        if not tasks or not all(weight > 0 for weight in tasks.values()):
-            raise NetworksFileError(f"{file}: {name} needs tasks, each with a count above 0")
-    return networks

@@ -98,6 +98,8 @@ def sections(overview: Overview) -> list[Section]:
         found.append(failures_section(overview))
     if not overview.valid.empty:
         found.append(distributions_section(overview))
+    if overview.networks:
+        found.append(networks_section(overview))
     return [*found, sources_section(overview)]
 
 
@@ -166,6 +168,18 @@ def sources_section(overview: Overview) -> Section:
         for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
     ]
     return Section("Sources of the tasks", ["source", "data type", "tasks"], rows)
+
+
+def networks_section(overview: Overview) -> Section:
+    valid = overview.tasks.valid
+    rows = []
+    for name, weights in overview.networks.items():
+        known = valid.reindex(list(weights), fill_value=0)
+        calls = sum(weight for task, weight in weights.items() if known[task] > 0)
+        share = _share(calls, sum(weights.values()))
+        rows.append([name, _count(len(weights)), _count((known > 0).sum()), share, _count(known.sum())])
+    columns = ["network", "tasks", "measured", "of its calls", "valid records"]
+    return Section("Networks", columns, rows, "A task that networks share counts for each of them.")
 
 
 def tasks_section(overview: Overview) -> Section:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from ..hardware import Hardware
+from ..network_weights import NetworkWeights, read_networks
 from ..store import BadShard, RecordStore
 
 _COLUMNS = (
@@ -37,6 +38,8 @@ class Overview:
     records: pd.DataFrame
     hardware: Mapping[str, Hardware]
     bad_shards: list[BadShard]
+    networks: NetworkWeights = field(default_factory=dict)
+    """Calls of the tasks of whole networks, where the dataset tells them."""
 
     @property
     def valid(self) -> pd.DataFrame:
@@ -72,6 +75,7 @@ def look_at(store: RecordStore) -> Overview:
         records=records,
         hardware=store.hardware(),
         bad_shards=bad_shards,
+        networks=read_networks(store.folder),
     )
 
 

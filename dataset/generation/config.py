@@ -38,6 +38,9 @@ class GenerateConfig:
     datasheet: bool = True
     # Dataset whose tasks are measured in place of sampled ones.
     tasks_from: Path | None = None
+    # Networks whose tasks, all of them, are measured in place of sampled ones, as `NetworkRequest.of` takes
+    # them.
+    networks: list[Any] = field(default_factory=list)
     task_sampling: dict[str, Any] = field(default_factory=dict)
     program_sampling: ProgramSamplingConfig = field(default_factory=ProgramSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)
@@ -48,6 +51,15 @@ class GenerateConfig:
         for name in ("tasks", "records_per_task", "per_round"):
             if getattr(self, name) < 1:
                 raise GenerateConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        elsewhere = {
+            "tasks_from": self.tasks_from,
+            "program_sampling.database": self.program_sampling.database,
+        }
+        for name, value in elsewhere.items():
+            if self.networks and value is not None:
+                raise GenerateConfigError(
+                    f"networks={self.networks} and {name}={value}: tasks come from one; drop the other"
+                )
         if self.minutes is not None and self.minutes <= 0:
             raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
         if not 0 <= self.check_outputs <= 1:
