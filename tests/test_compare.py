@@ -13,8 +13,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.network_weights import NetworksFileError
 from foretune.dataset.split import SplitConfig, SplitError, split_rows
+from foretune.models.checkpoint import load_checkpoint
 from foretune.models.gbdt import GbdtConfig
 from foretune.models.target import TargetConfig, TargetError
 from foretune.training.compare import comparison_table, run, train_settings
@@ -28,6 +30,7 @@ from foretune.training.contestants import (
 )
 from foretune.training.evaluate import NothingToEvaluateError
 from foretune.training.evaluation_networks import evaluation_networks, split_by_networks
+from foretune.training.feature_source import drafts_of
 from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
 from foretune.training.other_training_data import OtherDataError, joined, with_other_training_data
@@ -40,6 +43,7 @@ TINY = {
     "model": {"name": "mlp", "arguments": {"width": 8}},
     "trainer": {"max_epochs": 2, "progress_bar": False},
 }
+TINY_DRAFT = {**TINY, "model": {"name": "draft", "arguments": {"width": 8}}}
 
 
 @pytest.fixture(scope="module")
@@ -367,6 +371,53 @@ def test_tasks_of_another_dataset_are_trained_on(tmp_path, data):
     result, told = compared(chosen, data, {chosen.contestant("other").dataset: other})
     assert result.entries[0].metrics.records == len(split.test)
     assert told[0].startswith("other is trained on")
+
+
+def test_all_are_tested_on_another_dataset(tmp_path, data):
+    # Of its 20 tasks, the first 16 are called as those that are trained on.
+    other = dataset(tasks=20, per_task=5, seed=7)
+    config = settings(tmp_path, models=["mlp", "draft", "random"], test_dataset=tmp_path / "other")
+    config = replace(config, contestants={**config.contestants, "draft": {"train": TINY_DRAFT}})
+    other_folder = tmp_path / "other"
+    other_folder.mkdir()
+    (other_folder / "networks.json").write_text('{"net": {"task017": 3, "task001": 1}}')
+    result, told = compared(config, data, {other_folder: other}, page=True)
+    assert told[0].startswith(f"tested on the tasks of {other_folder} but 16, which")
+    assert "4 tasks of the latter stay unused: split.test=0" in told[0]
+    rest = np.flatnonzero(np.isin(other.workload_hash, ["task016", "task017", "task018", "task019"]))
+    np.testing.assert_array_equal(result.tasks.latency_s, other.latency_s[rest])
+    assert result.data["tasks"] == {"train": 9, "validation": 3, "test": 4}
+    assert (result.data["common_tasks"], result.data["unused_tasks"]) == (16, 4)
+    assert result.data["test_dataset"] == str(other_folder)
+    assert [row["network"] for row in result.by_network("mlp")] == ["net", "bert", "all networks"]
+    assert result.by_network("mlp")[0]["share"] == 0.75
+    assert "16 more are left out" in (config.run_dir / "compare.html").read_text()
+    with pytest.raises(OtherDataError, match="has all tasks of its 192 records"):
+        compared(replace(config, test_dataset=tmp_path / "same"), data, {tmp_path / "same": data})
+
+
+# --- models of draft features
+
+
+def test_draft_models_are_compared_on_the_same_rows(tmp_path, data):
+    config = settings(tmp_path, models=["mlp", "draft"])
+    config = replace(config, contestants={**config.contestants, "draft": {"train": TINY_DRAFT}})
+    result, _ = compared(config, data)
+    assert {entry.metrics.records for entry in result.entries} == {len(split_rows(data, config.split).test)}
+    (folder,) = config.fits_dir.glob("draft-*/checkpoint")
+    checkpoint = load_checkpoint(folder, DRAFT_VERSION)
+    rows = split_rows(data, config.split).test
+    drafted = drafts_of(data)
+    assert drafted.features.stores.size == 0 == drafted.features.decisions.size
+    np.testing.assert_allclose(
+        result.of("draft")[0].prediction,
+        checkpoint.predictor.predict_table(drafted.features, rows),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    # And so is a checkpoint of one, beside a model of programs.
+    again, _ = compared(replace(config, models=["mlp", str(folder)], fits_dir=tmp_path / "others"), data)
+    assert again.of(str(folder))[0].metrics == result.of("draft")[0].metrics
 
 
 def test_joined_tables_hold_the_tokens_of_both(data):

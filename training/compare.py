@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -21,20 +20,17 @@ from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..dataset.split import Split, SplitConfig, split_rows
+from ..dataset.split import SplitConfig
 from ..errors import exits_cleanly
 from .compare_config import CompareConfig, contestants_of
+from .compare_data import ComparedData, Load
 from .compare_report import write_report
 from .compare_result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
 from .comparison import Arena, Entry, TaskSet
 from .config import TrainConfig
 from .contestants import Contestant
-from .evaluation_networks import evaluation_networks, split_by_networks
 from .learning_curve import training_sets
 from .other_training_data import with_other_training_data
-from .train import data_sha256
-
-Load = Callable[[Path], LabelledFeatures]
 
 COLUMNS = {
     "spearman": "spearman",
@@ -58,16 +54,17 @@ def run(
 ) -> Comparison:
     """Fits what is not fitted yet, measures all, and writes compare.json, .csv and .html into `run_dir`.
 
+    `load` reads a dataset with the features of `feature_version`; draft models see the draft vectors of the
+    same rows.
+
     Raises:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
         logging.getLogger(name).setLevel(logging.WARNING)
-    data = load(config.dataset)
-    networks = evaluation_networks(config.dataset, data)
-    split_config = split_by_networks(config.split, data, networks)
-    split = split_rows(data, split_config)
-    tasks = TaskSet.of(data, split.test, networks)
+    matter = ComparedData.read(config, load, tell)
+    data = matter.data
+    tasks = TaskSet.of(data, matter.split.test, matter.networks)
     config.run_dir.mkdir(parents=True, exist_ok=True)
     (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
 
@@ -75,40 +72,26 @@ def run(
         return Arena(trained_on, by, feature_version, config.fits_dir, tell)
 
     shared = [c for c in contestants if not config.trains_elsewhere(c.name)]
-    entries: list[Entry] = list(arena(data, split_config).fits(shared, config.seeds, tasks))
+    entries: list[Entry] = list(arena(data, matter.config).fits(shared, config.seeds, tasks))
     for contestant in contestants:
         settings = config.contestant(contestant.name)
         if settings and settings.dataset:
             tell(f"{contestant.name} is trained on {settings.dataset}")
-            own = arena(*with_other_training_data(data, split, load(settings.dataset)))
+            own = arena(*with_other_training_data(data, matter.split, load(settings.dataset)))
             entries += own.fits([contestant], config.seeds, tasks)
     entries.sort(key=lambda entry: config.models.index(entry.name))
 
     points: list[CurvePoint] = []
     learners = [c for c in contestants if c.name in config.curve_models()]
-    for training in training_sets(data, split_config, split, config.curve):
+    for training in training_sets(data, matter.config, matter.split, config.curve):
         tell(f"curve: {training.records} records of {training.tasks} training tasks")
         fits = arena(training.data, training.split).fits(learners, config.seeds, tasks)
         points += [CurvePoint(training, entry) for entry in fits]
 
-    comparison = Comparison(
-        config.title, _plain(config), _told(data, split, split_config), tasks, entries, points
-    )
+    comparison = Comparison(config.title, _plain(config), matter.told, tasks, entries, points)
     write_comparison(comparison, config.run_dir, config.baseline)
     write_report(comparison, config.run_dir / "compare.html", config.baseline)
     return comparison
-
-
-def _told(data: LabelledFeatures, split: Split, config: SplitConfig) -> dict[str, Any]:
-    """What was compared on, for the report."""
-    parts = {part: split.part(part) for part in ("train", "validation", "test")}
-    return {
-        "sha256": data_sha256(data),
-        "records": {part: len(rows) for part, rows in parts.items()},
-        "tasks": {part: len(np.unique(data.workload_hash[rows])) for part, rows in parts.items()},
-        "test_tasks": np.unique(data.workload_hash[split.test]).tolist(),
-        "hardware_ids": np.unique(data.hardware_id).tolist(),
-    }
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -116,6 +99,8 @@ def comparison_table(comparison: Comparison) -> Table:
     rows = comparison.rows()
     test = comparison.data
     title = f"{test['tasks']['test']} held-out tasks, {test['records']['test']} records"
+    if "test_dataset" in test:
+        title += f", of {test['test_dataset']}"
     if seeds := max(row.seeds for row in rows) - 1:
         title += f"; means over {seeds + 1} seeds, their deviations are in compare.json"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, title=title)

@@ -49,7 +49,8 @@ class CompareConfig:
 
     `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
     trained ones share; a contestant's own go before. `fits_dir` keeps what was fitted, also for other runs.
-    `baseline` is the one that margins are stated against.
+    `baseline` is the one that margins are stated against. `test_dataset` is another dataset whose tasks are
+    all tested on, in place of the test part of `dataset`.
     """
 
     dataset: Path
@@ -63,6 +64,7 @@ class CompareConfig:
     baseline: str = "xgb"
     curve: CurveConfig = field(default_factory=CurveConfig)
     title: str = "Cost models compared"
+    test_dataset: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.models or not self.seeds:

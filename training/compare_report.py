@@ -88,7 +88,10 @@ def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
             good = margin.low > 0 or None
         facts.append(Fact(f"Best {title}", f"{best.means[measure]:.3f}", detail, good))
     data = comparison.data
-    facts.append(Fact("Test records", f"{data['records']['test']:,}", f"of {data['tasks']['test']} tasks"))
+    detail = f"of {data['tasks']['test']} tasks"
+    if "test_dataset" in data:
+        detail += f" of {data['test_dataset']}; {data['common_tasks']} more are left out as trained on"
+    facts.append(Fact("Test records", f"{data['records']['test']:,}", detail))
     return facts
 
 

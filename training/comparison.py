@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import SplitConfig, split_rows
 from ..models.metrics import Metrics, evaluate
 from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
 from .contestants import Contestant, Fit, Trial
 from .evaluate import NothingToEvaluateError
+from .feature_source import drafts_of
 from .labels import Labels
 from .train import data_sha256
 
@@ -112,7 +114,10 @@ PER_TASK = (
 
 @dataclass(frozen=True)
 class Arena:
-    """Where contestants meet: one dataset, one split, one folder."""
+    """Where contestants meet: one dataset, one split, one folder.
+
+    Models of draft features read those of the same rows.
+    """
 
     data: LabelledFeatures
     split: SplitConfig
@@ -130,9 +135,10 @@ class Arena:
         for number, (contestant, seed) in enumerate(work):
             title = f"[{number + 1}/{len(work)}] {contestant.name}"
             title += f", seed {seed}" if contestant.seeded and len(seeds) > 1 else ""
+            version = DRAFT_VERSION if contestant.drafts else self.feature_version
             key = [
                 content,
-                self.feature_version,
+                version,
                 asdict(self.split),
                 type(contestant).__name__,
                 contestant.settings(),
@@ -145,10 +151,10 @@ class Arena:
                 self.tell(f"{title}: fits")
                 folder.mkdir(parents=True, exist_ok=True)
                 trial = Trial(
-                    self.data,
+                    drafts_of(self.data) if contestant.drafts else self.data,
                     self.split,
                     split,
-                    self.feature_version,
+                    version,
                     seed,
                     folder,
                     lambda text, title=title: self.tell(f"{title}: {text}"),  # type: ignore[misc]

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig
 from ..errors import UserError
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.gbdt import GbdtConfig, GbdtPredictor
+from ..models.registry import ModelConfig, feature_version_of
 from ..models.target import TargetConfig, TargetError
 from .config import TrainConfig, plain
 from .labels import Labels
@@ -67,6 +69,11 @@ class Contestant(ABC):
         """Whether another seed gives another result."""
         return True
 
+    @property
+    def drafts(self) -> bool:
+        """Whether it reads draft vectors in place of the features of programs."""
+        return False
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """All that its predictions follow from beside the trial, as JSON values."""
@@ -81,6 +88,11 @@ class TrainedContestant(Contestant):
     """A model that `foretune-train` trains; dataset, split, seed and folders come from the trial."""
 
     config: TrainConfig
+
+    @property
+    def drafts(self) -> bool:
+        """As its model does."""
+        return _drafts(self.config.model)
 
     def settings(self) -> dict[str, Any]:
         """The settings of the training."""
@@ -165,6 +177,11 @@ class CheckpointContestant(Contestant):
         """Not: its weights are fixed."""
         return False
 
+    @property
+    def drafts(self) -> bool:
+        """As its model does."""
+        return _drafts(self.checkpoint.card.model)
+
     def settings(self) -> dict[str, Any]:
         """The hash of its weights."""
         return {"weights_sha256": self.checkpoint.card.weights_sha256}
@@ -204,5 +221,11 @@ def _told(checkpoint: Checkpoint) -> str:
 
 
 def load_contestant(name_or_path: str, feature_version: str) -> CheckpointContestant:
-    """A checkpoint as a contestant; raises CheckpointError where it is none."""
-    return CheckpointContestant(name_or_path, load_checkpoint(name_or_path, feature_version))
+    """A checkpoint as a contestant, one of draft features too; raises CheckpointError where it is none."""
+    model = load_checkpoint(name_or_path).card.model
+    version = DRAFT_VERSION if _drafts(model) else feature_version
+    return CheckpointContestant(name_or_path, load_checkpoint(name_or_path, version))
+
+
+def _drafts(model: ModelConfig) -> bool:
+    return feature_version_of(model.name) == DRAFT_VERSION

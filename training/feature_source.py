@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..dataset.drafting import DRAFT_VERSION
@@ -19,6 +20,13 @@ def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
     from ..dataset.features.dataset import load_labelled_features
 
     return load_labelled_features(dataset)
+
+
+def drafts_of(data: LabelledFeatures) -> LabelledFeatures:
+    """The same records with the features of draft models: a program's task vector has its draft vector."""
+    from ..dataset.drafting.dataset import draft_table
+
+    return replace(data, features=draft_table(data.features.task, data.features.hardware))
 
 
 def load_with_features(checkpoint: str | Path, dataset: Path) -> tuple[Checkpoint, LabelledFeatures]:

@@ -1,0 +1,77 @@
+"""What a comparison is made on: records, their split, and the networks that the test tasks belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..dataset.features.table import LabelledFeatures
+from ..dataset.split import Split, SplitConfig, split_rows
+from .compare_config import CompareConfig
+from .evaluation_networks import evaluation_networks, split_by_networks
+from .other_test_data import with_other_test_data
+from .train import data_sha256
+
+Load = Callable[[Path], LabelledFeatures]
+
+
+@dataclass(frozen=True)
+class ComparedData:
+    """Records of the training, validation and test tasks."""
+
+    data: LabelledFeatures
+    config: SplitConfig
+    split: Split
+    """The rows of `data` by `config`."""
+    networks: dict[str, dict[str, float]]
+    told: dict[str, Any]
+    """What was compared on, for the report, as JSON values."""
+
+    @classmethod
+    def read(cls, config: CompareConfig, load: Load, tell: Callable[[str], None]) -> ComparedData:
+        """The dataset by its split; the test part may be another dataset.
+
+        Raises:
+          UserError: dataset or split are not usable; the message says what to do.
+        """
+        data = load(config.dataset)
+        networks = evaluation_networks(config.dataset, data)
+        by = split_by_networks(config.split, data, networks)
+        split = split_rows(data, by)
+        if config.test_dataset is None:
+            return cls(data, by, split, networks, _told(data, split))
+        tests = load(config.test_dataset)
+        other = with_other_test_data(data, split, tests)
+        of_test: dict[str, Any] = {
+            "test_dataset": str(config.test_dataset),
+            "common_tasks": other.common_tasks,
+            "unused_tasks": len(np.unique(data.workload_hash[split.test])),
+        }
+        tell(_tested_elsewhere(of_test))
+        networks = evaluation_networks(config.test_dataset, tests)
+        split = split_rows(other.data, other.split)
+        return cls(other.data, other.split, split, networks, _told(other.data, split) | of_test)
+
+
+def _tested_elsewhere(told: Mapping[str, Any]) -> str:
+    text = f"tested on the tasks of {told['test_dataset']}"
+    if told["common_tasks"]:
+        text += f" but {told['common_tasks']}, which the dataset to train on has, too"
+    if told["unused_tasks"]:
+        text += f"; {told['unused_tasks']} tasks of the latter stay unused: split.test=0 trains on them"
+    return text
+
+
+def _told(data: LabelledFeatures, split: Split) -> dict[str, Any]:
+    parts = {part: split.part(part) for part in ("train", "validation", "test")}
+    return {
+        "sha256": data_sha256(data),
+        "records": {part: len(rows) for part, rows in parts.items()},
+        "tasks": {part: len(np.unique(data.workload_hash[rows])) for part, rows in parts.items()},
+        "test_tasks": np.unique(data.workload_hash[split.test]).tolist(),
+        "hardware_ids": np.unique(data.hardware_id).tolist(),
+    }
