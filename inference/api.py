@@ -18,6 +18,7 @@ from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..dataset.task import Task, count_flops
 from ..dataset.tvm_compat import parse_target, workload_hash
 from ..models.checkpoint import load_checkpoint
+from .draft_choice import with_fitting_draft
 from .search_config import OneShotConfig
 from .searchers import hold_back, start_searchers
 from .tune import TuneConfig, run
@@ -81,7 +82,7 @@ def tune_tasks(
     Raises UserError.
     """
     found = parse_target(target)
-    settings = search or OneShotConfig()
+    settings = with_fitting_draft(search or OneShotConfig(), found)
     load_checkpoint(checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
     with ExitStack() as stack:
         device = stack.enter_context(

@@ -18,6 +18,7 @@ from ..dataset.drafting.structure import TaskStructure
 from ..dataset.hardware import Hardware, probe_cpu
 from ..dataset.tvm_compat import available_cores
 from ..models.checkpoint import Checkpoint, load_checkpoint
+from .search_config import OneShotConfig
 
 Rater: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Values of candidates of one sketch, int64 [n, width], to predicted scores float32 [n], higher is faster."""
@@ -55,3 +56,12 @@ class DraftModel:
             return self._predictor.predict(table.batch())
 
         return rate
+
+
+def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftModel | None:
+    """The model that `config` drafts with, None for another strategy; its checkpoint is a name or folder.
+
+    Raises as `DraftModel.load` does.
+    """
+    checkpoint = config.draft.checkpoint if config.strategy == "draft" else None
+    return None if checkpoint is None else DraftModel.load(checkpoint, hardware)

@@ -24,7 +24,7 @@ from ..dataset.drafting.read_structure import read_structure
 from ..dataset.features.task import task_features
 from ..dataset.replay import candidate_trace_json, replay
 from ..dataset.task import Task
-from ..dataset.tvm_compat import make_tune_context
+from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context
 from ..errors import UserError
 from .draft_model import DraftModel
 from .draft_population import Population
@@ -32,6 +32,10 @@ from .draft_population import Population
 
 class DraftConfigError(UserError, ValueError):
     """A setting of drafting cannot be."""
+
+
+class UnreadableSpaceError(Exception):
+    """A task or design space that drafting cannot follow, as of a schedule rule that it does not know."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,20 @@ class Drafter:
     ) -> None:
         """`context` is a tune context of the task and target, made where none is given.
 
-        Raises NoDesignSpaceError where the task has nothing to tune.
+        Raises NoDesignSpaceError where the task has nothing to tune, UnreadableSpaceError where it has but
+        no sketch of it can be drafted.
         """
         context = context or make_tune_context(task.mod, target, seed=0, name=task.name)
-        structure = read_structure(task.mod)
+        try:
+            structure = read_structure(task.mod)
+            self.spaces = read_spaces(context, structure, task.name)
+        except NoDesignSpaceError:
+            raise
+        except Exception as error:  # TVM raises ScheduleError, InternalError and others
+            raise UnreadableSpaceError(f"{type(error).__name__}: {error}") from error
+        if not self.spaces:
+            raise UnreadableSpaceError("no sketch draws a decision")
         vector = task_features(task.mod)
-        self.spaces = read_spaces(context, structure, task.name)
         self._limits = limits_of(target)
         self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
         self.rated = 0

@@ -9,7 +9,8 @@ from tvm.target import Target
 
 from ..dataset.measure import Executor
 from ..dataset.task import Task
-from .draft_model import DraftModel
+from .draft_choice import with_fitting_draft
+from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig, OneShotConfigError, StopConfig
 from .session import SearchSession
@@ -43,12 +44,8 @@ def search_one_shot(
     """
     scored_before = model.candidates_scored
     started = time.monotonic()
-    draft_model = (
-        DraftModel.load(config.draft.checkpoint, model.hardware)
-        if config.strategy == "draft" and config.draft.checkpoint
-        else None
-    )
-    session = SearchSession(task, target, model, config, draft_model)
+    config = with_fitting_draft(config, target)
+    session = SearchSession(task, target, model, config, drafting_model(config, model.hardware))
     validations: list[Validation] = []
     measure_s = 0.0
     for _ in range(config.rounds):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ..errors import UserError
 
-STRATEGIES = ("evolutionary", "annealing", "draft")
+STRATEGIES = ("draft", "evolutionary", "annealing")
+AUTO = "auto"
 OVERLAPS = ("all", "building", "none")
 
 
@@ -44,8 +45,9 @@ class StopConfig:
 class DraftingConfig:
     """The strategy `draft`: a model of decisions rates candidates by the thousand, the best are verified."""
 
-    # Name of a shipped checkpoint of draft features, or the folder of one.
-    checkpoint: str | None = "cpu-draft"
+    # Name of a shipped checkpoint of draft features, or the folder of one; "auto" is the shipped one that
+    # fits the target. Where none fits, and with null, the search is evolutionary.
+    checkpoint: str | None = AUTO
     # Candidates rated a generation, without a replay.
     population: int = 4096
     generations: int = 8
@@ -65,16 +67,17 @@ class OneShotConfig:
     """The search and its validation.
 
     One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
-    at no cost. A MetaSchedule candidate costs milliseconds to replay, so these defaults search less, and in
-    `rounds`: the best of a round are validated and are the parents that the next one starts from. One round
-    is the paper's.
+    at no cost. A MetaSchedule candidate costs milliseconds to replay, so by default a draft model evolves
+    thousands by their decisions alone and only the best are replayed; evolution and annealing with the cost
+    model search less. The search is in `rounds`: the best of a round are validated and are the parents that
+    the next one starts from. One round is the paper's.
     """
 
-    strategy: str = "evolutionary"
+    strategy: str = "draft"
     rounds: int = 2
-    # Programs of a round that evolve, or chains that are annealed side by side.
+    # Of evolution and annealing: programs of a round that evolve, or chains that are annealed side by side.
     population_size: int = 80
-    # Generations of a round, or steps of its chains.
+    # Of the same: generations of a round, or steps of its chains.
     generations: int = 3
     # Evolution alone.
     mutation_probability: float = 0.85
@@ -115,11 +118,6 @@ class OneShotConfig:
         for name in ("generations", "extra_rounds", "processes", "temperature"):
             if (getattr(self, name) or 0) < 0:
                 raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must not be negative")
-        if self.strategy == "draft" and self.draft.checkpoint is None:
-            raise OneShotConfigError(
-                "search.draft.checkpoint is missing: give a checkpoint of draft features, or use "
-                "search.strategy=evolutionary"
-            )
         if self.strategy == "annealing" and self.generations < 1:
             raise OneShotConfigError(
                 f"search.generations={self.generations}: annealing takes a step at least; use 1 or more"

@@ -22,7 +22,7 @@ from ..dataset.measure.roles import Role
 from ..dataset.measure.worker import main
 from ..dataset.task import Task
 from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
-from .draft_model import DraftModel
+from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import DraftingConfig, OneShotConfig, StopConfig
 from .session import SearchSession
@@ -44,8 +44,7 @@ class SearchRole(Role):
             **{**search, "stop": StopConfig(**search["stop"]), "draft": DraftingConfig(**search["draft"])}
         )
         self._model = PretrainedCostModel.load(self.settings["checkpoint"], hardware)
-        draft = self._config.draft.checkpoint if self._config.strategy == "draft" else None
-        self._draft_model = None if draft is None else DraftModel.load(draft, hardware)
+        self._draft_model = drafting_model(self._config, hardware)
         self._sessions: dict[str, SearchSession] = {}
 
     def propose(

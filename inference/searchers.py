@@ -19,6 +19,7 @@ from ..dataset.measure import Executor, MeasureConfig, WorkerPool
 from ..dataset.measure.process import WorkerProcess, WorkerSpec
 from ..dataset.records import FailureKind
 from ..dataset.tvm_compat import available_cores
+from .draft_choice import with_fitting_draft
 from .search_config import OneShotConfig
 
 _NICENESS = 5
@@ -109,7 +110,11 @@ class ProcessSearcher:
 def start_searchers(
     config: OneShotConfig, target: Target, checkpoint: str | Path, hardware: Hardware, *, nice: bool = True
 ) -> list[Searcher]:
-    """As many as `config.processes` says; `nice` ones stand back behind other work of this machine."""
+    """As many as `config.processes` says; `nice` ones stand back behind other work of this machine.
+
+    Raises as `with_fitting_draft` does.
+    """
+    config = with_fitting_draft(config, target)
     spec = WorkerSpec(
         "search",
         target,

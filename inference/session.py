@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -28,10 +29,12 @@ from ..dataset.replay import candidate_module_json, replay
 from ..dataset.task import Task
 from .draft_model import DraftModel
 from .draft_sampler import DraftSampler
-from .drafting import DraftConfig
+from .drafting import DraftConfig, UnreadableSpaceError
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig
 from .validation import Proposal
+
+_LOG = logging.getLogger(__name__)
 
 _KNOB_TOKENS = 20
 
@@ -69,27 +72,31 @@ def make_sampler(
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
-    Raises NoDesignSpaceError where there is nothing to tune.
+    A task that drafting cannot follow is searched by evolution. Raises NoDesignSpaceError where there is
+    nothing to tune.
     """
     if config.strategy == "draft":
         if draft_model is None:
             raise ValueError("search.strategy=draft: needs a draft_model")
-        return DraftSampler(
-            task,
-            target,
-            scorer=scorer,
-            model=draft_model,
-            config=DraftConfig(
-                population=config.draft.population,
-                generations=config.draft.generations,
-                keep=config.draft.keep,
-            ),
-            random_share=config.random_share,
-            per_round=config.per_round,
-            seed=config.seed,
-            space=space,
-            threads=threads,
-        )
+        try:
+            return DraftSampler(
+                task,
+                target,
+                scorer=scorer,
+                model=draft_model,
+                config=DraftConfig(
+                    population=config.draft.population,
+                    generations=config.draft.generations,
+                    keep=config.draft.keep,
+                ),
+                random_share=config.random_share,
+                per_round=config.per_round,
+                seed=config.seed,
+                space=space,
+                threads=threads,
+            )
+        except UnreadableSpaceError as error:
+            _LOG.info("%s cannot be drafted (%s): it is searched by evolution", task.name, error)
     if config.strategy == "annealing":
         return AnnealingSampler(
             task,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from tvm.ir.utils import derived_object
@@ -12,8 +13,11 @@ from tvm.s_tir import meta_schedule as ms
 from ..dataset.measure import MeasureOutcome
 from ..dataset.program_sampling import ProgramSampler
 from ..dataset.records import FailureKind
+from ..dataset.target_hardware import target_hardware
 from ..dataset.task import Task, count_flops
-from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
+from .draft_choice import with_fitting_draft
+from .draft_model import DraftModel, drafting_model
 from .search_config import OneShotConfig, OneShotConfigError
 from .session import make_sampler
 
@@ -37,18 +41,20 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     MetaSchedule's own strategies search anew for each batch of `num_trials_per_iter` until the trials are
     spent. This one proposes `top_k` candidates in `rounds` and is done (One-Shot Tuner section 4.2); trials
     left over go to no one. It searches with the cost model that the tuning was given, which need not be ours,
-    and on the space generator of the tuning. `residual`, `stop` and what follows in OneShotConfig are of
-    `foretune-tune` alone.
+    and on the space generator of the tuning. `residual`, `stop` and what follows in OneShotConfig except for
+    `draft` are of `foretune-tune` alone.
     """
 
-    def __init__(self, config: OneShotConfig | None = None) -> None:
+    def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
+        """`draft_model` is what the strategy `draft` drafts with, the same for every task.
+
+        Where none is given, it is loaded as `config.draft` says, for this machine's CPU as the target uses
+        it; a target that no checkpoint fits is searched by evolution.
+        """
         super().__init__()
         load_tensor_intrinsics()  # see PretrainedCostModel
         self.config = config or OneShotConfig()
-        if self.config.strategy == "draft":
-            raise OneShotConfigError(
-                "search.strategy=draft: of foretune-tune and tune_tasks alone; use evolutionary or annealing"
-            )
+        self._draft_model = draft_model
         self._context: ms.TuneContext | None = None
         self._sampler: ProgramSampler | None = None
         self._rounds = 0
@@ -67,7 +73,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         database: ms.database.Database | None = None,
         cost_model: ms.CostModel | None = None,
     ) -> None:
-        """Starts the search of the context's task; raises ValueError without a cost model."""
+        """Starts the search of the context's task.
+
+        Raises ValueError without a cost model, and what `with_fitting_draft` raises.
+        """
         if cost_model is None:
             raise ValueError("OneShotStrategy searches with a cost model: give cost_model=")
         assert self._context is not None
@@ -82,12 +91,16 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             settings={},
             flops=count_flops(context.mod),
         )
+        config, draft_model = self.config, self._draft_model
+        if draft_model is None:
+            config, draft_model = _drafting(config, target_to_json(context.target))
         try:
             self._sampler = make_sampler(
                 task,
                 context.target,
                 cost_model,
-                self.config,
+                config,
+                draft_model=draft_model,
                 space=context.space_generator,
                 threads=context.num_threads,
             )
@@ -124,4 +137,19 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
 
     def clone(self) -> OneShotStrategy:
         """A strategy of the same settings, for another task."""
-        return OneShotStrategy(self.config)
+        return OneShotStrategy(self.config, self._draft_model)
+
+
+@lru_cache(maxsize=8)
+def _drafting(config: OneShotConfig, target: str) -> tuple[OneShotConfig, DraftModel | None]:
+    """What to search by, and the model of a search that drafts: made once for all tasks of a target."""
+    found = parse_target(target)
+    config = with_fitting_draft(config, found)
+    if config.strategy != "draft":
+        return config, None
+    if found.kind.name != "llvm":
+        raise OneShotConfigError(
+            f"search.draft.checkpoint={config.draft.checkpoint}: the device of {found.kind.name} targets "
+            "is not known here; give draft_model=DraftModel.load(checkpoint, hardware)"
+        )
+    return config, drafting_model(config, target_hardware(found))

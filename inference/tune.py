@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from tvm.target import Target
 
 from .. import __version__
 from ..configuration import from_hydra
-from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.hardware import Hardware
 from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
@@ -30,6 +29,7 @@ from ..dataset.tvm_compat import parse_target
 from ..errors import UserError, exits_cleanly
 from ..models.checkpoint import load_checkpoint
 from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, compile_network
+from .draft_choice import with_fitting_draft
 from .energy import ReportConfig
 from .report import print_profile, print_report, write_report
 from .search_config import OneShotConfig
@@ -109,10 +109,9 @@ class _Run:
     def run(self) -> TuneResult:
         config = self.config
         target = parse_target(config.target)
+        self.config = config = replace(config, search=with_fitting_draft(config.search, target))
         rivals = _rivals(config.report)
         load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
-        if config.search.strategy == "draft" and config.search.draft.checkpoint:
-            load_checkpoint(config.search.draft.checkpoint, feature_version=DRAFT_VERSION)
         with ExitStack() as stack:
             with self.watch.stage("start and imports"):
                 executor = stack.enter_context(

@@ -29,6 +29,7 @@ from foretune.dataset.tvm_compat import (
 )
 from foretune.inference import PretrainedCostModel
 from foretune.inference.one_shot import OneShotConfig, OneShotConfigError, search_one_shot
+from foretune.inference.search_config import DraftingConfig
 from foretune.inference.tune_result import load_result
 from foretune.inference.tuning_database import TuningDatabase
 from foretune.models.card import Card, DataSummary, SplitSummary
@@ -140,9 +141,10 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path):
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
 
 
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_each_round_measures_its_best_in_order_of_prediction(model, pool, rounds):
-    config = OneShotConfig(population_size=16, generations=1, rounds=rounds, top_k=6)
+@pytest.mark.parametrize(("strategy", "rounds"), [("evolutionary", 1), ("evolutionary", 2), ("draft", 2)])
+def test_each_round_measures_its_best_in_order_of_prediction(model, pool, strategy, rounds):
+    draft = DraftingConfig(population=64, generations=1, keep=16)
+    config = OneShotConfig(strategy, rounds, population_size=16, generations=1, top_k=6, draft=draft)
     result = search_one_shot(TASK, TARGET, model, pool, config)
     scores = [validation.predicted_score for validation in result.validations]
     assert len(scores) == 6
@@ -151,13 +153,13 @@ def test_each_round_measures_its_best_in_order_of_prediction(model, pool, rounds
         batch = scores[start : start + of_a_round]
         assert batch == sorted(batch, reverse=True)
     assert len({v.proposal.trace for v in result.validations}) == 6
-    assert result.candidates_scored >= rounds * 16
+    assert result.candidates_scored >= rounds * (16 if strategy == "evolutionary" else 6)
     latencies = [validation.outcome.latency_s for validation in result.validations]
     assert result.best.outcome.latency_s == min(latencies)
 
 
 def test_the_database_keeps_the_best_and_survives_a_torn_line(model, pool, tmp_path):
-    config = OneShotConfig(population_size=16, generations=1, rounds=1, top_k=4)
+    config = OneShotConfig("evolutionary", population_size=16, generations=1, rounds=1, top_k=4)
     result = search_one_shot(TASK, TARGET, model, pool, config)
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
     assert database.best_latency_s(TASK) is None
@@ -245,6 +247,7 @@ def launch(folder, checkpoint, *overrides, network=NETWORK):
         *(sys.executable, "-m", "foretune.inference.tune"),
         *(f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}"),
         *("search.population_size=8", "search.generations=1", "search.top_k=3", "search.rounds=1"),
+        *("search.draft.population=64", "search.draft.generations=1", "search.draft.keep=8"),
         *("timing_repeats=3", "measure.repeats=2", "measure.groups=1"),
         *overrides,
     ]
@@ -328,6 +331,7 @@ def test_a_rehearsal_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint,
     output, errors = process.communicate(timeout=400)
     assert process.returncode == 0, output + errors
     assert "made up" in output and "the network is not timed" in output
+    assert output.count("no draft checkpoint for cuda") == 1  # and so the search is evolutionary
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
     result = load_result(report)
     assert result.simulated
@@ -357,6 +361,7 @@ def test_a_rehearsal_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint,
         (("search.top_k=0",), NETWORK, "search.top_k=0"),
         (("serch.top_k=1",), NETWORK, "serch"),
         (("checkpoint=nowhere",), NETWORK, "no checkpoint 'nowhere'"),
+        (("search.draft.checkpoint=afar",), NETWORK, "no checkpoint 'afar'"),
     ],
 )
 def test_bad_input_is_one_clear_error(checkpoint, tmp_path, overrides, network, message):

@@ -42,6 +42,13 @@ def test_table_2_of_one_shot_tuner() -> None:
     assert not genetic.residual
 
 
+def test_what_is_not_the_paper_drafts() -> None:
+    for preset in ("default", "high_efficiency", "high_quality"):
+        assert composed(f"search={preset}").search.strategy == "draft"
+    assert composed("search=high_quality").search.draft.keep > DraftingConfig().keep
+    assert composed("search.draft.checkpoint=null").search.draft.checkpoint is None
+
+
 def test_quality_goes_on_and_efficiency_measures_less() -> None:
     quality, efficiency, default = (
         composed(f"search={name}").search for name in ("high_quality", "high_efficiency", "default")

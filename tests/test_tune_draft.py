@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from drafts_under_test import CPU
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import ProgramSampler
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference import OneShotConfig, OneShotStrategy
+from foretune.dataset.program_sampling import EvolutionarySampler, ProgramSampler
+from foretune.dataset.tvm_compat import parse_target, target_to_json
+from foretune.inference import OneShotConfig
+from foretune.inference.draft_choice import with_fitting_draft
+from foretune.inference.draft_model import drafting_model
 from foretune.inference.draft_sampler import DraftSampler
-from foretune.inference.drafting import DraftConfig
+from foretune.inference.drafting import DraftConfig, UnreadableSpaceError
 from foretune.inference.search_config import DraftingConfig, OneShotConfigError
 from foretune.inference.session import make_sampler
+from foretune.inference.strategy import _drafting
+from foretune.models.checkpoint import CheckpointNotFoundError, FeatureVersionError
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -104,5 +111,70 @@ def test_the_strategy_makes_one_with_its_settings():
     assert len(sampler.propose()) == 4
     with pytest.raises(ValueError, match="draft_model"):
         make_sampler(TASK, TARGET, Counting(), config)
-    with pytest.raises(OneShotConfigError, match="strategy=draft"):
-        OneShotStrategy(config)
+
+
+def test_a_task_that_cannot_be_drafted_is_searched_by_evolution(monkeypatch):
+    def fail(*given):
+        raise IndexError("an instruction of a later TVM")
+
+    monkeypatch.setattr("foretune.inference.drafting.read_spaces", fail)
+    config = OneShotConfig(population_size=8, generations=1, top_k=4, rounds=1)
+    sampler = make_sampler(TASK, TARGET, Counting(), config, draft_model=FirstValues(), threads=1)
+    assert isinstance(sampler, EvolutionarySampler)
+    assert len(sampler.propose()) == 4
+    with pytest.raises(UnreadableSpaceError, match="a later TVM"):
+        sampler_of()
+    monkeypatch.setattr("foretune.inference.drafting.read_spaces", lambda *given: [])
+    with pytest.raises(UnreadableSpaceError, match="no sketch"):
+        sampler_of()
+
+
+# -- which draft checkpoint
+
+
+def test_drafting_is_the_default_and_finds_its_checkpoint():
+    config = OneShotConfig()
+    assert (config.strategy, config.draft.checkpoint) == ("draft", "auto")
+    found = with_fitting_draft(config, TARGET)
+    assert (found.strategy, found.draft.checkpoint) == ("draft", "cpu-draft")
+    assert with_fitting_draft(found, TARGET) == found
+    assert drafting_model(found, CPU).hardware == CPU
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "target", "reason"),
+    [
+        ("auto", parse_target("nvidia/nvidia-a100"), "no draft checkpoint for cuda targets"),
+        (None, TARGET, "search.draft.checkpoint=null"),
+    ],
+)
+def test_without_a_draft_checkpoint_the_search_is_evolutionary(
+    checkpoint, target, reason, monkeypatch, caplog
+):
+    monkeypatch.setattr("foretune.inference.draft_choice.shipped_checkpoints", lambda: ["cpu", "cpu-draft"])
+    config = OneShotConfig(draft=DraftingConfig(checkpoint), top_k=5)
+    found = with_fitting_draft(config, target)
+    assert found == replace(config, strategy="evolutionary")
+    (line,) = caplog.messages
+    assert reason in line and "search.strategy=evolutionary" in line
+    assert drafting_model(found, CPU) is None
+    with_fitting_draft(found, target)
+    assert len(caplog.messages) == 1  # said once
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "error"), [("nowhere", CheckpointNotFoundError), ("cpu", FeatureVersionError)]
+)
+def test_a_draft_checkpoint_that_the_user_names_must_be_one(checkpoint, error):
+    config = OneShotConfig(draft=DraftingConfig(checkpoint))
+    with pytest.raises(error):
+        with_fitting_draft(config, TARGET)
+    for other in ("evolutionary", "annealing"):
+        other_search = replace(config, strategy=other)
+        assert with_fitting_draft(other_search, TARGET) == other_search
+
+
+def test_stock_tuning_for_another_device_needs_its_draft_model(monkeypatch):
+    config = OneShotConfig(draft=DraftingConfig("cpu-draft"))
+    with pytest.raises(OneShotConfigError, match=r"draft_model=DraftModel\.load"):
+        _drafting(config, target_to_json(parse_target("nvidia/nvidia-a100")))

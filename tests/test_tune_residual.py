@@ -188,11 +188,7 @@ def test_no_time_no_measurement():
         (lambda: StopConfig(batch=0), r"search\.stop\.batch=0"),
         (
             lambda: OneShotConfig(strategy="bayesian"),
-            r"search\.strategy=bayesian: use evolutionary, annealing, draft",
-        ),
-        (
-            lambda: OneShotConfig(strategy="draft", draft=DraftingConfig(None)),
-            r"search\.draft\.checkpoint is missing",
+            r"search\.strategy=bayesian: use draft, evolutionary, annealing",
         ),
         (lambda: DraftingConfig(keep=0), r"search\.draft\.keep=0"),
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),

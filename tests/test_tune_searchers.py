@@ -16,6 +16,8 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import EvolutionarySampler
 from foretune.dataset.tvm_compat import as_task_module, parse_target
 from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference.draft_sampler import DraftSampler
+from foretune.inference.search_config import DraftingConfig
 from foretune.inference.search_process import task_from_json, task_to_json
 from foretune.inference.searchers import (
     InlineSearcher,
@@ -29,7 +31,15 @@ from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
-CONFIG = OneShotConfig(population_size=6, generations=1, top_k=4, rounds=2, processes=1, residual=True)
+CONFIG = OneShotConfig(
+    strategy="evolutionary",
+    population_size=6,
+    generations=1,
+    top_k=4,
+    rounds=2,
+    processes=1,
+    residual=True,
+)
 HARDWARE = replace(named_hardware("a100"), kind="cpu", name="some CPU")
 
 
@@ -83,6 +93,18 @@ def test_both_kinds_answer_alike_round_by_round(searcher, inline):
         assert all(len(proposal["knobs"]) == KNOB_DIM for proposal in opened["proposals"])
     # One thread and one seed: the same search wherever it runs.
     assert traces(replies[0][0]) == traces(replies[1][0])
+
+
+def test_a_searcher_drafts_with_the_checkpoint_that_fits():
+    config = OneShotConfig(
+        top_k=4, rounds=2, processes=0, draft=DraftingConfig(population=64, generations=1, keep=8)
+    )
+    (found,) = start_searchers(config, TARGET, "cpu", HARDWARE)
+    opened = answer(found, {**request(), "task": task_to_json(TASK)})
+    assert isinstance(found._role._sessions[TASK.workload_hash]._sampler, DraftSampler)
+    again = answer(found, request(learned=dict.fromkeys(traces(opened), 1e-3)))
+    assert len(traces(opened)) == len(traces(again)) == 2
+    assert opened["scored"] <= 8 + 2  # at most the drafts that are replayed, and one in two drawn at random
 
 
 def test_a_task_is_reopened_with_what_was_measured(inline):

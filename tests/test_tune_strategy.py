@@ -11,6 +11,7 @@ from foretune.dataset.operators import Dense, Softmax, to_task
 from foretune.dataset.program_sampling import AnnealingConfig, AnnealingSampler, SamplingError
 from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
 from foretune.inference import OneShotConfig, OneShotStrategy
+from foretune.inference.search_config import STRATEGIES, DraftingConfig
 from tvm import te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -106,10 +107,20 @@ def tune(tasks, strategy, folder, trials=64):
 
 
 def small(**changes):
-    return OneShotConfig(**{"population_size": 8, "generations": 1, "top_k": 6, "rounds": 2, **changes})
+    return OneShotConfig(
+        **{
+            "strategy": "evolutionary",
+            "population_size": 8,
+            "generations": 1,
+            "draft": DraftingConfig(population=64, generations=1, keep=12),
+            "top_k": 6,
+            "rounds": 2,
+            **changes,
+        }
+    )
 
 
-@pytest.mark.parametrize("strategy", ["evolutionary", "annealing"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_task_gets_its_rounds_and_no_more(strategy, tmp_path):
     database, batches = tune([TASK], OneShotStrategy(small(strategy=strategy)), tmp_path)
     assert batches == [3, 3]
