@@ -28,7 +28,7 @@ from foretune.training.contestants import (
     TrainedContestant,
     TreesContestant,
 )
-from foretune.training.evaluate import NothingToEvaluateError
+from foretune.training.evaluation import NothingToEvaluateError
 from foretune.training.evaluation_networks import evaluation_networks, split_by_networks
 from foretune.training.feature_source import drafts_of
 from foretune.training.labels import Labels

@@ -20,13 +20,9 @@ from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
 from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
 from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
-from foretune.training.evaluate import (
-    NothingToEvaluateError,
-    evaluate_checkpoint,
-    evaluation_table,
-    part_rows,
-    write_evaluation,
-)
+from foretune.training.evaluate import write_evaluation
+from foretune.training.evaluate_tables import evaluation_table, network_table, remarks
+from foretune.training.evaluation import NothingToEvaluateError, evaluate_checkpoint, part_rows
 from foretune.training.labels import LabelError, Labels, inverse_frequency
 from foretune.training.module import DivergedError, OptimiserConfig
 from foretune.training.train import data_sha256, train_model
@@ -338,6 +334,30 @@ def test_an_evaluation_names_its_tasks_and_writes_json(trained, tmp_path):
     console.print(evaluation_table(result))
     text = console.export_text()
     assert "batch_matmul" in text and "random order" in text and f"{result.model.top_1:.3f}" in text
+
+
+def test_networks_are_told_and_so_is_what_was_trained_on(trained, tmp_path):
+    checkpoint, data = trained
+    split = checkpoint.card.split
+    seen, unseen = split.seen_tasks[0], split.test_tasks[0]
+    networks = {"a": {seen: 3.0, "gone": 1.0}, "b": {unseen: 1.0}, "c": {"gone": 2.0}}
+    whole = evaluate_checkpoint(checkpoint, data, "all", networks=networks)
+    assert [network.network for network in whole.networks] == ["a", "b", "all networks"]
+    console = Console(width=120, file=io.StringIO())
+    console.print(network_table(whole))
+    lines = console.file.getvalue().splitlines()
+    assert sum(f"{whole.networks[0].top_5_sums:.3f}" in line and "75%" in line for line in lines) == 1
+    told = list(remarks(whole, "data/networks"))
+    assert told[0].startswith(f"warning: {len(split.seen_tasks)} of these tasks were trained on")
+    assert told[1] == "no record of this part in data/networks for c"
+    # Of the unseen tasks none was trained on; the network of those that were is gone.
+    test = evaluate_checkpoint(checkpoint, data, "unseen", networks=networks)
+    assert (test.seen_tasks, test.unmeasured) == (0, ["a", "c"])
+    config = EvaluateConfig("c", Path("d"), tmp_path / "out.json", "all")
+    write_evaluation(whole, checkpoint, config)
+    written = json.loads(config.output.read_text())
+    assert written["seen_tasks"] == len(split.seen_tasks) and written["networks_without_records"] == ["c"]
+    assert [network["network"] for network in written["networks"]] == ["a", "b", "all networks"]
 
 
 def test_an_empty_part_is_refused(trained):

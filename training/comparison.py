@@ -23,7 +23,7 @@ from ..dataset.split import SplitConfig, split_rows
 from ..models.metrics import Metrics, evaluate
 from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
 from .contestants import Contestant, Fit, Trial
-from .evaluate import NothingToEvaluateError
+from .evaluation import NothingToEvaluateError
 from .feature_source import drafts_of
 from .labels import Labels
 from .train import data_sha256

@@ -1,0 +1,70 @@
+"""What `foretune-evaluate` prints: metrics by operator, scores of networks, and what makes them no test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rich.table import Table
+
+from .evaluation import Evaluation
+
+COLUMNS = {
+    "spearman": "spearman",
+    "pairwise_accuracy": "pairs",
+    "top_1": "top-1",
+    "top_5": "top-5",
+    "peak_10": "peak@10",
+}
+"""Metrics of the printed table and their titles."""
+
+
+def evaluation_table(result: Evaluation) -> Table:
+    """One line an operator, then all tasks and chance."""
+    table = Table("operator", "tasks", "records", *COLUMNS.values(), title="mean over tasks")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    operators = sorted({task["operator"] for task in result.per_task})
+    for operator in operators:
+        tasks = [task for task in result.per_task if task["operator"] == operator]
+        means = {name: _mean([task[name] for task in tasks]) for name in COLUMNS}
+        _add_row(table, operator, {"tasks": len(tasks), "records": sum(t["records"] for t in tasks), **means})
+    table.add_section()
+    _add_row(table, "all", result.model.summary())
+    _add_row(table, "random order", result.chance.summary(), style="dim")
+    return table
+
+
+def network_table(result: Evaluation) -> Table:
+    """One line a network, its tasks weighted by their calls."""
+    kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
+    columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
+    table = Table("network", "tasks", "share of calls", *columns)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for network in result.networks:
+        cells = [f"{getattr(network, f'top_{k}{kind}'):.3f}" for kind in kinds for k in (1, 5)]
+        table.add_row(network.network, str(network.tasks), f"{network.share:.0%}", *cells)
+    return table
+
+
+def _add_row(table: Table, name: str, values: dict[str, Any], style: str | None = None) -> None:
+    cells = [f"{values[column]:.3f}" for column in COLUMNS]
+    table.add_row(name, str(values["tasks"]), str(values["records"]), *cells, style=style)
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def remarks(result: Evaluation, dataset: str) -> Iterator[str]:
+    """What a reader of the figures must know, one line each."""
+    if result.seen_tasks:
+        yield (
+            f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so that the "
+            "figures are no test: part=unseen leaves them out"
+        )
+    if result.unmeasured:
+        yield f"no record of this part in {dataset} for {', '.join(result.unmeasured)}"

@@ -1,0 +1,90 @@
+"""Metrics of a checkpoint on one part of a dataset: by task, by network, and beside chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..dataset.features.table import LabelledFeatures
+from ..errors import UserError
+from ..models.card import SplitSummary
+from ..models.checkpoint import Checkpoint
+from ..models.metrics import Metrics, TaskMetrics, evaluate
+from ..models.network_metrics import NetworkMetrics, network_metrics, over_networks
+from .labels import Labels
+from .prediction import predict
+
+
+class NothingToEvaluateError(UserError, ValueError):
+    """The dataset has no record of the part asked for."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a checkpoint and, for comparison, of random predictions on the same records."""
+
+    model: Metrics
+    chance: Metrics
+    per_task: list[dict[str, Any]]  # names of the task beside its metrics
+    networks: list[NetworkMetrics] = field(default_factory=list)  # by network, then all of them
+    facts: dict[str, Any] = field(default_factory=dict)  # what `prediction.predict` tells of the model
+    seen_tasks: int = 0  # of the evaluated ones, as many as shaped the weights
+    unmeasured: list[str] = field(default_factory=list)  # networks of which no task was evaluated
+
+
+def evaluate_checkpoint(
+    checkpoint: Checkpoint,
+    data: LabelledFeatures,
+    part: str = "unseen",
+    seed: int = 0,
+    networks: Mapping[str, Mapping[str, float]] | None = None,
+) -> Evaluation:
+    """Evaluates on the records of one part; see `EvaluateConfig` for the parts.
+
+    `networks` gives the weight of each task of a network, by workload hash.
+
+    Raises:
+      NothingToEvaluateError: the part is empty or none of its programs ran.
+    """
+    rows = part_rows(checkpoint.card.split, data, part)
+    if not np.isfinite(data.latency_s[rows]).any():
+        raise NothingToEvaluateError(
+            f"part={part}: {len(rows)} of {len(data)} records belong to it, and none of them ran: choose "
+            "another part or dataset, or part=all, which includes tasks that the checkpoint has seen"
+        )
+    labels = Labels.of(data)
+    latency_s, group = data.latency_s[rows], labels.group[rows]
+    prediction, facts = predict(checkpoint, data, rows)
+    model = evaluate(prediction, latency_s, group)
+    chance = evaluate(np.random.default_rng(seed).random(len(rows)), latency_s, group)
+    first_row = dict(zip(group[::-1].tolist(), rows[::-1].tolist(), strict=True))
+    per_task = [_named(task, data, first_row[task.group]) for task in model.per_task]
+    names = {group: str(data.workload_hash[row]) for group, row in first_row.items()}
+    together = over_networks(model, names, networks or {})
+    by_network = [*network_metrics(model, names, networks or {}), *([together] if together else [])]
+    seen = {*names.values()} & {*checkpoint.card.split.seen_tasks}
+    told = {network.network for network in by_network}
+    unmeasured = [network for network in networks or {} if network not in told]
+    return Evaluation(model, chance, per_task, by_network, facts, len(seen), unmeasured)
+
+
+def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray[np.int64]:
+    """Rows of the dataset whose task belongs to the part, by the task hashes on the card."""
+    if part == "all":
+        return np.arange(len(data))
+    if part == "unseen":
+        return np.flatnonzero(~np.isin(data.workload_hash, split.seen_tasks))
+    return np.flatnonzero(np.isin(data.workload_hash, split.tasks(part)))
+
+
+def _named(task: TaskMetrics, data: LabelledFeatures, row: int) -> dict[str, Any]:
+    names = {
+        name: str(getattr(data, name)[row]) for name in ("workload_hash", "hardware_id", "operator", "source")
+    }
+    values = asdict(task)
+    del values["group"]
+    return {**names, **values}
