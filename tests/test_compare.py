@@ -19,7 +19,7 @@ from foretune.dataset.split import SplitConfig, SplitError, split_rows
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.gbdt import GbdtConfig
 from foretune.models.target import TargetConfig, TargetError
-from foretune.training.compare import comparison_table, run, train_settings
+from foretune.training.compare import comparison_table, networks_table, run, train_settings
 from foretune.training.compare_config import CompareConfig, ContestantConfig, contestants_of, deep_merge
 from foretune.training.comparison import TaskSet
 from foretune.training.contestants import (
@@ -317,6 +317,14 @@ def test_networks_are_measured(tmp_path, data):
     named = [network["network"] for network in result.by_network("random")]
     assert named == ["resnet", "all networks"]
     assert set(result.data["test_tasks"]) == {"task003", "task015"}
+    console = Console(width=120, file=io.StringIO())
+    console.print(networks_table(result))
+    (line,) = [line for line in console.file.getvalue().splitlines() if "resnet (100%)" in line]
+    figures = result.by_network("random")[0]
+    columns = ("top_1", "top_5", "top_1_sums", "top_5_sums")
+    assert line.split() == ["resnet", "(100%)", "random", *(f"{figures[name]:.3f}" for name in columns)]
+    by_task = replace(result, entries=[replace(e, networks=[], all_networks=None) for e in result.entries])
+    assert networks_table(by_task) is None
 
 
 # --- parts of the data

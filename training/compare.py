@@ -121,6 +121,28 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
+def networks_table(comparison: Comparison) -> Table | None:
+    """One line a network and contestant; None where no test task is of a network."""
+    found = {name: comparison.by_network(name) for name in comparison.names()}
+    rows = next(iter(found.values()))
+    if not rows:
+        return None
+    kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
+    columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
+    table = Table("network", "model", *columns, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for number, row in enumerate(rows):
+        for name, networks in found.items():
+            cells = [f"{networks[number][f'top_{k}{kind}']:.3f}" for kind in kinds for k in (1, 5)]
+            title = f"{row['network']} ({row['share']:.0%})" if name == comparison.names()[0] else ""
+            table.add_row(title, name, *cells)
+        table.add_section()
+    return table
+
+
 def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
     """Settings of a training, completed by those of conf/train.yaml.
 
@@ -167,7 +189,8 @@ def main(config: DictConfig) -> None:
     print(f"fits are kept: to go on after a stop, add hydra.run.dir={settings.run_dir}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
-    Console().print(comparison_table(result))
+    for table in filter(None, (comparison_table(result), networks_table(result))):
+        Console().print(table)
     print(f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
 
 

@@ -41,6 +41,7 @@ def network_table(result: Evaluation) -> Table:
     kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
     columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
     table = Table("network", "tasks", "share of calls", *columns)
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for network in result.networks:
