@@ -20,6 +20,8 @@ from .operators import (
     Conv3d,
     DepthwiseConv2d,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     LayerNorm,
     Pool2d,
     Softmax,
@@ -47,8 +49,8 @@ def describe(mod: tvm.IRModule) -> Description:
     """Operator (one of `task.OPERATORS`) and JSON-able settings of the unscheduled function `main`.
 
     The anchor block, the reduction with the most operations, decides; block names are those of TVM's operator
-    library. Settings of convolutions, products, 2-D pooling, softmax and layer norm carry the names that
-    `dataset.operators` has; others list their arguments. A setting that makes no difference, such as the
+    library. Settings of convolutions, products, 2-D pooling, softmax, layer and group norms carry the names
+    that `dataset.operators` has; others list their arguments. A setting that makes no difference, such as the
     stride of a single output, reads as 1.
     """
     blocks: list[SBlock] = []
@@ -82,6 +84,8 @@ def _describe_anchor(anchor: SBlock, by_name: Mapping[str, SBlock]) -> Descripti
     name = anchor.name_hint
     if "T_layer_norm" in by_name:
         return _layer_norm(by_name["T_layer_norm"])
+    if "T_group_norm" in by_name:
+        return _group_norm(by_name["T_group_norm"])
     if "T_softmax_maxelem" in by_name:
         return _softmax(by_name["T_softmax_maxelem"])
     if "matmul" in name:
@@ -101,6 +105,21 @@ def _layer_norm(block: SBlock) -> Description:
     return LayerNorm.operator, {
         "rows": prod(_shape(data)) // columns,
         "columns": columns,
+        "dtype": str(data.dtype),
+    }
+
+
+def _group_norm(block: SBlock) -> Description | None:
+    data = block.writes[0].source
+    if len(data.shape) != 5:  # [batch, groups, channels / groups, height, width] of images
+        return None
+    batch, groups, channels, height, width = _shape(data)
+    return GroupNorm.operator, {
+        "batch": batch,
+        "channels": groups * channels,
+        "groups": groups,
+        "height": height,
+        "width": width,
         "dtype": str(data.dtype),
     }
 
@@ -147,7 +166,7 @@ def _pool2d(anchor: SBlock, by_name: Mapping[str, SBlock]) -> Description | None
     return Pool2d.operator, settings | {"channels": channels, "kernel": kernel, "mode": mode}
 
 
-def _convolution(anchor: SBlock, by_name: Mapping[str, SBlock], layout: str) -> Description | None:
+def _convolution(anchor: SBlock, by_name: Mapping[str, SBlock], layout: str) -> Description:
     """Settings of a convolution; it sums over the channel and the window, in the layout's order."""
     data, weight = anchor.reads
     axes = len(layout) - 2
@@ -168,7 +187,8 @@ def _convolution(anchor: SBlock, by_name: Mapping[str, SBlock], layout: str) -> 
         return cls.operator, settings | {"groups": groups}
     if groups == 1:
         return cls.operator, settings
-    return (GroupConv2d.operator, settings | {"groups": groups}) if axes == 2 else None
+    grouped = GroupConv2d if axes == 2 else GroupConv3d
+    return grouped.operator, settings | {"groups": groups}
 
 
 def _window(

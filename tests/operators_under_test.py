@@ -19,6 +19,8 @@ from foretune.dataset.operators import (
     DepthwiseConv2d,
     FrobeniusNorm,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     LayerNorm,
     OperatorSettings,
     Pool2d,
@@ -51,6 +53,10 @@ EXAMPLES: Mapping[str, OperatorSettings] = {
             batch=1, in_channels=2, depth=5, height=6, width=7, out_channels=3, kernel=(1, 3, 2),
             stride=(1, 2, 1), padding=(0, 1, 1),
         ),
+        GroupConv3d(
+            batch=1, in_channels=4, depth=4, height=5, width=6, out_channels=6, kernel=(2, 3, 1),
+            stride=(1, 1, 2), padding=(1, 0, 0), groups=2,
+        ),
         TransposedConv1d(
             batch=2, in_channels=3, length=5, out_channels=4, kernel=4, stride=3, padding=1, output_padding=1
         ),
@@ -68,6 +74,7 @@ EXAMPLES: Mapping[str, OperatorSettings] = {
         Softmax(rows=5, columns=7),
         LayerNorm(rows=5, columns=8),
         BatchNorm(batch=2, channels=3, height=4, width=5),
+        GroupNorm(batch=2, channels=6, groups=3, height=4, width=5),
         FrobeniusNorm(batch=3, rows=4, columns=5),
         Pool2d(batch=2, channels=3, height=7, width=8, kernel=(3, 2), stride=(2, 1), padding=1),
         Reduction(rows=5, columns=7),
@@ -99,7 +106,7 @@ def pytorch_output(op: OperatorSettings, inputs: list[torch.Tensor]) -> torch.Te
     """Output of PyTorch in float64."""
     tensors = [x.double() for x in inputs]
     values = {name: getattr(op, name) for name in ("stride", "padding", "dilation") if hasattr(op, name)}
-    if isinstance(op, (Conv1d, Conv2d, GroupConv2d, DepthwiseConv2d, Conv3d)):
+    if isinstance(op, (Conv1d, Conv2d, GroupConv2d, DepthwiseConv2d, Conv3d, GroupConv3d)):
         convolve: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(op.axes)]
         output = _convolution(op.layout, convolve, tensors, groups=op.group_count, **values)
     elif isinstance(op, (TransposedConv1d, TransposedConv2d)):
@@ -118,6 +125,9 @@ def pytorch_output(op: OperatorSettings, inputs: list[torch.Tensor]) -> torch.Te
     elif isinstance(op, BatchNorm):
         data, weight, bias = tensors
         output = F.batch_norm(data, None, None, weight, bias, training=True)
+    elif isinstance(op, GroupNorm):
+        data, weight, bias = tensors
+        output = F.group_norm(data, op.groups, weight, bias)
     else:
         return _without_weights(op, tensors)
     return _epilogue(op.epilogue, output, tensors[2:])
@@ -182,11 +192,12 @@ def _without_weights(op: OperatorSettings, tensors: list[torch.Tensor]) -> torch
 
 def _epilogue(epilogue: str, output: torch.Tensor, extra: list[torch.Tensor]) -> torch.Tensor:
     more = iter(extra)
+    functions: Any = {"relu": F.relu, "relu6": F.relu6, "gelu": F.gelu, "silu": F.silu, "none": lambda x: x}
     for step in epilogue.split("_"):
         if step in ("bias", "add"):
             output = output + next(more)
         else:
-            output = {"none": lambda x: x, "relu": F.relu, "relu6": F.relu6, "gelu": F.gelu}[step](output)
+            output = functions[step](output)
     return output
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import tvm
 from foretune.dataset.anchor import describe
-from foretune.dataset.operators import Conv2d, Conv3d, GroupConv2d, OperatorSettings, Pool2d
+from foretune.dataset.operators import Conv2d, GroupConv2d, GroupConv3d, GroupNorm, OperatorSettings, Pool2d
 from foretune.dataset.task import OPERATORS
 from foretune.dataset.tvm_compat import as_task_module
 from operators_under_test import EXAMPLES
@@ -19,12 +19,14 @@ READ = (
     "group_conv2d",
     "depthwise_conv2d",
     "conv3d",
+    "group_conv3d",
     "conv1d_transpose",
     "conv2d_transpose",
     "dense",
     "batch_matmul",
     "softmax",
     "layer_norm",
+    "group_norm",
     "pool2d",
 )
 """Operators whose settings are read back; of the others only the type."""
@@ -57,6 +59,8 @@ def test_settings_are_read_back_from_tir(operator: str) -> None:
         Conv2d(batch=1, in_channels=4, height=1, width=1, out_channels=2, kernel=1),
         # A depthwise convolution with two filters a channel is a grouped one.
         GroupConv2d(batch=1, in_channels=4, height=5, width=5, out_channels=8, kernel=3, groups=4),
+        GroupConv3d(batch=1, in_channels=3, depth=2, height=4, width=5, out_channels=3, kernel=2, groups=3),
+        GroupNorm(batch=1, channels=4, groups=1, height=3, width=5, epilogue="silu"),
         Pool2d(batch=1, channels=2, height=5, width=6, kernel=(5, 6), mode="avg"),
     ],
     ids=lambda op: op.operator,
@@ -97,14 +101,15 @@ def test_relatives_of_known_operators_keep_their_category() -> None:
     dilated = topi.nn.pool2d(image, [2, 2], [1, 1], [2, 2], [0, 0, 0, 0], "max")
     assert describe(function(image, dilated))[0] == "pool"
     assert describe(function(image, topi.nn.relu(image)))[0] == "elementwise"
+    video, weight = te.placeholder((1, 4, 5, 6, 7), name="video"), te.placeholder((4,), name="weight")
+    assert (
+        describe(function(video, weight, topi.nn.group_norm(video, weight, weight, 2, 1, [2, 3, 4])))[0]
+        == "norm"
+    )
 
 
 def test_groups_that_no_operator_has_are_not_read() -> None:
     volume = te.placeholder((1, 4, 5, 5, 5), name="volume")
-    weight = te.placeholder((4, 2, 3, 3, 3), name="weight")
-    grouped = topi.nn.conv(volume, weight, 1, 0, 1, 2, "NCDHW", "OIDHW")
-    assert describe(function(volume, weight, grouped))[0] == "other"
-    assert describe(as_task_module(EXAMPLES[Conv3d.operator].prim_func()))[0] == "conv3d"
     image = te.placeholder((1, 4, 6, 6), name="image")
     kernel = te.placeholder((4, 2, 3, 3), name="kernel")
     transposed = topi.nn.group_conv2d_transpose_nchw(image, kernel, [1, 1], [0] * 4, "float32", [0, 0], 2)

@@ -16,6 +16,8 @@ from foretune.dataset.operators import (
     DepthwiseConv2d,
     FrobeniusNorm,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     LayerNorm,
     OperatorSettings,
     Pool2d,
@@ -75,6 +77,9 @@ IMAGE = (1, 8, 6, 6)
         (lambda: nn.Conv3d(3, 5, (1, 3, 3), padding=(0, 1, 1), bias=False), (1, 3, 4, 6, 7),
          Conv3d(batch=1, in_channels=3, depth=4, height=6, width=7, out_channels=5, kernel=(1, 3, 3),
                 padding=(0, 1, 1))),
+        (lambda: nn.Conv3d(4, 4, 1, groups=4), (1, 4, 2, 3, 5),
+         GroupConv3d(batch=1, in_channels=4, depth=2, height=3, width=5, out_channels=4, kernel=1, groups=4,
+                     epilogue="bias")),
         (lambda: nn.ConvTranspose1d(4, 2, 4, 2, 1), (1, 4, 10),
          TransposedConv1d(batch=1, in_channels=4, length=10, out_channels=2, kernel=4, stride=2, padding=1,
                           epilogue="bias")),
@@ -86,6 +91,8 @@ IMAGE = (1, 8, 6, 6)
         (lambda: nn.Softmax(-1), (2, 3, 9), Softmax(rows=6, columns=9)),
         (lambda: nn.LayerNorm((3, 9)), (2, 3, 9), LayerNorm(rows=2, columns=27)),
         (lambda: nn.BatchNorm2d(8), IMAGE, BatchNorm(batch=1, channels=8, height=6, width=6)),
+        (lambda: nn.GroupNorm(4, 8, affine=False), (1, 8, 6, 5),
+         GroupNorm(batch=1, channels=8, groups=4, height=6, width=5)),
         (lambda: nn.MaxPool2d(3, 2, 1), IMAGE,
          Pool2d(batch=1, channels=8, height=6, width=6, kernel=3, stride=2, padding=1)),
         (lambda: nn.AvgPool2d(2), IMAGE,
@@ -175,11 +182,24 @@ def test_a_batch_norm_in_front_stands_alone_with_its_relu() -> None:
 
 
 @pytest.mark.parametrize(
+    ("activation", "epilogue"), [(nn.ReLU(), "relu"), (nn.SiLU(inplace=True), "silu"), (nn.GELU(), "none")]
+)
+def test_an_activation_behind_a_group_norm_is_fused(activation: nn.Module, epilogue: str) -> None:
+    found = read(lambda: nn.Sequential(nn.GroupNorm(2, 8), activation), *IMAGE)
+    assert found.calls == {GroupNorm(batch=1, channels=8, groups=2, height=6, width=6, epilogue=epilogue): 1}
+
+
+def test_a_batch_norm_folds_into_a_grouped_convolution_of_video() -> None:
+    layers = [nn.Conv3d(4, 8, 1, groups=2, bias=False), nn.BatchNorm3d(8), nn.ReLU()]
+    assert [s.epilogue for s in read(lambda: nn.Sequential(*layers), 1, 4, 2, 3, 3).calls] == ["bias_relu"]
+
+
+@pytest.mark.parametrize(
     ("build", "shape", "reason"),
     [
         (lambda: nn.ConvTranspose2d(8, 8, 2, groups=2), IMAGE,
          "grouped, dilated or 3-D transposed convolution"),
-        (lambda: nn.Conv3d(4, 4, 1, groups=2), (1, 4, 2, 2, 2), "grouped 3-D convolution"),
+        (lambda: nn.GroupNorm(2, 8), (1, 8, 6), "group norm that is not over images"),
         (lambda: nn.Softmax(1), (2, 3, 9), "softmax over another axis than the last"),
         (lambda: nn.MaxPool2d(2, ceil_mode=True), (1, 8, 7, 7), "pooling that rounds its output up"),
         (lambda: nn.MaxPool2d(2, dilation=2), IMAGE, "dilated pooling"),

@@ -18,6 +18,8 @@ from foretune.dataset.operators import (
     DepthwiseConv2d,
     FrobeniusNorm,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     OperatorSettings,
     Pool2d,
     Reduction,
@@ -69,6 +71,11 @@ def test_flops_by_hand() -> None:
     assert grouped.flops == 2 * (9 * 1 * 2) * 2 * 9
     video = Conv3d(batch=2, in_channels=3, depth=4, height=5, width=6, out_channels=7, kernel=(1, 2, 3))
     assert video.flops == 2 * (2 * 7 * 4 * 4 * 4) * 3 * 6
+    # 2 x 3 x 3 positions of 8 filters, each through 8 taps of the one channel of its group.
+    separated = GroupConv3d(
+        batch=1, in_channels=4, depth=3, height=4, width=4, out_channels=8, kernel=2, groups=4
+    )
+    assert separated.flops == 2 * (8 * 2 * 3 * 3) * 1 * 8
     # (3 - 1) * 2 - 2 + 3 + 1 = 6 rows and columns.
     upsampled = TransposedConv2d(
         batch=1, in_channels=2, height=3, width=3, out_channels=5, kernel=3, stride=2, padding=1,
@@ -83,6 +90,7 @@ def test_flops_by_hand() -> None:
     assert Pool2d(batch=1, channels=2, height=6, width=6, kernel=3, stride=3).flops == 2 * 4 * 9
     assert Softmax(rows=2, columns=3).flops == 24
     assert BatchNorm(batch=2, channels=3, height=4, width=5).flops == 9 * 120
+    assert GroupNorm(batch=2, channels=6, groups=3, height=4, width=5).flops == 14 * 240
     assert FrobeniusNorm(batch=2, rows=3, columns=4).flops == 48
     assert Reduction(rows=3, columns=4).flops == 12
 
@@ -118,7 +126,9 @@ def test_labels_tell_variants_apart() -> None:
         replace(EXAMPLES["conv1d"], groups=2), EXAMPLES["batch_matmul"],
         replace(EXAMPLES["batch_matmul"], transpose_right=True), EXAMPLES["pool2d"],
         replace(EXAMPLES["pool2d"], mode="avg"), EXAMPLES["reduction"],
-        replace(EXAMPLES["reduction"], axis=0),
+        replace(EXAMPLES["reduction"], axis=0), EXAMPLES["group_norm"],
+        replace(EXAMPLES["group_norm"], groups=2), EXAMPLES["group_conv3d"],
+        replace(EXAMPLES["group_conv3d"], in_channels=2),
     ]  # fmt: skip
     assert len({op.label for op in variants}) == len(variants)
 
@@ -209,6 +219,12 @@ def test_a_missing_setting_is_named() -> None:
         ("conv3d", {"kernel": (3, 3)}, "give one or three whole numbers"),
         ("group_conv2d", {"groups": 1}, "groups=1: give a whole number of at least 2"),
         ("group_conv2d", {"groups": 4, "out_channels": 4}, "depthwise: use depthwise_conv2d"),
+        ("group_conv3d", {"groups": 1}, "groups=1: give a whole number of at least 2"),
+        ("group_conv3d", {"groups": 4}, "groups=4 does not divide the 4 channels in and the 6 out"),
+        ("group_conv3d", {"depth": 1, "padding": 0}, "spans 2 along depth, the padded input has 1"),
+        ("group_norm", {"groups": 4}, "groups=4 does not divide the 6 channels: use a divisor"),
+        ("group_norm", {"groups": 0}, "groups=0: give a whole number of at least 1"),
+        ("group_norm", {"dtype": "int8"}, "dtype='int8': use one of float32, float16"),
         ("conv2d_transpose", {"padding": 3}, r"padding=\(3, 3\) of kernel=\(3, 4\): it must be smaller"),
         ("conv2d_transpose", {"output_padding": 2}, r"output_padding=\(2, 2\) of stride=\(2, 3\)"),
         (

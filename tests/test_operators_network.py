@@ -17,6 +17,8 @@ from foretune.dataset.operators import (
     Dense,
     DepthwiseConv2d,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     LayerNorm,
     OperatorSettings,
     Pool2d,
@@ -48,6 +50,10 @@ class Layers(nn.Module):
         self.sequence = nn.Conv1d(8, 6, 3, stride=2, padding=1)
         self.longer = nn.ConvTranspose1d(8, 6, 4, stride=2, padding=1)
         self.volume = nn.Conv3d(4, 6, (1, 3, 3), padding=(0, 1, 1))
+        self.separated = nn.Conv3d(4, 8, 3, padding=1, groups=4, bias=False)
+        self.separated_norm = nn.BatchNorm3d(8)
+        self.group_norm = nn.GroupNorm(2, 8)
+        self.other_group_norm = nn.GroupNorm(4, 8)
         self.hidden = nn.Linear(16, 24)
         self.last = nn.Linear(24, 10)
         self.layer_norm = nn.LayerNorm(16)
@@ -68,6 +74,9 @@ class Layers(nn.Module):
             F.gelu(self.sequence(sequence)),
             self.longer(sequence),
             F.relu(self.volume(volume)),
+            F.relu(self.separated_norm(self.separated(volume))),
+            F.silu(self.group_norm(image)),
+            self.other_group_norm(image),
             self.last(F.relu(self.hidden(matrix))),
             self.layer_norm(matrix),
             F.softmax(matrix, -1),
@@ -123,6 +132,12 @@ def network_hashes() -> dict[str, str]:
             batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=6, kernel=(1, 3, 3),
             padding=(0, 1, 1), epilogue="bias_relu",
         ),
+        GroupConv3d(
+            batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=8, kernel=3, padding=1, groups=4,
+            epilogue="bias_relu",
+        ),
+        GroupNorm(batch=1, channels=8, groups=2, height=12, width=12, epilogue="silu"),
+        GroupNorm(batch=1, channels=8, groups=4, height=12, width=12),
         Dense(rows=4, in_features=16, out_features=24, epilogue="bias_relu"),
         Dense(rows=4, in_features=24, out_features=10, epilogue="bias"),
         BatchMatmul(batch=1, rows=36, inner=16, columns=36),

@@ -15,6 +15,8 @@ from foretune.dataset.operators import (
     Conv3d,
     DepthwiseConv2d,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     OperatorSettings,
     Pool2d,
     Reduction,
@@ -83,6 +85,10 @@ def test_output_equals_pytorch(op: OperatorSettings) -> None:
         replace(EXAMPLES["conv1d"], groups=2, layout="NWC", dtype="int8"),
         # A depthwise convolution with two filters a channel.
         GroupConv2d(batch=1, in_channels=3, height=6, width=5, out_channels=6, kernel=3, groups=3),
+        # Depthwise over a video, as of channel-separated networks.
+        GroupConv3d(batch=1, in_channels=3, depth=3, height=5, width=4, out_channels=3, kernel=3, groups=3),
+        GroupNorm(batch=2, channels=4, groups=1, height=3, width=5),
+        GroupNorm(batch=1, channels=4, groups=4, height=5, width=3, epilogue="relu"),
         Pool2d(batch=2, channels=3, height=5, width=6, kernel=(5, 6), mode="avg"),
         Pool2d(batch=1, channels=3, height=6, width=7, kernel=3, padding=1, mode="avg", layout="NHWC"),
         *(Reduction(rows=4, columns=6, mode=mode, axis=0) for mode in Reduction.modes),
@@ -124,19 +130,21 @@ def convolutions(draw: st.DrawFn) -> OperatorSettings:
                 Conv3d,
                 DepthwiseConv2d,
                 GroupConv2d,
+                GroupConv3d,
                 CapsuleConv2d,
                 TransposedConv1d,
                 TransposedConv2d,
             ]
         )
     )
-    size = st.integers(5, 7) if cls is not Conv3d else st.integers(3, 4)
+    size = st.integers(5, 7) if len(cls.axes) < 3 else st.integers(3, 4)
     values = draw(axis_settings(len(cls.axes))) | {axis: draw(size) for axis in cls.axes}
-    groups = draw(st.integers(2, 3)) if cls is GroupConv2d else 1
+    grouped = cls in (GroupConv2d, GroupConv3d)
+    groups = draw(st.integers(2, 3)) if grouped else 1
     values["in_channels"] = groups * draw(st.integers(1, 2))
     if cls is not DepthwiseConv2d:
         values["out_channels"] = groups * draw(st.integers(1, 2))
-    if cls is GroupConv2d:
+    if grouped:
         values["groups"] = groups
     values["layout"] = draw(st.sampled_from(cls.layouts))
     try:

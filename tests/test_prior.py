@@ -12,7 +12,9 @@ from foretune.dataset.operators import (
     OPERATOR_SETTINGS,
     CapsuleConv2d,
     Conv2d,
+    Conv3d,
     Dense,
+    GroupConv3d,
     OperatorSettings,
     SettingsError,
     WinogradConv2d,
@@ -190,6 +192,20 @@ def test_a_convolution_derives_its_winograd_form_and_capsules() -> None:
     assert set(derived) == {winograd, capsules}
     assert derived[winograd].networks == 5
     assert derived[winograd].evaluation == ("resnet18",)
+
+
+def test_a_convolution_of_video_derives_its_channel_separated_form() -> None:
+    size: dict[str, Any] = {"batch": 1, "in_channels": 64, "depth": 4, "height": 14, "width": 14}
+    window: dict[str, Any] = {"kernel": (3, 1, 1), "stride": (2, 1, 1), "padding": (1, 0, 0)}
+    conv = Conv3d(**size, out_channels=64, **window, epilogue="bias_add_relu")
+    separated = GroupConv3d(**size, out_channels=64, groups=64, **window, epilogue="bias")
+    rows = with_derived([row(conv, 2, ("r3d_18",))])
+    assert [r.settings for r in rows] == [conv, separated]
+    assert (rows[1].networks, rows[1].evaluation) == (2, ("r3d_18",))
+    derive = DERIVED["group_conv3d"]
+    assert derive(replace(conv, out_channels=128)) is None  # it would not be one filter a channel
+    assert derive(replace(conv, kernel=1, padding=0)) is None
+    assert derive(replace(conv, in_channels=1, out_channels=1)) is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 from ..task import Task, count_flops
 from ..tvm_compat import as_task_module
 from .capsule import CapsuleConv2d
-from .convolution import Conv1d, Conv2d, Conv3d, DepthwiseConv2d, GroupConv2d
+from .convolution import Conv1d, Conv2d, Conv3d, DepthwiseConv2d, GroupConv2d, GroupConv3d
+from .group_norm import GroupNorm
 from .matmul import BatchMatmul, Dense
 from .normalisation import BatchNorm, FrobeniusNorm, LayerNorm, Softmax
 from .pooling import Pool2d
@@ -30,6 +31,8 @@ __all__ = [
     "DepthwiseConv2d",
     "FrobeniusNorm",
     "GroupConv2d",
+    "GroupConv3d",
+    "GroupNorm",
     "LayerNorm",
     "OperatorSettings",
     "Pair",
@@ -56,6 +59,7 @@ OPERATOR_SETTINGS: Mapping[str, type[OperatorSettings]] = {
         Conv1d,
         GroupConv2d,
         Conv3d,
+        GroupConv3d,
         TransposedConv1d,
         TransposedConv2d,
         CapsuleConv2d,
@@ -63,6 +67,7 @@ OPERATOR_SETTINGS: Mapping[str, type[OperatorSettings]] = {
         Softmax,
         LayerNorm,
         BatchNorm,
+        GroupNorm,
         FrobeniusNorm,
         Pool2d,
         Reduction,

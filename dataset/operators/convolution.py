@@ -194,11 +194,9 @@ class Conv1d(_Filtering):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conv3d(_Filtering):
+class _VolumeConvolution(_Filtering):
     """Over a volume or video: data [batch, in_channels, depth, height, width], weight OIDHW, or DHWIO."""
 
-    operator: ClassVar[str] = "conv3d"
-    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_add", "bias_add_relu")
     axes: ClassVar[tuple[str, ...]] = ("depth", "height", "width")
     layouts: ClassVar[tuple[str, ...]] = ("NCDHW", "NDHWC")
 
@@ -212,7 +210,36 @@ class Conv3d(_Filtering):
     layout: str = "NCDHW"
 
 
-def _check_groups(convolution: Conv1d | GroupConv2d, groups: int, smallest: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Conv3d(_VolumeConvolution):
+    """Ungrouped: weight [out_channels, in_channels, kd, kh, kw]."""
+
+    operator: ClassVar[str] = "conv3d"
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_add", "bias_add_relu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupConv3d(_VolumeConvolution):
+    """Grouped: weight [out_channels, in_channels / groups, kd, kh, kw].
+
+    With as many groups as channels it is depthwise, as in CSN (Tran et al., ICCV 2019).
+    """
+
+    operator: ClassVar[str] = "group_conv3d"
+    epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu")
+
+    groups: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_groups(self, self.groups, smallest=2)
+
+    @property
+    def group_count(self) -> int:
+        return self.groups
+
+
+def _check_groups(convolution: Conv1d | GroupConv2d | GroupConv3d, groups: int, smallest: int) -> None:
     convolution._check_at_least(smallest, "groups")
     channels = (convolution.in_channels, convolution.out_channels)
     if any(count % groups for count in channels):

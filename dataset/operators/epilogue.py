@@ -29,6 +29,8 @@ def fuse(output: te.Tensor, epilogue: str, bias_shape: tuple[int, ...]) -> tuple
             output = topi.clip(output, 0.0, 6.0)
         elif step == "gelu":
             output = _gelu(output)
+        elif step == "silu":
+            output = topi.multiply(output, topi.sigmoid(output))
         else:
             raise ValueError(f"epilogue={epilogue!r}: no step {step!r}")
     return inputs, output

@@ -72,6 +72,15 @@ CHAINS: Mapping[str, tuple[Knob, ...]] = {
         _BATCH,
         _epilogue("kernel", "stride"),
     ),
+    "group_conv3d": (
+        *_window(),
+        _IN,
+        Knob(("groups",), (("in_channels",), ("kernel",))),
+        Knob(("out_channels",), (("in_channels", "groups"), ("groups",))),
+        _size("depth", "height", "width"),
+        _BATCH,
+        _epilogue("kernel", "stride"),
+    ),
     "conv1d_transpose": (
         *_window("output_padding", dilation=False),
         _IN,
@@ -114,6 +123,13 @@ CHAINS: Mapping[str, tuple[Knob, ...]] = {
     "layer_norm": (Knob(("columns",)), Knob(("rows",), (("columns",),))),
     "batch_norm": (
         Knob(("channels",)),
+        Knob(("height", "width"), (("channels",),)),
+        _BATCH,
+        _epilogue("channels"),
+    ),
+    "group_norm": (
+        Knob(("channels",)),
+        Knob(("groups",), (("channels",),)),
         Knob(("height", "width"), (("channels",),)),
         _BATCH,
         _epilogue("channels"),

@@ -1,11 +1,11 @@
-"""Operators that no zoo has as such, made of the zoo's convolutions whose work they can do."""
+"""Operators that zoos have seldom or not at all, made of the zoo's convolutions whose work they can do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..operators import CapsuleConv2d, Conv2d, OperatorSettings, WinogradConv2d
+from ..operators import CapsuleConv2d, Conv2d, Conv3d, GroupConv3d, OperatorSettings, WinogradConv2d
 from ..zoo.table import MAX_EXAMPLES, ZooRow
 
 CAPSULE_SIZE = 4
@@ -56,9 +56,35 @@ def capsules_of(conv: OperatorSettings) -> CapsuleConv2d | None:
     )
 
 
+def separated_of(conv: OperatorSettings) -> GroupConv3d | None:
+    """The same convolution channel by channel, as in CSN (Tran et al., ICCV 2019, section 3.3).
+
+    None unless it has a window and keeps the channels.
+    """
+    if not isinstance(conv, Conv3d) or max(conv.kernel) == 1:
+        return None
+    if not 1 < conv.in_channels == conv.out_channels:
+        return None
+    return GroupConv3d(
+        batch=conv.batch,
+        in_channels=conv.in_channels,
+        depth=conv.depth,
+        height=conv.height,
+        width=conv.width,
+        out_channels=conv.out_channels,
+        kernel=conv.kernel,
+        stride=conv.stride,
+        padding=conv.padding,
+        dilation=conv.dilation,
+        groups=conv.in_channels,
+        epilogue=_first_steps(conv.epilogue, GroupConv3d.epilogues),
+    )
+
+
 DERIVED: Mapping[str, Callable[[OperatorSettings], OperatorSettings | None]] = {
     WinogradConv2d.operator: winograd_of,
     CapsuleConv2d.operator: capsules_of,
+    GroupConv3d.operator: separated_of,
 }
 
 

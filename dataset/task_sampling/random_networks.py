@@ -15,6 +15,7 @@ from typing import TypeAlias
 from ..operators import OperatorSettings, SettingsError, settings_class
 from ..zoo.operator_log import log_operators
 from .derived import DERIVED
+from .random_grouped_networks import group_normed_network, separated_video_network
 from .random_image_networks import decoder, linear_stack, searched_network, wired_network
 from .random_layers import MadeNetwork, Rng
 from .random_sequence_networks import sequence_network, transformer, video_network
@@ -35,7 +36,7 @@ class RandomNetworks:
     def sample(self, operator: str, rng: Rng) -> OperatorSettings:
         """The next operator of this type: float32, channels first, of batch 1, with its epilogue."""
         settings_class(operator)
-        if operator in DERIVED:
+        if operator not in FAMILIES:
             return self._derive(operator, rng)
         families = FAMILIES[operator]
         for _ in range(MAX_NETWORKS):
@@ -59,6 +60,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = {
     "group_conv2d": (linear_stack,),
     "conv1d": (sequence_network,),
     "conv3d": (video_network,),
+    "group_conv3d": (separated_video_network,),
     "conv1d_transpose": (sequence_network,),
     "conv2d_transpose": (decoder,),
     "dense": (transformer, transformer, linear_stack),
@@ -66,6 +68,7 @@ FAMILIES: Mapping[str, tuple[Family, ...]] = {
     "softmax": (transformer,),
     "layer_norm": (transformer,),
     "batch_norm": (linear_stack,),
+    "group_norm": (group_normed_network,),
     "frobenius_norm": (transformer,),
     "pool2d": (linear_stack, searched_network),
     "reduction": (transformer, video_network),

@@ -10,6 +10,8 @@ import numpy as np
 
 from ..operators import (
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     OperatorSettings,
     Pool2d,
     SettingsError,
@@ -84,11 +86,14 @@ def _choices(cls: type[OperatorSettings], rng: np.random.Generator) -> dict[str,
     names = {field.name for field in fields(cls)}
     if cls.operator == "batch_matmul":
         values |= {"batch": _up_to(LARGEST_MATMUL_BATCH, rng), "transpose_right": bool(rng.integers(2))}
-    if cls is GroupConv2d:
+    if cls in (GroupConv2d, GroupConv3d):
         groups = int(rng.integers(2, LARGEST_GROUPS, endpoint=True))
         most = LARGEST["in_channels"] // groups
         channels = {name: groups * _up_to(most, rng) for name in ("in_channels", "out_channels")}
         values |= {"groups": groups, **channels}
+    if cls is GroupNorm:
+        groups = _up_to(LARGEST_GROUPS, rng)
+        values |= {"groups": groups, "channels": groups * _up_to(LARGEST["channels"] // groups, rng)}
     if cls in (TransposedConv1d, TransposedConv2d):
         values["output_padding"] = int(rng.integers(2))
     if "capsule_size" in names:

@@ -17,6 +17,7 @@ from ..operators import (
     Dense,
     DepthwiseConv2d,
     GroupConv2d,
+    GroupConv3d,
     OperatorSettings,
     TransposedConv1d,
     TransposedConv2d,
@@ -42,11 +43,21 @@ def tensors_in(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-_FOLDING = (Conv1d, Conv2d, Conv3d, DepthwiseConv2d, GroupConv2d, TransposedConv1d, TransposedConv2d)
+_FOLDING = (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    DepthwiseConv2d,
+    GroupConv2d,
+    GroupConv3d,
+    TransposedConv1d,
+    TransposedConv2d,
+)
 """Operators whose weight takes in the scale of a batch norm behind it, which leaves a bias."""
 
 _RESHAPES = {aten.view, aten._unsafe_view}
 _RELUS = {aten.relu, aten.relu_}
+_SILUS = {aten.silu, aten.silu_}
 _CLIPS = {aten.hardtanh, aten.hardtanh_, aten.relu6, aten.relu6_, aten.clamp, aten.clamp_}
 _ADDS = {aten.add, aten.add_}
 
@@ -95,6 +106,8 @@ def _step(call: Call, maker: int, settings: OperatorSettings, steps: Sequence[st
         return ["relu"]
     if function in _CLIPS and tuple(call.args[1:3]) == (0.0, 6.0):
         return ["relu6"]
+    if function in _SILUS:
+        return ["silu"]
     if function is aten.gelu:
         return ["gelu"]
     if function in _ADDS and call.output is not None:

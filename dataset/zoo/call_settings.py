@@ -18,6 +18,8 @@ from ..operators import (
     DepthwiseConv2d,
     FrobeniusNorm,
     GroupConv2d,
+    GroupConv3d,
+    GroupNorm,
     LayerNorm,
     OperatorSettings,
     Pool2d,
@@ -77,7 +79,7 @@ def _convolution(
         return Conv1d(**common, out_channels=out_channels, groups=groups)
     if axes == 3:
         if groups > 1:
-            raise NotDescribedError("grouped 3-D convolution")
+            return GroupConv3d(**common, out_channels=out_channels, groups=groups)
         return Conv3d(**common, out_channels=out_channels)
     if groups == in_channels == out_channels > 1:
         return DepthwiseConv2d(**common)
@@ -124,6 +126,22 @@ def _batch_norm(data: torch.Tensor, *rest: Any) -> OperatorSettings:
         raise NotDescribedError("batch norm of its own that is not over images")
     batch, channels, height, width = data.shape
     return BatchNorm(batch=batch, channels=channels, height=height, width=width)
+
+
+def _group_norm(
+    data: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    size: int,
+    groups: int,
+    *rest: Any,
+) -> OperatorSettings:
+    if data.dim() != 4:
+        raise NotDescribedError("group norm that is not over images")
+    height, width = data.shape[2:]
+    return GroupNorm(batch=batch, channels=channels, groups=groups, height=height, width=width)
 
 
 def _pool2d(mode: str) -> Callable[..., OperatorSettings]:
@@ -209,6 +227,7 @@ READERS: Mapping[Any, Callable[..., OperatorSettings]] = {
     aten.baddbmm: _baddbmm,
     aten._softmax: _softmax,
     aten.native_layer_norm: _layer_norm,
+    aten.native_group_norm: _group_norm,
     **dict.fromkeys(BATCH_NORMS, _batch_norm),
     aten.max_pool2d_with_indices: _pool2d("max"),
     aten.avg_pool2d: _pool2d("avg"),
