@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -26,8 +27,14 @@ def trace_content(trace: Trace) -> Any:
 
 
 def candidate_trace_json(candidate: ms.MeasureCandidate) -> str:
-    """Canonical JSON of the trace that made a candidate."""
-    return trace_to_json(candidate.sch.trace)
+    """Canonical JSON of the trace that made a candidate; written once, since a candidate does not change."""
+    return _finished_trace_json(candidate.sch.trace)
+
+
+@lru_cache(maxsize=1024)  # the candidates of a round, which samplers and features ask for
+def _finished_trace_json(trace: Trace) -> str:
+    """Equal keys are the same TVM object, which the cache keeps alive."""
+    return trace_to_json(trace)
 
 
 def candidate_module_json(candidate: ms.MeasureCandidate) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,18 +33,14 @@ class Population:
 
     def add_traces(self, traces: Sequence[str]) -> None:
         """Adds candidates by their traces, without those of other sketches."""
-        start = f"[{self.space.sketch.instructions},"
         rows = []
         for trace in traces:
-            if trace.startswith(start):
-                decided = dict(json.loads(trace[len(start) : -1]))
-                values = [decided[d.instruction] for d in self.space.sketch.decisions]
-                rows.append([v for value in values for v in (value if isinstance(value, list) else [value])])
-        for row in rows:
-            try:
-                self.add(self.space.choices(np.array([row], dtype=np.int64)))
-            except DomainError:
-                continue  # as a location that this space has not seen
+            if (values := self.space.sketch.values_in(trace)) is not None:
+                # A location that this space has not seen is no reason to fail.
+                with contextlib.suppress(DomainError):
+                    rows.append(self.space.choices(np.array([values], dtype=np.int64)))
+        if rows:
+            self.add(np.concatenate(rows))
 
     def add(self, choices: Choices) -> None:
         """Rates candidates that are new and allowed, and takes them in."""

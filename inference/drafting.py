@@ -46,8 +46,8 @@ class DraftConfig:
     and some drawn at random.
     """
 
-    population: int = 4096
-    generations: int = 8
+    population: int = 1024
+    generations: int = 12
     # Candidates that are handed on, best first.
     keep: int = 256
     # Children that are mutated; the others cross two parents.

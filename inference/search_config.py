@@ -49,8 +49,8 @@ class DraftingConfig:
     # fits the target. Where none fits, and with null, the search is evolutionary.
     checkpoint: str | None = AUTO
     # Candidates rated a generation, without a replay.
-    population: int = 4096
-    generations: int = 8
+    population: int = 1024
+    generations: int = 12
     # The best of them, which are replayed and scored by the cost model.
     keep: int = 96
 

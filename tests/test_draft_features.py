@@ -13,6 +13,7 @@ from foretune.dataset.drafting.limits import GpuLimits, bound_extent, shared_byt
 from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.read_spaces import limits_of, read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.drafting.structure import Term
 from foretune.dataset.features.dataset import EmptyDatasetError
@@ -150,11 +151,30 @@ def test_cpus_have_no_limits():
 
 
 def test_traces_become_vectors_without_replay():
-    broken = json.loads('[[["SamplePerfectTile",["l0"],[4,64],["v1"]]],[]]')
-    vectors, known = draft_vectors([broken, matmul_trace()], matmul(), CPU)
-    assert known.tolist() == [False, True]
-    assert not vectors[0].any()
-    np.testing.assert_array_equal(vectors[1], featurized(matmul_trace())[0])
+    broken = '[[["SamplePerfectTile",["l0"],[4,64],["v1"]]],[]]'
+    first, second = (json.dumps(t, separators=(",", ":")) for t in (matmul_trace(), matmul_trace(unroll=0)))
+    vectors, known = draft_vectors([broken, first, second, "no trace"], SketchReader(matmul()), CPU)
+    assert known.tolist() == [False, True, True, False]
+    assert not vectors[[0, 3]].any()
+    np.testing.assert_array_equal(vectors[1:3], featurized(matmul_trace(), matmul_trace(unroll=0)))
+
+
+def test_a_sketch_is_read_once_and_says_the_same_each_time(monkeypatch):
+    read = []
+    monkeypatch.setattr(
+        "foretune.dataset.drafting.read_traces.read_sketch",
+        lambda trace, structure: read.append(trace) or read_sketch(trace, structure),
+    )
+    reader = SketchReader(matmul())
+    traces = [matmul_trace(), matmul_trace([1, 2, 1, 4], [2, 2, 2, 2]), matmul_trace(parallel=16)]
+    for trace in traces:
+        # As JSON of another layout it is another text, which is read in full.
+        for text in (json.dumps(trace, separators=(",", ":")), json.dumps(trace)):
+            assert reader.read(text) == read_sketch(trace, matmul())
+    assert len(read) == 2 + 3  # two sketches, and three texts of another layout
+    missing = json.dumps([matmul_trace()[0], matmul_trace()[1][1:]], separators=(",", ":"))
+    with pytest.raises(ValueError, match="decision 4"):
+        reader.read(missing)
 
 
 def test_a_dataset_is_read(tmp_path):

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from foretune.dataset.drafting.features import DRAFT_DIM, draft_vectors
 from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
 from foretune.dataset.features.table import STORE_DIM, CandidateFeatures, FeatureTable
 from foretune.dataset.features.task import TASK_DIM, task_features
 from foretune.dataset.hardware import HARDWARE_DIM, named_hardware
-from foretune.dataset.replay import trace_content
+from foretune.dataset.replay import trace_to_json
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +109,7 @@ def test_the_draft_vector_stands_behind_the_task_vector():
     (features,) = FeatureAssembler(hardware).rows(context, [candidate])
     assert features.task.shape == (TASK_DIM + DRAFT_DIM,)
     np.testing.assert_array_equal(features.task[:TASK_DIM], task_features(context.mod))
-    draft, known = draft_vectors([trace_content(space.trace)], read_structure(context.mod), hardware)
+    reader = SketchReader(read_structure(context.mod))
+    draft, known = draft_vectors([trace_to_json(space.trace)], reader, hardware)
     assert known.all() and draft.any()
     np.testing.assert_array_equal(features.task[TASK_DIM:], draft[0])

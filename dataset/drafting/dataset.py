@@ -6,7 +6,6 @@ place of stores and decision tokens, so that training and evaluation take it as 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
 from .features import draft_vectors
-from .structure import TaskStructure
+from .read_traces import SketchReader
 
 
 def load_draft_features(dataset: Path) -> LabelledFeatures:
@@ -52,14 +51,14 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
         mod = tvm.ir.load_json(row.tir)
         structure, task = read_structure(mod), task_features(mod)
         compulsory = compulsory_bytes(mod)
-        for draft, number in _of_records(records, structure, hardware):
+        for draft, number in _of_records(records, SketchReader(structure), hardware):
             vectors.append(np.concatenate([task, draft]))
             work.append((structure.flops, compulsory))
             devices.append(hardware[records[number].hardware_id].features())
             kept.append((row, records[number]))
     if not kept:
         raise EmptyDatasetError(
-            f"dataset={dataset}: no record with a latency; generate more with foretune-generate"
+            f"dataset={dataset}: no measured record with a latency; generate more with foretune-generate"
         )
     return LabelledFeatures(
         features=draft_table(np.stack(vectors), np.stack(devices)),
@@ -75,7 +74,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
 
 
 def _of_records(
-    records: Sequence[Record], structure: TaskStructure, hardware: dict[str, Hardware]
+    records: Sequence[Record], reader: SketchReader, hardware: dict[str, Hardware]
 ) -> list[tuple[NDArray[np.float32], int]]:
     """The draft vector [DRAFT_DIM] and the index of each record of one task whose trace fits the task."""
     of_device: defaultdict[str, list[int]] = defaultdict(list)
@@ -83,8 +82,8 @@ def _of_records(
         of_device[record.hardware_id].append(number)
     found: list[tuple[NDArray[np.float32], int]] = []
     for device, numbers in of_device.items():
-        traces = [json.loads(records[number].trace) for number in numbers]
-        vectors, known = draft_vectors(traces, structure, hardware[device])
+        texts = [records[number].trace for number in numbers]
+        vectors, known = draft_vectors(texts, reader, hardware[device])
         found += [(vectors[i], numbers[i]) for i in np.flatnonzero(known)]
     return sorted(found, key=lambda pair: pair[1])
 

@@ -9,7 +9,6 @@ vector use. Every quantity that spans magnitudes enters as log2(1 + x).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..hardware import Hardware
 from .limits import bound_extent, shared_bytes
 from .nest import Nest
-from .sketch import Sketch, read_sketch
+from .read_traces import SketchReader
+from .sketch import Sketch
 from .structure import Floats, TaskStructure
 
 MAX_CUTS = 8  # CUDA's SSSRRSRS has the most bands
@@ -257,18 +257,18 @@ class DraftFeaturizer:
 
 
 def draft_vectors(
-    traces: Sequence[Any], structure: TaskStructure, hardware: Hardware
+    traces: Sequence[str], reader: SketchReader, hardware: Hardware
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """float32 [n, DRAFT_DIM] of parsed traces of one task, and which of them [n] are of a sketch of the task.
+    """float32 [n, DRAFT_DIM] of traces (JSON) of one task, and which of them [n] are of a sketch of the task.
 
-    The others, traces of another task or of a newer TVM, have zeros.
+    The others, traces of another task or of a newer TVM, have zeros. `reader` is of the task.
     """
     vectors = np.zeros((len(traces), DRAFT_DIM), dtype=np.float32)
     known = np.zeros(len(traces), dtype=np.bool_)
     of_sketch: dict[str, tuple[Sketch, list[list[int]], list[int]]] = {}
     for number, trace in enumerate(traces):
         try:
-            sketch, values = read_sketch(trace, structure)
+            sketch, values = reader.read(trace)
         except (ValueError, KeyError, IndexError, TypeError):
             continue
         known[number] = True
@@ -276,7 +276,7 @@ def draft_vectors(
         rows.append(values)
         numbers.append(number)
     for sketch, rows, numbers in of_sketch.values():
-        featurizer = DraftFeaturizer(sketch, structure, hardware)
+        featurizer = DraftFeaturizer(sketch, reader.structure, hardware)
         vectors[numbers] = featurizer(np.array(rows, dtype=np.int64))
     return vectors, known
 

@@ -93,6 +93,23 @@ class Sketch:
         """Number of columns of a value matrix."""
         return sum(decision.width for decision in self.decisions)
 
+    def values_in(self, trace: str) -> list[int] | None:
+        """The values of the decisions of a trace (canonical JSON), None where it is of another sketch.
+
+        Raises ValueError for decisions that are none of this sketch's.
+        """
+        if not trace.startswith(start := f"[{self.instructions},"):
+            return None
+        decided = dict(json.loads(trace[len(start) : -1]))
+        found: list[int] = []
+        for decision in self.decisions:
+            value = decided.get(decision.instruction)
+            value = value if isinstance(value, list) else [value]
+            if len(value) != decision.width or not all(isinstance(v, int) for v in value):
+                raise ValueError(f"decision {decision.instruction} ({decision.kind}) cannot be {value}")
+            found += value
+        return found
+
 
 def read_sketch(trace: Sequence[Any], structure: TaskStructure) -> tuple[Sketch, list[int]]:
     """The sketch of a trace (parsed JSON without postprocessing) and the values of its decisions.

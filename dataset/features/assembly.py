@@ -11,9 +11,9 @@ from tvm.s_tir import meta_schedule as ms
 
 from ..drafting.features import draft_vectors
 from ..drafting.read_structure import read_structure
-from ..drafting.structure import TaskStructure
+from ..drafting.read_traces import SketchReader
 from ..hardware import Hardware
-from ..replay import trace_content
+from ..replay import candidate_trace_json
 from .decisions import decision_features
 from .table import CandidateFeatures, FeatureTable
 from .task import task_features
@@ -33,7 +33,7 @@ class FeatureAssembler:
         # MetaSchedule scores the same task many times in a row.
         self._task_mod: tvm.IRModule | None = None
         self._task: NDArray[np.float32]
-        self._structure: TaskStructure
+        self._reader: SketchReader
 
     def assemble(self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]) -> FeatureTable:
         """Features of candidates of the task of `context`; raises ValueError when there is none."""
@@ -45,9 +45,9 @@ class FeatureAssembler:
         """Features of each candidate of the task of `context`."""
         if self._task_mod is None or not self._task_mod.same_as(context.mod):
             self._task_mod, self._task = context.mod, task_features(context.mod)
-            self._structure = read_structure(context.mod)
-        traces = [trace_content(candidate.sch.trace) for candidate in candidates]
-        drafts, _ = draft_vectors(traces, self._structure, self._device)
+            self._reader = SketchReader(read_structure(context.mod))
+        traces = [candidate_trace_json(candidate) for candidate in candidates]
+        drafts, _ = draft_vectors(traces, self._reader, self._device)
         return [
             CandidateFeatures(
                 stores=stores.numpy().astype(np.float32),
