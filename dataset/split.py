@@ -133,11 +133,12 @@ def _listed(
     """Where the tasks are that the configuration lists."""
     if unknown := sorted(set(listed) - set(tasks.tolist())):
         raise SplitError(
-            f"split.{name}: the dataset has no record of {unknown[0]} and {len(unknown) - 1} more"
+            f"split.{name}: the dataset has no record of {len(unknown)} of them, such as {unknown[0]}: leave "
+            "them out"
         )
     if known := sorted(set(listed) & set(seen)):
         raise SplitError(
-            f"split.{name}: the model has seen {known[0]} and {len(known) - 1} more: leave them out"
+            f"split.{name}: the model has seen {len(known)} of them, such as {known[0]}: leave them out"
         )
     return np.isin(tasks, listed)
 
@@ -177,8 +178,8 @@ def _held_out_networks(
     sources = np.unique(data.source[np.char.startswith(data.source, NETWORK_PREFIX)])
     if len(sources) == 0:
         raise SplitError(
-            "split.by=network, but no record comes from a network: generate tasks of networks, or set "
-            "split.by=task"
+            "split.by=network, but no record comes from a network: generate some with foretune-generate "
+            "networks=[resnet18], or set split.by=task"
         )
     if not config.networks:
         return sources[_evenly_spaced(len(sources), config.test, rng)]

@@ -296,6 +296,14 @@ def test_a_held_out_network_has_no_task_in_training(data):
     assert len(validation) == 3 and not validation & {"task000", "task001"}
     by_task = SplitConfig()
     assert split_by_networks(by_task, data, networks) is by_task
+    # What a model to be trained further has seen is neither held out nor left to choose the epoch.
+    seen = ["task001", *validation]
+    config = split_by_networks(
+        SplitConfig(by="network", networks=["a"], validation=0.2), data, networks, seen
+    )
+    split = split_rows(data, config, seen)
+    assert set(data.workload_hash[split.test]) == {"task000"}
+    assert not set(data.workload_hash[split.validation]) & {"task000", *seen}
 
 
 def test_networks_that_do_not_fit_are_refused(tmp_path, data):

@@ -1,5 +1,6 @@
 """From records to drafts: the draft model trained, evaluated, loaded and searched with, end to end."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,14 @@ from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.read_spaces import read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.operators import Dense
+from foretune.dataset.split import SplitConfig
 from foretune.dataset.store import RecordStore
 from foretune.dataset.task import Task, count_flops
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.inference.draft_model import DraftModel
 from foretune.inference.drafting import DraftConfig, Drafter
 from foretune.inference.plugin import PretrainedCostModel
-from foretune.models.checkpoint import FeatureVersionError
+from foretune.models.checkpoint import FeatureVersionError, load_checkpoint
 from foretune.models.registry import ModelConfig
 from foretune.training import evaluate, train
 from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
@@ -70,6 +72,23 @@ def trained(dataset, tmp_path_factory):
 
 def test_training_learns_from_decisions(trained):
     assert trained.metrics["test"].spearman > 0.9
+
+
+def test_a_held_out_network_takes_what_others_share_with_it(dataset, tmp_path):
+    folder = tmp_path / "set"
+    shutil.copytree(dataset, folder)
+    (folder / "networks.json").write_text('{"net": {"t1": 1, "t4": 2}}')  # the source of both is another
+    config = TrainConfig(
+        dataset=folder,
+        run_dir=tmp_path / "run",
+        checkpoint_dir=tmp_path / "checkpoint",
+        model=ModelConfig("draft", {"width": 8}),
+        split=SplitConfig(by="network", networks=["net"], validation=0.2),
+        trainer=TrainerConfig(max_epochs=1, threads=1, progress_bar=False),
+    )
+    assert train.run(config).metrics["test"].tasks == 2
+    card = load_checkpoint(tmp_path / "checkpoint").card
+    assert card.split.test_tasks == ["t1", "t4"] and not {"t1", "t4"} & {*card.split.seen_tasks}
 
 
 def test_evaluation_takes_draft_checkpoints(trained, dataset, tmp_path):

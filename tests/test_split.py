@@ -132,8 +132,8 @@ def test_a_part_of_a_dataset_is_split_as_the_whole_was():
     [
         ({"test_tasks": ["task000"], "by": "task"}, (), "need split.by=list"),
         ({"test_tasks": ["task000"], "validation_tasks": ["task000"]}, (), "task000 is in test_tasks and in"),
-        ({"test_tasks": ["task000", "other"]}, (), "no record of other and 0 more"),
-        ({"validation_tasks": ["task000"]}, ["task000"], "the model has seen task000"),
+        ({"test_tasks": ["task000", "other"]}, (), "no record of 1 of them, such as other"),
+        ({"validation_tasks": ["task000"]}, ["task000"], "the model has seen 1 of them, such as task000"),
         ({"test_tasks": ["task000"], "validation_tasks": ["task001"]}, (), "leaves none to train on"),
     ],
 )

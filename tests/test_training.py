@@ -360,6 +360,12 @@ def test_networks_are_told_and_so_is_what_was_trained_on(trained, tmp_path):
     assert [network["network"] for network in written["networks"]] == ["a", "b", "all networks"]
 
 
+def test_what_cannot_be_ranked_is_said(trained):
+    checkpoint, data = trained
+    alike = evaluate_checkpoint(checkpoint, with_latency(data, np.full(len(data), 1e-3)), "all")
+    assert any("no task has two programs of different latency" in line for line in remarks(alike, "d"))
+
+
 def test_an_empty_part_is_refused(trained):
     checkpoint, data = trained
     seen = part_rows(checkpoint.card.split, data, "train")

@@ -67,5 +67,10 @@ def remarks(result: Evaluation, dataset: str) -> Iterator[str]:
             f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so that the "
             "figures are no test: part=unseen leaves them out"
         )
+    if math.isnan(result.model.spearman):
+        yield (
+            "warning: no task has two programs of different latency, so that nothing is ranked here: "
+            "generate more records a task"
+        )
     if result.unmeasured:
         yield f"no record of this part in {dataset} for {', '.join(result.unmeasured)}"

@@ -52,9 +52,10 @@ def evaluate_checkpoint(
     """
     rows = part_rows(checkpoint.card.split, data, part)
     if not np.isfinite(data.latency_s[rows]).any():
+        other = "" if part == "all" else " or part, such as part=all, which includes tasks that it has seen"
         raise NothingToEvaluateError(
             f"part={part}: {len(rows)} of {len(data)} records belong to it, and none of them ran: choose "
-            "another part or dataset, or part=all, which includes tasks that the checkpoint has seen"
+            f"another dataset{other}"
         )
     labels = Labels.of(data)
     latency_s, group = data.latency_s[rows], labels.group[rows]

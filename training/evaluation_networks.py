@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,15 @@ def evaluation_networks(dataset: Path, data: LabelledFeatures) -> dict[str, dict
 
 
 def split_by_networks(
-    config: SplitConfig, data: LabelledFeatures, networks: dict[str, dict[str, float]]
+    config: SplitConfig,
+    data: LabelledFeatures,
+    networks: dict[str, dict[str, float]],
+    seen: Collection[str] = (),
 ) -> SplitConfig:
     """The split that holds out every task of the named networks, also those known by other sources.
 
-    Other splits come back as they are, and so does one that leaves the choice of the networks to its seed.
+    Tasks of `seen`, which a model to be trained further knows, are not held out. Other splits come back as
+    they are, and so does one that leaves the choice of the networks to its seed.
 
     Raises:
       SplitError: a network is unknown, or the dataset has no record of it.
@@ -46,12 +51,13 @@ def split_by_networks(
         raise SplitError(
             f"split.networks: {', '.join(unknown)} are in no {NETWORKS_FILE} and in no source; known: {known}"
         )
-    held_out = {task for name in wanted for task in networks[name]}
+    held_out = {task for name in wanted for task in networks[name]} - set(seen)
     test = np.isin(data.workload_hash, list(held_out))
     if not test.any():
-        raise SplitError(f"split.networks={wanted}: the dataset has no record of any of their tasks")
+        unseen = " that the model has not seen" if seen else ""
+        raise SplitError(f"split.networks={wanted}: the dataset has no record of any of their tasks{unseen}")
     rest = data.take(np.flatnonzero(~test))
-    others = split_rows(rest, SplitConfig(validation=config.validation, test=0.0, seed=config.seed))
+    others = split_rows(rest, SplitConfig(validation=config.validation, test=0.0, seed=config.seed), seen)
     return SplitConfig(
         by="list",
         seed=config.seed,

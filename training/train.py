@@ -28,6 +28,7 @@ from ..models.normaliser import FeatureDims
 from ..models.registry import build_model, feature_version_of
 from .config import TrainConfig, plain
 from .datamodule import CostModelData
+from .evaluation_networks import evaluation_networks, split_by_networks
 from .feature_source import load_features
 from .fit import LAST, fit, is_main_process
 from .freezing import train_only
@@ -61,7 +62,12 @@ def run(config: TrainConfig) -> TrainResult:
     """
     _refuse_to_overwrite(config)
     version = feature_version_of(config.model.name)
-    return train_model(config, load_features(config.dataset, version), version)
+    data = load_features(config.dataset, version)
+    seen = load_checkpoint(config.start_from).card.split.seen_tasks if config.start_from else ()
+    # A held-out network takes along what others share with it, which only the table beside the records tells.
+    networks = evaluation_networks(config.dataset, data)
+    split = split_by_networks(config.split, data, networks, seen)
+    return train_model(replace(config, split=split), data, version)
 
 
 def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:
