@@ -40,7 +40,10 @@ class DraftSampler(ProgramSampler):
         space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
     ) -> None:
-        """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random."""
+        """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random.
+
+        What was replayed and not proposed stays a candidate of later rounds, which draft others.
+        """
         super().__init__(
             task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
         )
@@ -48,6 +51,8 @@ class DraftSampler(ProgramSampler):
         self._config = config
         self._random_share = random_share
         self._measured: dict[str, float] = {}
+        self._replayed: dict[str, ms.MeasureCandidate] = {}
+        self._drafted: set[str] = set()
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
         """Remembers what is fast: the next round's drafts descend from it."""
@@ -59,9 +64,16 @@ class DraftSampler(ProgramSampler):
     def _draw(self) -> Iterable[Proposal]:
         fastest = sorted(self._measured, key=lambda trace: self._measured[trace])[:_PARENTS]
         drafts = self._drafter.draft(
-            replace(self._config, seed=self._draw_seed()), parents=fastest, known=list(self._known)
+            replace(self._config, seed=self._draw_seed()),
+            parents=fastest,
+            known=[*self._known, *self._drafted],
         )
-        checked = [pair for pair in verified(self.context, drafts) if pair[0] not in self._known]
+        # TVM may have moved a decision of what was drafted: neither form is drafted again.
+        self._drafted |= {draft.trace for draft in drafts}
+        self._replayed |= dict(verified(self.context, drafts))
+        self._drafted |= self._replayed.keys()
+        self._replayed = {t: c for t, c in self._replayed.items() if t not in self._known}
+        checked = list(self._replayed.items())
         scores = np.zeros(0)
         if checked:
             with interrupts_deferred():

@@ -52,7 +52,7 @@ class DraftingConfig:
     population: int = 1024
     generations: int = 12
     # The best of them, which are replayed and scored by the cost model.
-    keep: int = 96
+    keep: int = 64
 
     def __post_init__(self) -> None:
         for name, least in (("population", 1), ("generations", 0), ("keep", 1)):

@@ -98,6 +98,17 @@ def test_no_round_repeats_and_the_next_descends_from_the_fastest(monkeypatch):
     assert not {trace for trace, _ in first} & {trace for trace, _ in second}
 
 
+def test_what_was_replayed_and_not_proposed_is_not_replayed_again():
+    sampler, settings = sampler_of()
+    sampler.propose()
+    sampler.propose()
+    first, second = settings["scorer"].asked
+    # 20 drafts; then as many others beside what the first round left.
+    assert first <= 20
+    assert first - 6 < second <= first - 6 + 20
+    assert len(sampler._drafted) >= first + second - (first - 6)
+
+
 def test_chance_fills_its_share():
     sampler, settings = sampler_of(random_share=1.0)
     assert len(sampler.propose()) == 6
