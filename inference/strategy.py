@@ -38,6 +38,18 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     )
     ```
 
+    With networks in Relax it goes into stock tuning as it is, and the schedules come out as always:
+
+    ```python
+    database = ms.relax_integration.tune_relax(
+        mod, {}, target, work_dir, max_trials_global=1000,
+        cost_model=PretrainedCostModel.load("cpu"), strategy=OneShotStrategy(),
+    )
+    with target, database:
+        tuned = relax.transform.MetaScheduleApplyDatabase()(mod)
+    ```
+
+    Give more trials than the tasks have candidates, `top_k` each: fewer are spent on the first tasks alone.
     MetaSchedule's own strategies search anew for each batch of `num_trials_per_iter` until the trials are
     spent. This one proposes `top_k` candidates in `rounds` and is done (One-Shot Tuner section 4.2); trials
     left over go to no one. It searches with the cost model that the tuning was given, which need not be ours,

@@ -7,14 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tvm
+from drafts_under_test import CPU
 from foretune.dataset.operators import Dense, Softmax, to_task
 from foretune.dataset.program_sampling import AnnealingConfig, AnnealingSampler, SamplingError
 from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
-from foretune.inference import OneShotConfig, OneShotStrategy
+from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
+from foretune.inference.draft_choice import with_fitting_draft
+from foretune.inference.draft_model import drafting_model
 from foretune.inference.search_config import STRATEGIES, DraftingConfig
-from tvm import te
+from tvm import relax, te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
+from tvm.tirx import PrimFunc
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
@@ -166,6 +171,56 @@ def test_tune_tir_takes_it(tmp_path, monkeypatch):
     )
     assert runner.batches == [3, 3]
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
+
+
+def two_layers(weights):
+    """A Relax network of two dense layers with a rectifier each, in the form that stock tuning takes."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 32), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = x
+            for weight in weights:
+                y = builder.emit(relax.op.nn.relu(relax.op.matmul(y, relax.const(weight))))
+            out = builder.emit_output(y)
+        builder.emit_func_output(out)
+    with TARGET:
+        return relax.get_pipeline("zero")(builder.get())
+
+
+@pytest.mark.parametrize("trials", [64, 4])
+def test_tune_relax_takes_it_and_stock_tvm_compiles_what_it_found(trials, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("tvm.s_tir.meta_schedule"), "handlers", [])
+    weights = [
+        np.random.default_rng(0).normal(size=shape).astype("float32") for shape in ((32, 64), (64, 16))
+    ]
+    mod, runner = two_layers(weights), Runner()
+    config = small(strategy="draft", rounds=1, top_k=4)
+    strategy = OneShotStrategy(config, drafting_model(with_fitting_draft(config, TARGET), CPU))
+    database = ms.relax_integration.tune_relax(
+        mod,
+        {},
+        TARGET,
+        str(tmp_path),
+        max_trials_global=trials,
+        strategy=strategy,
+        cost_model=PretrainedCostModel.load("cpu", CPU),
+        builder=Builder(),
+        runner=runner,
+        measure_callbacks=[ms.measure_callback.AddToDatabase()],
+        seed=1,
+    )
+    # Two tasks of 4 candidates each, however many trials there are; or one, where there are no more trials.
+    assert runner.batches == ([4, 4] if trials == 64 else [4])
+    with TARGET, database:
+        tuned = relax.transform.MetaScheduleApplyDatabase(enable_warning=True)(mod)
+    kernels = [function for function in tuned.functions.values() if isinstance(function, PrimFunc)]
+    scheduled = [kernel for kernel in kernels if kernel.attrs.get("tirx.is_scheduled")]
+    assert len(scheduled) == (2 if trials == 64 else 1)
+    x = np.random.default_rng(1).normal(size=(4, 32)).astype("float32")
+    output = relax.VirtualMachine(tvm.compile(tuned, target=TARGET), tvm.cpu())["main"](tvm.runtime.tensor(x))
+    expected = np.maximum(np.maximum(x @ weights[0], 0) @ weights[1], 0)
+    np.testing.assert_allclose(output.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_settings_are_checked_and_kept():
