@@ -412,6 +412,41 @@ def test_all_are_tested_on_another_dataset(tmp_path, data):
         compared(replace(config, test_dataset=tmp_path / "same"), data, {tmp_path / "same": data})
 
 
+def test_what_was_trained_serves_other_test_tasks(tmp_path, data):
+    config = settings(tmp_path, models=["mlp"])
+    compared(config, data)
+    (folder,) = config.fits_dir.glob("mlp-trained-*")
+    before = (folder / "checkpoint" / "card.json").stat().st_mtime_ns
+    other = dataset(tasks=20, per_task=5, seed=7)
+    elsewhere = replace(config, test_dataset=tmp_path / "other")
+    entry = compared(elsewhere, data, {tmp_path / "other": other})[0].entries[0]
+    assert list(config.fits_dir.glob("mlp-trained-*")) == [folder]
+    assert (folder / "checkpoint" / "card.json").stat().st_mtime_ns == before and not entry.reused
+    predictor = load_checkpoint(folder / "checkpoint", VERSION).predictor
+    rows = np.flatnonzero(np.isin(other.workload_hash, ["task016", "task017", "task018", "task019"]))
+    np.testing.assert_allclose(
+        entry.prediction, predictor.predict_table(other.features, rows), rtol=1e-4, atol=1e-5
+    )
+    # Other tasks to choose the epoch by are another training.
+    compared(replace(config, split=replace(config.split, validation=0.1)), data)
+    assert len(list(config.fits_dir.glob("mlp-trained-*"))) == 2
+
+
+def test_a_comparison_ends_in_time_and_goes_on(tmp_path, data, monkeypatch):
+    clock = iter(range(0, 10_000, 40))  # seconds, one look after the other
+    monkeypatch.setattr("foretune.training.compare.time.monotonic", lambda: next(clock))
+    contestants = {name: {"chance": True} for name in "abcd"}
+    config = settings(tmp_path, models=list("abcd"), contestants=contestants, baseline="a", minutes=1.5)
+    result, told = compared(config, data)  # begins at 0 s and looks at 40, 80, 120 and 160 s
+    assert result.names() == ["a", "b"] and result.data["left_out"] == ["c", "d"]
+    assert "[3/4] c: left out, the time is up" in told
+    assert compared(config, data)[0].names() == ["a", "b", "c", "d"]
+    with pytest.raises(ConfigError, match="over before the first fit"):
+        compared(replace(config, minutes=0.1, fits_dir=tmp_path / "none"), data)
+    with pytest.raises(ConfigError, match="minutes=0: must be positive"):
+        replace(config, minutes=0)
+
+
 # --- models of draft features
 
 
@@ -448,6 +483,9 @@ def test_failures_alone_are_nothing_to_evaluate(data):
     latency_s = data.latency_s.copy()
     latency_s[:12] = np.inf
     with pytest.raises(NothingToEvaluateError, match="none of them ran"):
+        TaskSet.of(replace(data, latency_s=latency_s), np.arange(12), {})
+    latency_s[:12] = 1e-3
+    with pytest.raises(NothingToEvaluateError, match="no test task has two programs of different latency"):
         TaskSet.of(replace(data, latency_s=latency_s), np.arange(12), {})
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -62,6 +64,8 @@ def run(
     """
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
         logging.getLogger(name).setLevel(logging.WARNING)
+    deadline = time.monotonic() + 60 * config.minutes if config.minutes else math.inf
+    left_out: list[str] = []
     matter = ComparedData.read(config, load, tell)
     data = matter.data
     tasks = TaskSet.of(data, matter.split.test, matter.networks)
@@ -69,7 +73,7 @@ def run(
     (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
 
     def arena(trained_on: LabelledFeatures, by: SplitConfig) -> Arena:
-        return Arena(trained_on, by, feature_version, config.fits_dir, tell)
+        return Arena(trained_on, by, feature_version, config.fits_dir, tell, deadline, left_out)
 
     shared = [c for c in contestants if not config.trains_elsewhere(c.name)]
     entries: list[Entry] = list(arena(data, matter.config).fits(shared, config.seeds, tasks))
@@ -79,6 +83,8 @@ def run(
             tell(f"{contestant.name} is trained on {settings.dataset}")
             own = arena(*with_other_training_data(data, matter.split, load(settings.dataset)))
             entries += own.fits([contestant], config.seeds, tasks)
+    if not entries:
+        raise ConfigError(f"minutes={config.minutes} were over before the first fit: give more")
     entries.sort(key=lambda entry: config.models.index(entry.name))
 
     points: list[CurvePoint] = []
@@ -88,7 +94,9 @@ def run(
         fits = arena(training.data, training.split).fits(learners, config.seeds, tasks)
         points += [CurvePoint(training, entry) for entry in fits]
 
-    comparison = Comparison(config.title, _plain(config), matter.told, tasks, entries, points)
+    comparison = Comparison(
+        config.title, _plain(config), matter.told | {"left_out": left_out}, tasks, entries, points
+    )
     write_comparison(comparison, config.run_dir, config.baseline)
     write_report(comparison, config.run_dir / "compare.html", config.baseline)
     return comparison
@@ -191,6 +199,11 @@ def main(config: DictConfig) -> None:
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
     for table in filter(None, (comparison_table(result), networks_table(result))):
         Console().print(table)
+    if left_out := result.data["left_out"]:
+        print(
+            f"minutes={settings.minutes} were over before {len(left_out)} fits, which are left out: the same "
+            f"command with hydra.run.dir={settings.run_dir} goes on"
+        )
     print(f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
 
 

@@ -50,7 +50,8 @@ class CompareConfig:
     `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
     trained ones share; a contestant's own go before. `fits_dir` keeps what was fitted, also for other runs.
     `baseline` is the one that margins are stated against. `test_dataset` is another dataset whose tasks are
-    all tested on, in place of the test part of `dataset`.
+    all tested on, in place of the test part of `dataset`. Once so many `minutes` are over no fit begins; the
+    same settings again go on from what is kept.
     """
 
     dataset: Path
@@ -65,6 +66,7 @@ class CompareConfig:
     curve: CurveConfig = field(default_factory=CurveConfig)
     title: str = "Cost models compared"
     test_dataset: Path | None = None
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         if not self.models or not self.seeds:
@@ -73,6 +75,8 @@ class CompareConfig:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ConfigError(f"{name}={values} holds one twice: give each once")
+        if self.minutes is not None and self.minutes <= 0:
+            raise ConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
         if unknown := sorted(set(self.curve.models) - set(self.models)):
             raise ConfigError(f"curve.models: {unknown[0]!r} is not among models={self.models}")
         for name in self.contestants:

@@ -2,15 +2,18 @@
 
 The predictions of a fit lie in a folder named by its contestant and by a hash of all that they follow from:
 data, split, settings, seed. So an interrupted comparison goes on where it was, and a changed one fits again
-what has changed.
+what has changed. Beside them lie trainings, by what they were trained on alone, so that other test tasks need
+no other training.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +49,18 @@ class TaskSet:
 
     @classmethod
     def of(cls, data: LabelledFeatures, rows: NDArray[np.int64], networks: Networks) -> TaskSet:
-        """The rows of a dataset; raises NothingToEvaluateError where no program ran."""
+        """The rows of a dataset; raises NothingToEvaluateError where no program ran or none can be ranked."""
         if not np.isfinite(data.latency_s[rows]).any():
             raise NothingToEvaluateError(
                 f"{len(rows)} of {len(data)} records belong to test tasks, and none of them ran: raise "
                 "split.test or change split.seed"
             )
         labels = Labels.of(data)
+        if not labels.ranks(rows):
+            raise NothingToEvaluateError(
+                f"no test task has two programs of different latency among the {len(rows)} test records, so "
+                "that no ranking is judged: generate more records a task, or raise split.test"
+            )
         group = labels.group[rows]
         groups, first = np.unique(group, return_index=True)
         names = {
@@ -124,6 +132,8 @@ class Arena:
     feature_version: str
     folder: Path  # takes a folder for each fit
     tell: Callable[[str], None]
+    deadline: float = math.inf  # by `time.monotonic`, after which no fit begins
+    left_out: list[str] = field(default_factory=list)  # takes what has not begun by then
 
     def fits(
         self, contestants: Sequence[Contestant], seeds: Sequence[int], tasks: TaskSet
@@ -131,22 +141,24 @@ class Arena:
         """Fits or reads back every contestant with every seed that matters, in order."""
         split = split_rows(self.data, self.split)
         content = data_sha256(self.data)
+        trained = np.sort(np.concatenate([split.train, split.validation]))
+        trained_on = [
+            data_sha256(self.data.take(trained)),
+            np.unique(self.data.workload_hash[split.validation]).tolist(),
+        ]
         work = [(c, seed) for c in contestants for seed in (seeds if c.seeded else seeds[:1])]
         for number, (contestant, seed) in enumerate(work):
             title = f"[{number + 1}/{len(work)}] {contestant.name}"
             title += f", seed {seed}" if contestant.seeded and len(seeds) > 1 else ""
             version = DRAFT_VERSION if contestant.drafts else self.feature_version
-            key = [
-                content,
-                version,
-                asdict(self.split),
-                type(contestant).__name__,
-                contestant.settings(),
-                seed,
-            ]
-            digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-            folder = self.folder / f"{_file_name(contestant.name)}-{digest[:12]}"
+            of_fit = [version, type(contestant).__name__, contestant.settings(), seed]
+            name = _file_name(contestant.name)
+            folder = self.folder / f"{name}-{_digest([content, asdict(self.split), *of_fit])}"
             fit, reused = _read(folder, len(split.test)), True
+            if fit is None and time.monotonic() > self.deadline:
+                self.tell(f"{title}: left out, the time is up")
+                self.left_out.append(title.partition(" ")[2])
+                continue
             if fit is None:
                 self.tell(f"{title}: fits")
                 folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +168,7 @@ class Arena:
                     split,
                     version,
                     seed,
-                    folder,
+                    self.folder / f"{name}-trained-{_digest([*trained_on, *of_fit])}",
                     lambda text, title=title: self.tell(f"{title}: {text}"),  # type: ignore[misc]
                 )
                 fit, reused = contestant.fit(trial), False
@@ -200,6 +212,11 @@ def _write(folder: Path, fit: Fit) -> None:
 
 def _took(fit: Fit) -> str:
     return f"took {fit.facts['seconds']:.0f} s" if "seconds" in fit.facts else "done"
+
+
+def _digest(values: Sequence[Any]) -> str:
+    """12 hex digits of JSON values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _file_name(name: str) -> str:

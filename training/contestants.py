@@ -44,8 +44,8 @@ class Trial:
     """The rows of `data` by `config`."""
     feature_version: str
     seed: int
-    folder: Path
-    """For the contestant's own files; kept when it is interrupted."""
+    training: Path
+    """For the contestant's own files; kept when interrupted, and the same where only test rows differ."""
     tell: Callable[[str], None]
     """Says what is going on."""
 
@@ -101,7 +101,7 @@ class TrainedContestant(Contestant):
 
     def fit(self, trial: Trial) -> Fit:
         """Trains, or goes on with a training that was interrupted."""
-        run_dir, checkpoint_dir = trial.folder / "train", trial.folder / "checkpoint"
+        run_dir, checkpoint_dir = trial.training / "train", trial.training / "checkpoint"
         if not checkpoint_dir.exists():
             interrupted = any(run_dir.rglob("last.ckpt"))
             if interrupted:

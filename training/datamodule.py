@@ -193,7 +193,7 @@ class CostModelData(pl.LightningDataModule):
         self.train = self.records(train)
         known = self.split.validation[~np.isnan(self.labels.score[self.split.validation])]
         self.validation = self.records(known)
-        self.validates = _ranks(self.labels, known)
+        self.validates = self.labels.ranks(known)
         if len(known) and not self.validates:
             log.warning(
                 "no task for validation has two programs of different latency, so that nothing tells a "
@@ -259,12 +259,6 @@ def _warn_of_poor_data(
     alone = np.bincount(labels.group[train])
     if np.all(alone <= 1):
         log.warning("no task has two records to train on, so that nothing tells programs of a task apart")
-
-
-def _ranks(labels: Labels, rows: NDArray[np.int64]) -> bool:
-    """Whether a group has two different scores among these rows, without which no ranking is judged."""
-    pairs = np.unique(np.stack([labels.group[rows], labels.score[rows]], axis=1), axis=0)
-    return bool(len(pairs) > len(np.unique(labels.group[rows])))
 
 
 def _processes() -> tuple[int, int]:

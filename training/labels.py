@@ -65,6 +65,12 @@ class Labels:
         slow = ~failed & (score * max_slowdown < 1)
         return rows[~np.isnan(score) & (keep_slow | ~slow) & (keep_failed | ~failed)]
 
+    def ranks(self, rows: NDArray[np.int64]) -> bool:
+        """Whether a group has two different scores among these rows, without which no ranking is judged."""
+        known = rows[~np.isnan(self.score[rows])]
+        pairs = np.unique(np.stack([self.group[known], self.score[known]], axis=1), axis=0)
+        return bool(len(pairs) > len(np.unique(self.group[known])))
+
 
 def _joined(*columns: NDArray[np.str_]) -> NDArray[np.str_]:
     """One text a row, equal where all columns are."""
