@@ -47,6 +47,12 @@ def test_settings_that_cannot_be_are_named(field, value):
         ExecutorConfig(**{field: value})
 
 
+def test_an_executor_without_its_package_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("foretune.dataset.measure.find_spec", lambda name: None)
+    with pytest.raises(ExecutorConfigError, match=r"executor=ray: needs the package ray; `pip install"):
+        make_executor(ExecutorConfig(kind="ray"), parse_target("llvm"), MeasureConfig())
+
+
 def test_a_target_that_this_machine_cannot_run_is_refused():
     with pytest.raises(ExecutorConfigError, match="target=opencl: this machine's llvm and cuda only"):
         make_executor(ExecutorConfig(), parse_target("opencl"), MeasureConfig())

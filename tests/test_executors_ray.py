@@ -2,16 +2,19 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 
 import pytest
-from foretune.dataset.measure import ExecutorConfig, MeasureConfig, make_executor
+from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from programs_under_test import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
 
 ray = pytest.importorskip("ray", reason="Ray is an extra")
+
+from foretune.dataset.measure.ray_cluster import _connect  # noqa: E402
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
 MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
@@ -35,7 +38,7 @@ def cluster(tmp_path_factory):
         ray.shutdown()
 
 
-def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster):
+def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster, caplog):
     with make_executor(ExecutorConfig(kind="ray"), TARGET, MEASURE, workers=1) as executor:
         assert executor.devices == 1
         jobs = [checked(DoubledInTiles), checked(Tripled), job(Aborts)]
@@ -54,6 +57,7 @@ def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster):
         assert outcomes[0].failure is FailureKind.RUN_TIMEOUT
         assert [outcome.failure for outcome in outcomes[1:]] == [None] * 3
         assert victim not in executor.actor_pids
+        assert "the actor of device 0 died; 4 candidates that it held are measured again" in caplog.text
         assert executor.hardware().kind == "cpu"
 
 
@@ -68,6 +72,23 @@ def test_nothing_of_an_actor_outlives_it(cluster):
         while any(os.path.exists(f"/proc/{pid}") for pid in workers):  # noqa: PTH110
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:{port}", r"nothing answers there \(.*start a cluster by `ray start --head`"),
+        ("127.0.0.1:99999", r"executor.address=127.0.0.1:99999: nothing answers there"),
+    ],
+)
+def test_an_address_without_a_cluster_is_an_error_within_seconds(address, message):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nothing listens
+        port = unused.getsockname()[1]
+        started = time.monotonic()
+        with pytest.raises(ExecutorConfigError, match=message):
+            _connect(address.format(port=port))
+        assert time.monotonic() - started < 20
 
 
 def _children(pid: int) -> list[int]:

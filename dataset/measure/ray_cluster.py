@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import socket
 import sys
 import threading
 import time
@@ -32,6 +33,11 @@ _BATCH = 16
 _DEATHS_ALLOWED = 2
 _POLL_S = 1.0
 _MESSAGE_CHARS = 500
+# Ray itself tries for minutes to reach an address where nothing is, and an actor takes seconds to start.
+_CONNECT_TIMEOUT_S = 5.0
+_SILENT_S = 10.0
+
+log = logging.getLogger(__name__)
 
 
 class _Device:
@@ -151,7 +157,7 @@ class RayExecutor:
             _connect(config.address)
         self._lock = threading.Lock()
         self._seats: dict[int, _Seat] = {}
-        self._start_error = "no node has room for one"
+        self._start_error = ""
         self.devices = min(self._wait_for_room(), config.devices or sys.maxsize)
         self._fill_seats()
 
@@ -201,6 +207,11 @@ class RayExecutor:
         try:
             call.accept(batch, ray.get(reference), seat.index)
         except RayActorError as error:
+            log.warning(
+                "executor=ray: the actor of device %d died; %d candidates that it held are measured again",
+                seat.index,
+                len(batch),
+            )
             self._retire(seat)
             call.bereave(batch, str(error), seat.index)
         except RayTaskError as error:
@@ -208,14 +219,27 @@ class RayExecutor:
 
     def _wait_for_seats(self) -> list[_Seat]:
         """The actors that are up, once there is one; raises WorkerStartError."""
-        deadline = time.monotonic() + START_TIMEOUT_S + self.config.wait_s
+        started = time.monotonic()
+        patience_s, told = START_TIMEOUT_S + self.config.wait_s, False
         while not (up := self._up()):
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - started
+            if waited_s > patience_s:
                 raise WorkerStartError(
-                    f"executor=ray: no actor came up ({self._start_error}); `ray status` shows the nodes"
+                    f"executor=ray: no actor came up ({self._why_none()}); `ray status` shows the nodes"
                 )
+            if waited_s > _SILENT_S and not told:
+                log.info(
+                    "executor=ray: waiting for an actor (%s), %g s at most", self._why_none(), patience_s
+                )
+                told = True
             time.sleep(_POLL_S / 10)
         return up
+
+    def _why_none(self) -> str:
+        """Why no actor is up."""
+        with self._lock:
+            starting = len(self._seats)
+        return self._start_error or (f"{starting} starting" if starting else "no node has room for one")
 
     def _up(self) -> list[_Seat]:
         """The actors that are up at this moment; seats that fell empty are filled where there is room."""
@@ -227,7 +251,10 @@ class RayExecutor:
                 try:
                     seat.pid = ray.get(seat.starting)
                 except RayError as error:
-                    self._start_error = str(error).strip().splitlines()[-1]
+                    reason = str(error).strip().splitlines()[-1]
+                    if reason != self._start_error:  # it is tried again and again
+                        log.warning("executor=ray: the actor on node %s did not start: %s", seat.node, reason)
+                    self._start_error = reason
                     self._retire(seat)
         with self._lock:
             return [seat for _, seat in sorted(self._seats.items()) if seat.pid is not None]
@@ -295,6 +322,7 @@ def _cores_a_gpu(node: str) -> int:
 
 def _connect(address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    _check_reachable(address)
     try:
         if address is None:
             ray.init(
@@ -310,4 +338,18 @@ def _connect(address: str | None) -> None:
         raise ExecutorConfigError(
             f"executor=ray executor.address={address}: {error}; start one by `ray start --head`, or leave "
             "the address null for one on this machine"
+        ) from error
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raises ExecutorConfigError where nothing listens at HOST:PORT; leaves other addresses to Ray."""
+    host, _, port = (address or "").rpartition(":")
+    if not host or not port.isdigit() or "://" in host:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ExecutorConfigError(
+            f"executor=ray executor.address={address}: nothing answers there ({error}); start a cluster by "
+            "`ray start --head` and give the address that it prints, or leave it null for one on this machine"
         ) from error
