@@ -54,9 +54,16 @@ class _Search:
     base_rounds: int
     known_s: float | None = None
     """Latency of the database's schedule, where it had one."""
+    finished: bool = False
+    """Whether the run that put it there had searched it to the end."""
+    full_rounds: int = 0
+    """Rounds that were searched and validated, those of the earlier run among them; no quick ones."""
     searcher: Searcher | None = None
     """Whose session it is, None before the first round and after that session was lost."""
     rounds: int = 0
+    """Rounds of this run."""
+    quick: bool = False
+    """Whether the last of them was a quick one."""
     busy: bool = False
     """Whether it is searched or measured right now."""
     over: bool = False
@@ -147,7 +154,7 @@ class NetworkTuner:
         for search in self._searches:
             search.known_s = None if self.retune else self.database.best_latency_s(search.task)
             if search.known_s is not None:
-                self._done(search)
+                self._take_up(search)
         self._note()
         self._woken, self._wake_up = Pipe(duplex=False)
         inline = any(searcher.connection is None for searcher in self.searchers)
@@ -168,6 +175,17 @@ class NetworkTuner:
         for search in self._searches:
             self._commit(search)
         return [self._result(search) for search in searches]
+
+    def _take_up(self, search: _Search) -> None:
+        """Goes on with a task of the database where an earlier run has left it."""
+        had = self.database.rounds_of_unfinished(search.task)
+        search.finished = had is None
+        search.full_rounds = self.config.rounds if had is None else had
+        # With a budget, its quick round lies behind it.
+        left = 0 if self.limits.breadth_first else max(0, self.config.rounds - search.full_rounds)
+        search.base_rounds = left
+        if not left:
+            self._done(search)
 
     def _goes_on(self) -> bool:
         target_s = self.limits.latency_target_s
@@ -196,21 +214,27 @@ class NetworkTuner:
         """The next round's task: one that still has rounds of its own, else the one that may gain most."""
         free = [search for search in self._searches if not search.busy and not search.over]
         for search in free:
-            if search.known_s is None and search.rounds < search.base_rounds:
+            if search.rounds < search.base_rounds:
                 return search
-        last = self.config.rounds + self.config.extra_rounds + self.limits.breadth_first
-        more = [search for search in free if search.rounds < last and self._may_go_on(search)]
+        more = [search for search in free if search.rounds < self._most_rounds(search)]
         chosen = most_promising([search.progress for search in more])
         return None if chosen is None else more[chosen]
 
-    def _may_go_on(self, search: _Search) -> bool:
-        """A schedule of the database is only searched on where extra rounds are asked for."""
-        return search.known_s is None or self.config.extra_rounds > 0
+    def _most_rounds(self, search: _Search) -> int:
+        """Rounds of a task in this run at most.
+
+        A schedule of the database is only searched on where an earlier run was stopped, or where extra rounds
+        are asked for.
+        """
+        if search.known_s is not None and not self.config.extra_rounds:
+            return 0 if search.finished else max(0, self.config.rounds - search.full_rounds + search.rounds)
+        return self.config.rounds + self.config.extra_rounds + self.limits.breadth_first
 
     def _request(self, search: _Search, searcher: Searcher) -> dict[str, Any]:
         """Asks for a round; a searcher that does not know the task gets it with all that was measured."""
         request: dict[str, Any] = {"op": "propose", "key": search.task.workload_hash}
-        if self.limits.breadth_first and not search.rounds and search.known_s is None:
+        search.quick = self.limits.breadth_first and not search.rounds and search.known_s is None
+        if search.quick:
             request["quick"] = True
         told = search.untold
         if search.searcher is not searcher:
@@ -248,8 +272,8 @@ class NetworkTuner:
         self.clock.add(reply.get("stage_s", {}))
         search.scored += reply.get("scored", 0)
         room = self.config.per_round
-        if search.rounds < self.config.rounds:
-            room = min(room, self.config.top_k - search.rounds * self.config.per_round)
+        if search.full_rounds < self.config.rounds:
+            room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
         proposals = [
             Proposal(**{**values, "knobs": np.array(values["knobs"], dtype=np.float32)})
             for values in reply.get("proposals", ())[: max(room, 1)]
@@ -261,6 +285,8 @@ class NetworkTuner:
                 search.reason = f"the search failed: {first}"
             elif "nothing" in reply:
                 search.reason = "nothing to tune"
+            else:  # nothing new is left
+                search.full_rounds = max(search.full_rounds, self.config.rounds)
             self._done(search)
             return
         search.rounds += 1
@@ -292,6 +318,8 @@ class NetworkTuner:
             search = self._measuring.pop(future)
             search.busy = False
             measured = future.result()
+            # A round that a limit has cut short is to be had again.
+            search.full_rounds += not search.quick and self.limits.in_time()
             before_s = search.best_s
             search.validations = [*search.validations, *measured]
             search.untold |= {v.proposal.trace: v.latency_s for v in measured}
@@ -332,6 +360,9 @@ class NetworkTuner:
         if search.best_s < search.untuned_s:
             self.database.commit(search.task, search.validations[search.committed :])
             search.committed = len(search.validations)
+            if search.rounds:
+                of = self.config.rounds
+                self.database.note_rounds(search.task, min(search.full_rounds, of), of)
 
     def _result(self, search: _Search) -> TaskResult:
         task, best_s = search.task, search.best_s

@@ -1,7 +1,8 @@
 """The tuning database: measured schedules of one target on one device, in MetaSchedule's own format.
 
 MetaSchedule's database does not look at the target, so each target and device has a folder of its own. Stock
-TVM compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`.
+TVM compiles from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`. A file of foretune's in
+it tells how far the search of each task has come, so that a run which was stopped is gone on with.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ..dataset.task import Task
 from ..dataset.tvm_compat import target_to_json
 from .validation import Validation
 
+ROUNDS_FILE = "foretune_rounds.json"
+"""One line of JSON whenever a task has come further: `workload`, `rounds` that it has had, `of` how many."""
+
 
 class TuningDatabase:
     """Schedules of tasks on one target and device."""
@@ -30,8 +34,9 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.dropped_lines = sum(
-            _drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE)
+            _drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, ROUNDS_FILE)
         )
+        self._rounds = _read_rounds(self.folder / ROUNDS_FILE)
         self._target = target
         self.database = ms.database.JSONDatabase(work_dir=str(self.folder), module_equality="structural")
 
@@ -48,6 +53,20 @@ class TuningDatabase:
             for record in self.database.get_top_k(workload, len(self.database))
         }
 
+    def rounds_of_unfinished(self, task: Task) -> int | None:
+        """How many rounds a task has had whose search was stopped before its last; None for any other."""
+        rounds, of = self._rounds.get(task.workload_hash, (0, 0))
+        return rounds if rounds < of else None
+
+    def note_rounds(self, task: Task, rounds: int, of: int) -> None:
+        """Notes that a task has had so many rounds of those that it is to get."""
+        if self._rounds.get(task.workload_hash) == (rounds, of):
+            return
+        self._rounds[task.workload_hash] = rounds, of
+        line = json.dumps({"workload": task.workload_hash, "rounds": rounds, "of": of})
+        with (self.folder / ROUNDS_FILE).open("a") as file:
+            file.write(line + "\n")
+
     def commit(self, task: Task, validations: Sequence[Validation]) -> None:
         """Adds every candidate that ran."""
         workload = self.database.commit_workload(task.mod)
@@ -61,6 +80,12 @@ class TuningDatabase:
                 # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
                 content = [json.loads(validation.proposal.record), [validation.latency_s], target, arguments]
                 self.database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))
+
+
+def _read_rounds(path: Path) -> dict[str, tuple[int, int]]:
+    """Rounds had and to be had by workload; the last line of each counts."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line["workload"]: (line["rounds"], line["of"]) for line in map(json.loads, lines)}
 
 
 def _drop_broken_last_line(path: Path) -> int:

@@ -68,9 +68,16 @@ class FakeSearcher:
 
 
 class FakeDatabase:
-    def __init__(self, known=None):
+    def __init__(self, known=None, unfinished=None):
         self.known = known or {}
+        self.unfinished = unfinished or {}
         self.committed = []
+
+    def rounds_of_unfinished(self, task):
+        return self.unfinished.get(task.workload_hash)
+
+    def note_rounds(self, task, rounds, of):
+        self.unfinished[task.workload_hash] = rounds if rounds < of else None
 
     def best_latency_s(self, task):
         return self.known.get(task.workload_hash)
@@ -154,6 +161,42 @@ def test_the_database_serves_what_it_knows():
     again = FakeSearcher()
     tuner_of(again, FakeDatabase(known), retune=True).tune(TASKS, UNTUNED_S)
     assert again.order == [1, 1, 2, 2, 0, 0]
+
+
+@pytest.mark.parametrize("breadth_first", [False, True])
+def test_what_a_stopped_run_left_unfinished_is_searched_to_its_end(breadth_first):
+    keys = [task.workload_hash for task in TASKS]
+    known = dict.fromkeys(keys, 0.005)
+    # The first had its quick round alone, the second all of its rounds, the third one of two.
+    searcher, database = FakeSearcher(), FakeDatabase(known, {keys[0]: 0, keys[2]: 1})
+    tuner = tuner_of(searcher, database, limits=Limits(breadth_first=breadth_first))
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert sorted(searcher.order) == [0, 0, 2]
+    assert not any(request.get("quick") for request in searcher.requests)
+    assert searcher.requests[0]["learned"] == {"from the database": 0.005}
+    assert [result.from_database for result in results] == [False, True, False]
+    assert [result.tuned_latency_s for result in results] == [0.003, 0.005, 0.004]
+    assert database.unfinished == {keys[0]: None, keys[2]: None}
+    again = FakeSearcher()
+    tuner_of(again, database).tune(TASKS, UNTUNED_S)
+    assert again.order == []
+
+
+def test_a_budget_notes_what_it_left_unfinished():
+    searcher, database = FakeSearcher(), FakeDatabase()
+    measured = []
+    limits = Limits(in_time=lambda: len(measured) < 8, breadth_first=True)
+    executor = FakeExecutor(lambda job: measured.append(job) or latency_of_module(job))
+    config = OneShotConfig(rounds=1, top_k=2)
+    NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
+    # Three quick rounds of two; the round after them spends the rest, and counts as cut short.
+    assert [database.unfinished[task.workload_hash] for task in TASKS] == [0, 0, 0]
+
+
+def test_a_search_without_anything_new_is_finished():
+    searcher, database = FakeSearcher(replies=[None, {"proposals": []}]), FakeDatabase()
+    tuner_of(searcher, database).tune(TASKS[:1], UNTUNED_S[:1])
+    assert database.unfinished == {TASKS[0].workload_hash: None}
 
 
 def test_extra_rounds_go_on_from_the_database():
