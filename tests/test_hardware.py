@@ -76,7 +76,68 @@ def test_a_named_device_is_whole_and_says_where_it_comes_from(name):
     assert Hardware.from_json(hardware.to_json()) == hardware
 
 
-@pytest.mark.parametrize("name", [n for n in hardware_names() if named_hardware(n).kind == "cuda"])
+GPUS = [name for name in hardware_names() if named_hardware(name).kind == "cuda"]
+CPUS = [name for name in hardware_names() if named_hardware(name).kind == "cpu"]
+
+# float16 multiply-adds that the tensor cores of a multiprocessor finish in a cycle, dense (white papers).
+TENSOR_MULTIPLY_ADDS = {"v100": 512, "rtx-2080-ti": 256, "t4": 512, "a100": 1024, "h100": 2048, "h200": 2048}
+
+# By compute capability: KiB of shared memory of a multiprocessor and of a block, blocks and threads of a
+# multiprocessor (CUDA C++ Programming Guide, as in NVIDIA CCCL's arch_traits.cuh).
+LIMITS = {
+    "6.0": (64, 48, 32, 2048),
+    "7.0": (96, 96, 32, 2048),
+    "7.5": (64, 64, 16, 1024),
+    "8.0": (164, 163, 32, 2048),
+    "9.0": (228, 227, 32, 2048),
+}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_named_gpu_moves_what_its_memory_can(name):
+    """Both edges of the clock, on each line of the bus; vendors round the figure down by a few percent."""
+    hardware = named_hardware(name)
+    clock_ghz, bits = (hardware.details[field] for field in ("memory_clock_ghz", "memory_bus_bits"))
+    assert hardware.bandwidth_gbs == pytest.approx(2 * clock_ghz * bits / 8, rel=0.03)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_tensor_figure_of_a_named_gpu_is_that_of_its_tensor_cores(name):
+    hardware = named_hardware(name)
+    if not hardware.details["tensor_core_generation"]:
+        assert "tensor_fp16_gflops" not in hardware.details
+        return
+    rate = 2 * hardware.cores * TENSOR_MULTIPLY_ADDS[name] * hardware.details["tensor_frequency_ghz"]
+    assert hardware.details["tensor_fp16_gflops"] == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_limits_of_a_named_gpu_are_those_of_its_compute_capability(name):
+    details = named_hardware(name).details
+    shared, of_a_block, blocks, threads = LIMITS[details["compute_capability"]]
+    assert named_hardware(name).l1_bytes == shared * 1024
+    assert details["shared_bytes_per_block_optin"] == of_a_block * 1024
+    assert details["blocks_per_multiprocessor"] == blocks
+    assert details["threads_per_multiprocessor"] == threads
+    assert details["tensor_core_generation"] == cuda._tensor_core_generation(details["compute_capability"])
+
+
+@pytest.mark.parametrize("name", CPUS)
+def test_a_named_cpu_computes_and_moves_what_its_units_can(name):
+    hardware = named_hardware(name)
+    details = hardware.details
+    operations = hardware.cores * details["float32_operations_per_cycle"] * details["base_frequency_ghz"]
+    assert hardware.peak_gflops == pytest.approx(operations, rel=0.001)
+    transfers = details["memory_channels"] * 8 * details["memory_megatransfers"] / 1e3
+    assert hardware.bandwidth_gbs == pytest.approx(transfers, rel=0.03)
+    assert hardware.frequency_ghz >= details["base_frequency_ghz"]
+    # A multiply-add is two operations on each lane of one or two units.
+    units = details["float32_operations_per_cycle"] / (2 * hardware.vector_bits / 32)
+    assert units in (1, 2)
+    assert details.get("l3_total_bytes", hardware.l3_bytes) % hardware.l3_bytes == 0
+
+
+@pytest.mark.parametrize("name", GPUS)
 def test_the_arithmetic_of_a_named_gpu_is_that_of_its_lanes(name):
     hardware = named_hardware(name)
     lanes = cuda._FLOAT_LANES.get(hardware.details["compute_capability"], 128)
