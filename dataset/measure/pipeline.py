@@ -6,7 +6,6 @@ thread watches over all processes; whatever calls `measure` only waits for its o
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
@@ -24,6 +23,7 @@ from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_of_run
 from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT
 from .process import WorkerGone, WorkerProcess, WorkerSpec, WorkerStartError
 from .roles import LIBRARIES_KEPT
+from .scratch import ScratchFolder
 
 _LOSSES_ALLOWED = 1
 """How often a candidate is tried again after the connection to its device broke while it ran."""
@@ -134,7 +134,7 @@ class Pipeline:
         self.config = config
         self.devices = len(devices)
         self._describe = describe
-        self._folder = tempfile.TemporaryDirectory(prefix="foretune-")
+        self._folder = ScratchFolder()
         self._numbers = iter(range(2**62))
         self._references: OrderedDict[str, _Reference] = OrderedDict()
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
@@ -197,7 +197,7 @@ class Pipeline:
         return [candidate.future.result() for candidate in candidates]
 
     def _new_path(self, suffix: str) -> Path:
-        return Path(self._folder.name) / f"{next(self._numbers)}{suffix}"
+        return self._folder.path / f"{next(self._numbers)}{suffix}"
 
     def _work(self, compilers: Sequence[WorkerSpec], devices: Sequence[WorkerSpec]) -> None:
         """The thread: hands errands to idle processes and takes what they reply, until `close`."""

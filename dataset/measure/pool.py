@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
@@ -23,6 +22,7 @@ from ..tvm_compat import available_cores, target_cores
 from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_of_run
 from .process import WorkerGone, WorkerProcess, WorkerSpec, WorkerStartError
 from .roles import LIBRARIES_KEPT
+from .scratch import ScratchFolder
 
 REFERENCE_TIMEOUT_S = 60.0
 """How long an unscheduled program may run; it is slow by nature, and runs once a task."""
@@ -73,7 +73,7 @@ class WorkerPool:
             "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
         )
         self._measuring = threading.Lock()
-        self._folder = tempfile.TemporaryDirectory(prefix="foretune-")
+        self._folder = ScratchFolder()
         # By key of the module or of the reference, the latest used last.
         self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
         self._expected: OrderedDict[str, Path] = OrderedDict()
@@ -148,7 +148,7 @@ class WorkerPool:
         return {n: failures[job.reference_key] for n, job in jobs.items() if job.reference_key in failures}
 
     def _expected_path(self, key: str) -> Path:
-        return Path(self._folder.name) / f"{key}.npz"
+        return self._folder.path / f"{key}.npz"
 
     def _build(
         self, jobs: Mapping[int, MeasureJob], outcomes: dict[int, MeasureOutcome]
