@@ -10,8 +10,10 @@ clusters, by k-means and at random, trained from scratch on Fasor's k tasks, and
 trained and fine-tuned on the whole pool. The seed decides random choices, batches and initial weights; the
 source model and the split are the same for all.
 
-Stopped, the same command goes on from the cells that are finished. `--train` and `--finetune` take Hydra
-overrides of foretune-train and foretune-finetune.
+Cells run seed by seed, the devices in turn, and after --minutes none begins. Stopped or out of time, the same
+command goes on from the cells that are finished; `cells_left` in the results tells of those that are not.
+`--train` and `--finetune` take Hydra overrides of foretune-train and foretune-finetune, and `--epochs` bounds
+the trainings of both.
 """
 
 from __future__ import annotations
@@ -187,6 +189,19 @@ def tasks_of(data: LabelledFeatures) -> int:
     return len(np.unique(data.workload_hash))
 
 
+def pending(
+    runners: dict[str, Runner], finished: dict[str, dict[str, Any]]
+) -> list[tuple[str, str, Callable[[], Metrics]]]:
+    """Target, name and function of each cell that is not finished, seed by seed and the targets in turn."""
+    cells = [
+        (int(name.rpartition("/")[2]), number, target, name, run)
+        for target, runner in runners.items()
+        for number, (name, run) in enumerate(runner.cells().items())
+        if name not in finished[target]["cells"]
+    ]
+    return [(target, name, run) for *_, target, name, run in sorted(cells, key=lambda cell: cell[:2])]
+
+
 def summarised(cells: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     """Mean and spread over the seeds of each kind and k, and the recovery against both full models."""
     seeds: dict[tuple[str, int], list[dict[str, float]]] = {}
@@ -224,6 +239,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--split-seed", type=int, default=0)
     parser.add_argument("--records-per-task", type=int)
     parser.add_argument("--features", nargs="+", default=["task"], help="what tasks are compared by")
+    parser.add_argument("--epochs", type=int, help="at most, of every training; else as --train says")
+    parser.add_argument("--minutes", type=float, default=20.0, help="after which no cell begins")
     parser.add_argument("--train", nargs="+", default=list(TRAIN))
     parser.add_argument("--finetune", nargs="+", default=list(FINETUNE))
     parser.add_argument("--work", type=Path, default=Path("outputs/transfer"))
@@ -240,8 +257,14 @@ FINETUNE = ("trainer.threads=1", "trainer.progress_bar=false")
 
 def main() -> None:
     options = parsed()
+    deadline = time.monotonic() + 60 * options.minutes
+    if options.epochs:
+        options.train.append(f"trainer.max_epochs={options.epochs}")
+        options.finetune.append(f"trainer.max_epochs={options.epochs}")
     logging.basicConfig(level=logging.WARNING)
     log.setLevel(logging.INFO)
+    for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
+        logging.getLogger(name).setLevel(logging.WARNING)
     data = load_labelled_features(options.dataset)
     ids = np.unique(data.hardware_id)
     names = {id_: device.name for id_, device in RecordStore(options.dataset).hardware().items()}
@@ -260,25 +283,33 @@ def main() -> None:
     before = json.loads(options.results.read_text()) if options.results.exists() else {}
     results = before if before.get("settings") == settings else {"settings": settings, "targets": {}}
     with initialize_config_module("foretune.conf", version_base="1.3"):
+        runners = {}
         for target in targets:
             study = Study.of(data, target, options.test_share, options.split_seed)
             entry = results["targets"].setdefault(target, {"cells": {}, "seconds": {}})
             entry |= {"name": names.get(target, target), **study.describe()}
-            runner = Runner(study, options, options.work / fingerprint / target)
-            todo = {name: run for name, run in runner.cells().items() if name not in entry["cells"]}
-            for number, (name, run) in enumerate(todo.items(), start=1):
-                start = time.monotonic()
-                metrics = run().summary()
-                entry["cells"][name] = {metric: float(metrics[metric]) for metric in METRICS}
-                entry["seconds"][name] = round(time.monotonic() - start, 1)
-                entry["summary"] = summarised(entry["cells"])
-                save(results, options.results)
-                log.info(
-                    "%s %3d of %d  %-20s %s", target, number, len(todo), name,
-                    "  ".join(f"{metric} {value:.3f}" for metric, value in entry["cells"][name].items()),
-                )  # fmt: skip
+            runners[target] = Runner(study, options, options.work / fingerprint / target)
+        todo = pending(runners, results["targets"])
+        results["cells_left"] = len(todo)
+        for number, (target, name, run) in enumerate(todo, start=1):
+            if time.monotonic() > deadline:
+                break
+            entry = results["targets"][target]
+            start = time.monotonic()
+            metrics = run().summary()
+            entry["cells"][name] = {metric: float(metrics[metric]) for metric in METRICS}
+            entry["seconds"][name] = round(time.monotonic() - start, 1)
+            entry["summary"] = summarised(entry["cells"])
+            results["cells_left"] -= 1
+            save(results, options.results)
+            log.info(
+                "%3d of %d  %s %-20s %s", number, len(todo), target, name,
+                "  ".join(f"{metric} {value:.3f}" for metric, value in entry["cells"][name].items()),
+            )  # fmt: skip
     save(results, options.results)
     write_page(results, options.results.with_suffix(".html"))
+    if results["cells_left"]:
+        print(f"no time for {results['cells_left']} cells: the same command goes on")
     print(f"wrote {options.results} and {options.results.with_suffix('.html')}")
 
 

@@ -15,7 +15,10 @@ import pytest
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.network_weights import NetworksFileError
+from foretune.dataset.records import TaskRow
 from foretune.dataset.split import SplitConfig, SplitError, split_rows
+from foretune.dataset.store import RecordStore
+from foretune.dataset.task_shapes import tasks_of_known_shape
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.gbdt import GbdtConfig
 from foretune.models.target import TargetConfig, TargetError
@@ -33,6 +36,7 @@ from foretune.training.evaluation_networks import evaluation_networks, split_by_
 from foretune.training.feature_source import drafts_of
 from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
+from foretune.training.other_test_data import with_other_test_data
 from foretune.training.other_training_data import OtherDataError, joined, with_other_training_data
 from hydra import compose, initialize_config_module
 from rich.console import Console
@@ -398,7 +402,7 @@ def test_all_are_tested_on_another_dataset(tmp_path, data):
     other_folder.mkdir()
     (other_folder / "networks.json").write_text('{"net": {"task017": 3, "task001": 1}}')
     result, told = compared(config, data, {other_folder: other}, page=True)
-    assert told[0].startswith(f"tested on the tasks of {other_folder} but 16, which")
+    assert told[0].startswith(f"tested on the tasks of {other_folder} but 16, whose")
     assert "4 tasks of the latter stay unused: split.test=0" in told[0]
     rest = np.flatnonzero(np.isin(other.workload_hash, ["task016", "task017", "task018", "task019"]))
     np.testing.assert_array_equal(result.tasks.latency_s, other.latency_s[rest])
@@ -410,6 +414,41 @@ def test_all_are_tested_on_another_dataset(tmp_path, data):
     assert "16 more are left out" in (config.run_dir / "compare.html").read_text()
     with pytest.raises(OtherDataError, match="has all tasks of its 192 records"):
         compared(replace(config, test_dataset=tmp_path / "same"), data, {tmp_path / "same": data})
+
+
+def test_shapes_in_common_are_left_out(tmp_path, data):
+    other = dataset(tasks=20, per_task=5, seed=7)
+    with_known = with_other_test_data(data, split_rows(data, SplitConfig()), other, ["task017", "task003"])
+    assert with_known.common_tasks == 17
+    assert with_known.split.test_tasks == ["task016", "task018", "task019"]
+
+    def store(folder, rows):
+        made = RecordStore(tmp_path / folder)
+        with made.writing():
+            made.append_tasks([TaskRow(*row, "operator", 1.0, "") for row in rows])
+        return made.folder
+
+    shape = {"rows": 8, "in_features": 4}
+    conv = {"kernel": [3, 3]}
+    known = store(
+        "known",
+        [
+            ("a" * 16, "a", "dense", json.dumps({**shape, "epilogue": "bias"})),
+            ("b" * 16, "b", "conv2d", json.dumps({**conv, "epilogue": "none"})),
+        ],
+    )
+    tests = store(
+        "tests",
+        [
+            ("c" * 16, "c", "dense", json.dumps(shape)),
+            ("d" * 16, "d", "dense", json.dumps({**shape, "rows": 9})),
+            ("e" * 16, "e", "batch_matmul", json.dumps(shape)),
+            ("f" * 16, "f", "conv2d", json.dumps({**conv, "layout": "NCHW"})),
+            ("0" * 16, "g", "conv2d", json.dumps({**conv, "layout": "NHWC"})),
+        ],
+    )
+    assert tasks_of_known_shape(tests, known) == {"c" * 16, "f" * 16}
+    assert tasks_of_known_shape(tests, tmp_path / "none") == set()
 
 
 def test_what_was_trained_serves_other_test_tasks(tmp_path, data):

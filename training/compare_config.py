@@ -50,8 +50,8 @@ class CompareConfig:
     `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
     trained ones share; a contestant's own go before. `fits_dir` keeps what was fitted, also for other runs.
     `baseline` is the one that margins are stated against. `test_dataset` is another dataset whose tasks are
-    all tested on, in place of the test part of `dataset`. Once so many `minutes` are over no fit begins; the
-    same settings again go on from what is kept.
+    all tested on, but those whose shapes `dataset` has, in place of the test part of `dataset`. Once so many
+    `minutes` are over no fit begins; the same settings again go on from what is kept.
     """
 
     dataset: Path

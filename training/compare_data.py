@@ -11,6 +11,7 @@ import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig, split_rows
+from ..dataset.task_shapes import tasks_of_known_shape
 from .compare_config import CompareConfig
 from .evaluation_networks import evaluation_networks, split_by_networks
 from .other_test_data import with_other_test_data
@@ -45,7 +46,8 @@ class ComparedData:
         if config.test_dataset is None:
             return cls(data, by, split, networks, _told(data, split))
         tests = load(config.test_dataset)
-        other = with_other_test_data(data, split, tests)
+        known = tasks_of_known_shape(config.test_dataset, config.dataset)
+        other = with_other_test_data(data, split, tests, known)
         of_test: dict[str, Any] = {
             "test_dataset": str(config.test_dataset),
             "common_tasks": other.common_tasks,
@@ -60,7 +62,7 @@ class ComparedData:
 def _tested_elsewhere(told: Mapping[str, Any]) -> str:
     text = f"tested on the tasks of {told['test_dataset']}"
     if told["common_tasks"]:
-        text += f" but {told['common_tasks']}, which the dataset to train on has, too"
+        text += f" but {told['common_tasks']}, whose shapes the dataset to train on has, too"
     if told["unused_tasks"]:
         text += f"; {told['unused_tasks']} tasks of the latter stay unused: split.test=0 trains on them"
     return text

@@ -90,7 +90,7 @@ def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
     data = comparison.data
     detail = f"of {data['tasks']['test']} tasks"
     if "test_dataset" in data:
-        detail += f" of {data['test_dataset']}; {data['common_tasks']} more are left out as trained on"
+        detail += f" of {data['test_dataset']}; {data['common_tasks']} more are left out, of trained shapes"
     facts.append(Fact("Test records", f"{data['records']['test']:,}", detail))
     return facts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,23 +19,26 @@ class OtherTest:
     data: LabelledFeatures
     split: SplitConfig
     common_tasks: int
-    """Tasks of the test dataset that are left out, since the other has them, too."""
+    """Tasks of the test dataset that are left out, since the other has them or their shapes, too."""
 
 
-def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFeatures) -> OtherTest:
+def with_other_test_data(
+    data: LabelledFeatures, split: Split, other: LabelledFeatures, known: Collection[str] = ()
+) -> OtherTest:
     """All tasks of `other` in place of the test part, and the split that says so.
 
     What `split` would have tested on is left out, so that the training is the one of that split. Tasks that
-    `data` has in any part are left out of `other`, so that the test tasks do not depend on the split.
+    `data` has in any part, and those of `known`, are left out of `other`, so that the test tasks do not
+    depend on the split.
 
     Raises:
       OtherDataError: nothing is left of `other`.
     """
-    common = np.isin(other.workload_hash, np.unique(data.workload_hash))
+    common = np.isin(other.workload_hash, [*np.unique(data.workload_hash), *known])
     if common.all():
         raise OtherDataError(
-            f"test_dataset: the dataset to train on has all tasks of its {len(other)} records: give one with "
-            "other tasks"
+            f"test_dataset: the dataset to train on has all tasks of its {len(other)} records, or their "
+            "shapes: give one with other tasks"
         )
     test = other.take(np.flatnonzero(~common))
     kept = np.sort(np.concatenate([split.train, split.validation]))
