@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 import json
 import logging
@@ -80,6 +82,22 @@ def load_tensor_intrinsics() -> None:
     """
     with _stack_without_source():
         import tvm.s_tir.tensor_intrin  # noqa: F401
+
+
+def load_cpu_intrinsics() -> None:
+    """In a process that tunes for CPUs alone: has `load_tensor_intrinsics` import no others, 2 s less work.
+
+    The package's `__init__` imports those of every device, of which CUDA's take nearly all of the time. It is
+    not run here, and the modules of CPUs are imported by themselves.
+    """
+    name = "tvm.s_tir.tensor_intrin"
+    spec = importlib.util.find_spec(name)
+    if name in sys.modules or spec is None:
+        return
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    with _stack_without_source():
+        for device in ("x86", "arm_cpu", "riscv_cpu"):
+            importlib.import_module(f"{name}.{device}")
 
 
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:

@@ -21,7 +21,7 @@ from ..dataset.measure import MeasureConfig
 from ..dataset.measure.roles import Role
 from ..dataset.measure.worker import main
 from ..dataset.task import Task
-from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from ..dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
 from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import DraftingConfig, OneShotConfig, StopConfig
@@ -110,7 +110,10 @@ def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[st
     torch.set_num_threads(1)  # there is a process for each core
     with contextlib.suppress(OSError):
         os.nice(settings["niceness"])
-    return SearchRole(Target(json.loads(target)), MeasureConfig(**config), **settings)
+    found = Target(json.loads(target))
+    if found.kind.name == "llvm":
+        load_cpu_intrinsics()
+    return SearchRole(found, MeasureConfig(**config), **settings)
 
 
 if __name__ == "__main__":

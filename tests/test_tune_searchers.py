@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -185,3 +187,20 @@ def test_a_process_that_dies_is_replaced(searcher):
         searcher.reply()
     assert searcher.pid != before
     assert len(traces(answer(searcher, {**request(), "task": task_to_json(TASK)}))) == 2
+
+
+def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
+    code = """
+import sys
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
+load_cpu_intrinsics()
+task = to_task(Dense(rows=8, in_features=64, out_features=32))
+target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})  # its rules ask for VNNI's
+assert design_spaces(make_tune_context(task.mod, target, seed=0), "task")
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
+assert TensorIntrin.get(VNNI_DOT_16x4_INTRIN) is not None
+assert "tvm.s_tir.tensor_intrin.cuda" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
