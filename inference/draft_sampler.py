@@ -18,6 +18,8 @@ from .draft_model import DraftModel
 from .drafting import DraftConfig, Drafter, verified
 
 _PARENTS = 16
+_QUICK_GENERATIONS = 2
+_LEFT_OVER = 2  # rounds' worth of candidates that are kept, each of which holds a program
 
 
 class DraftSampler(ProgramSampler):
@@ -42,7 +44,7 @@ class DraftSampler(ProgramSampler):
     ) -> None:
         """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random.
 
-        What was replayed and not proposed stays a candidate of later rounds, which draft others.
+        The best of what was replayed and not proposed stay candidates of later rounds, which draft others.
         """
         super().__init__(
             task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
@@ -61,10 +63,23 @@ class DraftSampler(ProgramSampler):
         }
         super().learn(measured, outcomes)
 
+    def propose_quickly(self, count: int, drafts: int) -> list[Proposal]:
+        """The best `count` of `drafts` that a short search finds."""
+        short = replace(
+            self._config, generations=min(_QUICK_GENERATIONS, self._config.generations), keep=drafts
+        )
+        found = dict(self._round(short, count))
+        self._known.update(found)
+        return list(found.items())
+
     def _draw(self) -> Iterable[Proposal]:
+        return self._round(self._config, self.per_round)
+
+    def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
+        """Up to `count` candidates, none of them known."""
         fastest = sorted(self._measured, key=lambda trace: self._measured[trace])[:_PARENTS]
         drafts = self._drafter.draft(
-            replace(self._config, seed=self._draw_seed()),
+            replace(config, seed=self._draw_seed()),
             parents=fastest,
             known=[*self._known, *self._drafted],
         )
@@ -78,8 +93,8 @@ class DraftSampler(ProgramSampler):
         if checked:
             with interrupts_deferred():
                 scores = self.scorer.predict(self.context, [candidate for _, candidate in checked])
-        best = np.argsort(-scores, kind="stable")[
-            : self.per_round - round(self._random_share * self.per_round)
-        ]
+        order = np.argsort(-scores, kind="stable")
+        best = order[: count - round(self._random_share * count)]
+        self._replayed = dict(checked[row] for row in order[: len(best) + _LEFT_OVER * self.per_round])
         chosen = {checked[row][0]: checked[row][1] for row in best}
-        return (self._draw_random_new(self.per_round - len(chosen)) | chosen).items()
+        return (self._draw_random_new(count - len(chosen)) | chosen).items()

@@ -44,7 +44,7 @@ KNOB_DIM = _KNOB_TOKENS * DECISION_DIM
 _FAILED = MeasureOutcome()
 
 QUICK_DRAWS, QUICK_PROPOSALS = 16, 4
-"""A quick round draws so many at random and proposes the best predicted of them."""
+"""A quick round drafts so many, or draws them at random, and proposes the best predicted of them."""
 
 
 def knob_vector(trace: Trace) -> NDArray[np.float32]:
@@ -200,10 +200,13 @@ class SearchSession:
     def propose(self, quick: bool = False) -> list[Proposal]:
         """The candidates of the next round, the best predicted first; empty where nothing new is found.
 
-        A `quick` round does not search: most of what tuning gains over plain loops is in any good program.
+        A `quick` round hardly searches: most of what tuning gains over plain loops is in any good program.
         """
         with self._model.clock.stage("replay and postprocessing"):
-            proposed = self._draw_random() if quick else self._sampler.propose()
+            if quick and isinstance(self._sampler, DraftSampler):
+                proposed = self._sampler.propose_quickly(QUICK_PROPOSALS, QUICK_DRAWS)
+            else:
+                proposed = self._draw_random() if quick else self._sampler.propose()
             if not proposed and (self._at_random or not self._known):
                 proposed = self._draw_random()
         if not proposed:

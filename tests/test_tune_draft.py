@@ -109,6 +109,19 @@ def test_what_was_replayed_and_not_proposed_is_not_replayed_again():
     assert len(sampler._drafted) >= first + second - (first - 6)
 
 
+def test_a_quick_round_rates_and_replays_less_and_leaves_the_rest_for_later():
+    config = DraftConfig(population=200, generations=8, keep=20)
+    sampler, settings = sampler_of(config=config)
+    quick = sampler.propose_quickly(2, 5)
+    assert len(quick) == 2
+    assert settings["model"].rated <= 3 * 200  # two generations instead of eight
+    assert settings["scorer"].asked == [5]
+    later = sampler.propose()
+    assert len(later) == 6
+    assert not {trace for trace, _ in quick} & {trace for trace, _ in later}
+    assert settings["scorer"].asked[1] <= 5 - 2 + 20
+
+
 def test_chance_fills_its_share():
     sampler, settings = sampler_of(random_share=1.0)
     assert len(sampler.propose()) == 6

@@ -106,6 +106,9 @@ def test_a_searcher_drafts_with_the_checkpoint_that_fits():
     assert isinstance(found._role._sessions[TASK.workload_hash]._sampler, DraftSampler)
     again = answer(found, request(learned=dict.fromkeys(traces(opened), 1e-3)))
     assert len(traces(opened)) == len(traces(again)) == 2
+    quick = answer(found, {**request(), "task": task_to_json(TASK), "quick": True})
+    assert len(traces(quick)) == QUICK_PROPOSALS
+    assert quick["scored"] <= QUICK_DRAWS + QUICK_PROPOSALS
     assert opened["scored"] <= 8 + 2  # at most the drafts that are replayed, and one in two drawn at random
 
 
