@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pyarrow as pa
 
+from .network_weights import NetworksFileError, read_networks
 from .records import TaskRow
 from .store import RecordStore, StoreError
 
@@ -23,6 +24,10 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
     try:
         yield from _not_described("device", records["hardware_id"], store.hardware())
     except StoreError as error:
+        yield str(error)
+    try:
+        read_networks(store.folder)
+    except NetworksFileError as error:
         yield str(error)
     yield from _wrong_latencies(records)
     if doubles := store.stored_records() - len(records):

@@ -25,6 +25,7 @@ from foretune.dataset.program_sampling import ProgramSamplingConfig
 from foretune.dataset.records import TaskRow
 from foretune.dataset.store import RecordStore
 from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.verification import problems
 from hydra import compose, initialize_config_module
 from rich.console import Console
 
@@ -146,6 +147,14 @@ def test_a_merge_unites_the_networks(tmp_path):
     with pytest.raises(NetworksFileError, match="network y has other tasks"):
         merge_datasets([other], target)
     assert {row.name for row in target.tasks()} == {"dense_a", "dense_b", "dense_c"}
+
+
+def test_verify_reads_the_table(tmp_path):
+    store = stored(tmp_path / "1", "a", {"x": {"a" * 16: 3}})
+    assert not list(problems(store))
+    (store.folder / "networks.json").write_text('{"x": {}}')
+    (problem,) = problems(store)
+    assert "x needs tasks" in problem
 
 
 def test_inspect_names_the_networks(tmp_path):

@@ -91,6 +91,8 @@ def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
     detail = f"of {data['tasks']['test']} tasks"
     if "test_dataset" in data:
         detail += f" of {data['test_dataset']}; {data['common_tasks']} more are left out, of trained shapes"
+    if left_out := data.get("left_out"):
+        facts.append(Fact("Left out", f"{len(left_out)}", f"no time for {', '.join(left_out)}", good=False))
     facts.append(Fact("Test records", f"{data['records']['test']:,}", detail))
     return facts
 
