@@ -1,7 +1,9 @@
 """Label noise: how far the records of a dataset are from a second measurement on the same device.
 
-    python benchmarks/label_noise.py --dataset data/mine --records 200
+    python benchmarks/label_noise.py --dataset data/mine --tasks 20
 
+All records of some tasks are measured again, so that the first measurement can also be taken for a prediction
+of the second: beyond its metrics a cost model cannot be told from a perfect one on such records.
 The device must be the one that measured them: records of others are left out, and so are those that were cut
 short, since these are single runs, and those of the last hour. How long ago the first measurement was is told
 with the result, and both latencies of each record with whether neither was marked as disturbed.
@@ -23,28 +25,26 @@ from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, 
 from foretune.dataset.replay import candidate_module_json, replay
 from foretune.dataset.store import RecordStore
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.models.metrics import evaluate, scores_from_latency
 from scipy.stats import spearmanr
 
 RESULTS = Path(__file__).parent / "results" / "label_noise.json"
 
 
 def chosen_records(store, hardware_id, count, seed, min_hours):
-    """Up to `count` records of the device, at least so old, drawn at random, in lists by task."""
+    """Records of the device of at least this age, in lists by task, for `count` tasks drawn at random."""
     newest = time.time() - 3600 * min_hours
-    valid = [
-        record
-        for record in store.records()
-        if record.hardware_id == hardware_id
-        and record.timestamp <= newest
-        and record.failure is None
-        and not record.cut_short
-    ]
-    rng = np.random.default_rng(seed)
-    drawn = [valid[i] for i in rng.choice(len(valid), size=min(count, len(valid)), replace=False)]
     by_task = defaultdict(list)
-    for record in drawn:
-        by_task[record.workload_hash].append(record)
-    return by_task
+    for record in store.records():
+        if (
+            record.hardware_id == hardware_id
+            and record.timestamp <= newest
+            and record.failure is None
+            and not record.cut_short
+        ):
+            by_task[record.workload_hash].append(record)
+    drawn = np.random.default_rng(seed).permutation(sorted(by_task))[:count]
+    return {workload_hash: by_task[workload_hash] for workload_hash in drawn}
 
 
 def measured_again(testbed, mod, records):
@@ -81,10 +81,19 @@ def statistics_of(pairs):
     }
 
 
+def ceiling_of(pairs):
+    """Metrics of the first measurement as a prediction of the second."""
+    group = np.unique([record.workload_hash for record, _ in pairs], return_inverse=True)[1]
+    first = np.array([record.latency_s for record, _ in pairs])
+    second = np.array([measurement.outcome.latency_s for _, measurement in pairs])
+    metrics = evaluate(scores_from_latency(first, group), second, group)
+    return metrics.summary()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True)
-    parser.add_argument("--records", type=int, default=200)
+    parser.add_argument("--tasks", type=int, default=20, help="number of tasks (%(default)s)")
     parser.add_argument("--min-hours", type=float, default=1.0, help="age of the records (%(default)s)")
     parser.add_argument("--target", default="llvm")
     parser.add_argument("--seed", type=int, default=0)
@@ -98,7 +107,7 @@ def main() -> None:
     with make_executor(ExecutorConfig(), target, MeasureConfig()) as executor:
         testbed = Testbed(executor, target, NoiseConfig())
         by_task = chosen_records(
-            store, testbed.hardware.hardware_id, arguments.records, arguments.seed, arguments.min_hours
+            store, testbed.hardware.hardware_id, arguments.tasks, arguments.seed, arguments.min_hours
         )
         if not by_task:
             parser.error(
@@ -113,7 +122,9 @@ def main() -> None:
         "dataset": str(arguments.dataset),
         "content_hash": store.content_hash(),
         "hardware": testbed.hardware.name,
+        "tasks": len(by_task),
         **statistics_of(pairs),
+        "first_as_prediction_of_second": ceiling_of(pairs),
     }
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")
     del result["latencies_s"]
