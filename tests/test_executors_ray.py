@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from foretune.dataset.hardware import cpu_name
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
@@ -25,6 +26,7 @@ def cluster(tmp_path_factory):
     # Ray's sockets lie in its folder, and a socket's path must be short.
     folder = tmp_path_factory.mktemp("r", numbered=False)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("HOME", str(folder))  # where Ray puts the token that its processes know each other by
         ray.init(
             num_cpus=1,
@@ -51,6 +53,8 @@ def test_candidates_are_measured_by_an_actor_and_survive_its_death(cluster, capl
         assert 0 < outcomes[0].latency_s < 0.1
 
         (victim,) = executor.actor_pids
+        assert os.getpriority(os.PRIO_PROCESS, victim) == os.getpriority(os.PRIO_PROCESS, 0)
+        assert "niceness" not in caplog.text
         killer = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
         killer.start()
         outcomes = executor.measure([job(Sleeps), *(job(Doubled) for _ in range(3))])
@@ -72,6 +76,27 @@ def test_nothing_of_an_actor_outlives_it(cluster):
         while any(os.path.exists(f"/proc/{pid}") for pid in workers):  # noqa: PTH110
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+def test_actors_that_give_way_to_others_are_told_of_once(cluster, caplog):
+    with make_executor(ExecutorConfig(kind="ray"), TARGET, MEASURE, workers=1) as executor:
+        (seat,) = executor._seats.values()
+        for _ in range(2):
+            executor._welcome(seat, 1, "Example CPU", 19)
+        assert caplog.text.count("actors run at niceness 19") == 1
+        assert caplog.text.count("RAY_worker_niceness=0") == 1
+
+
+def test_a_node_of_another_kind_is_left_out(cluster, caplog):
+    with make_executor(ExecutorConfig(kind="ray"), TARGET, MEASURE, workers=1) as executor:
+        executor._device_name = "Example CPU"  # as if that of another node had come first
+        deadline = time.monotonic() + 60
+        while not executor._left_out:
+            assert time.monotonic() < deadline
+            assert executor._up() == []
+            time.sleep(0.1)
+        assert executor._up() == [] and not executor.actor_pids
+    assert f"is a {cpu_name()}, not a Example CPU as the first; it is left out" in caplog.text
 
 
 @pytest.mark.parametrize(

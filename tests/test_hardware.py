@@ -219,6 +219,7 @@ def system(tmp_path, monkeypatch):
 def test_a_cpu_is_described_as_the_system_tells(system):
     hardware = probe_cpu(4)
     assert (hardware.name, hardware.kind, hardware.cores) == ("Example CPU @ 2.00GHz", "cpu", 4)
+    assert cpu.cpu_name() == hardware.name
     assert hardware.frequency_ghz == 2.6  # the highest of all cores
     assert hardware.vector_bits == 512
     assert (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes) == (48 * 1024, 0, 30 * 1024**2)
@@ -344,6 +345,7 @@ def test_a_cuda_device_is_described_as_its_driver_tells(tmp_path, monkeypatch):
     monkeypatch.setattr(cuda, "_measure", lambda index, memory_bytes: {})
     hardware = probe_cuda()
     assert (hardware.name, hardware.kind, hardware.cores) == ("NVIDIA H200", "cuda", 132)
+    assert cuda.cuda_name() == hardware.name
     assert hardware.frequency_ghz == 1.98
     assert hardware.vector_bits == 1024
     assert (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes) == (228 * 1024, 60 * 1024**2, 0)

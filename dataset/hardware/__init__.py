@@ -1,7 +1,7 @@
 """Devices: probed where the program runs, or named from public specifications."""
 
-from .cpu import probe_cpu
-from .cuda import NoCudaDeviceError, probe_cuda
+from .cpu import cpu_name, probe_cpu
+from .cuda import NoCudaDeviceError, cuda_name, probe_cuda
 from .description import HARDWARE_DIM, Hardware
 from .named import UnknownHardwareError, hardware_names, named_hardware
 
@@ -10,6 +10,8 @@ __all__ = [
     "Hardware",
     "NoCudaDeviceError",
     "UnknownHardwareError",
+    "cpu_name",
+    "cuda_name",
     "hardware_names",
     "named_hardware",
     "probe_cpu",

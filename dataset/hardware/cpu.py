@@ -27,6 +27,12 @@ _MATRIX_ROWS = 1024
 _SMALLEST_COPY_BYTES = 128 * 1024**2
 
 
+def cpu_name() -> str:
+    """What the system calls this machine's CPU."""
+    info = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
+    return _first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine()
+
+
 def probe_cpu(cores: int) -> Hardware:
     """Describes this machine's CPU as used by `cores` threads; takes about three seconds.
 
@@ -37,7 +43,7 @@ def probe_cpu(cores: int) -> Hardware:
     flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
     peak_gflops, bandwidth_gbs = _measure(cores)
     return Hardware(
-        name=_first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine(),
+        name=cpu_name(),
         kind="cpu",
         cores=cores,
         frequency_ghz=_frequency_ghz(info),

@@ -91,6 +91,11 @@ def probe_cuda(index: int = 0) -> Hardware:
     )
 
 
+def cuda_name(index: int = 0) -> str:
+    """What the driver calls a CUDA device; raises NoCudaDeviceError."""
+    return _ask_driver(index)[0]
+
+
 def _ask_driver(index: int) -> tuple[str, int, dict[str, int]]:
     """Name, bytes of memory and `_ATTRIBUTES` of a device."""
     try:

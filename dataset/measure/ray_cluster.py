@@ -20,7 +20,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tvm.target import Target
 
-from ..hardware import Hardware
+from ..hardware import Hardware, cpu_name, cuda_name
 from ..records import FailureKind
 from ..tvm_compat import available_cores, target_cores, target_to_json
 from .config import ExecutorConfig, ExecutorConfigError
@@ -46,15 +46,16 @@ class _Device:
     def __init__(self, config: str, target: str, measure: str, workers: int | None) -> None:
         from . import make_executor
 
+        built_for = Target(json.loads(target))
+        self.on_cuda = built_for.kind.name == "cuda"
         self.executor = make_executor(
-            ExecutorConfig(**json.loads(config)),
-            Target(json.loads(target)),
-            MeasureConfig(**json.loads(measure)),
-            workers,
+            ExecutorConfig(**json.loads(config)), built_for, MeasureConfig(**json.loads(measure)), workers
         )
 
-    def pid(self) -> int:
-        return os.getpid()
+    def introduce(self) -> tuple[int, str, int]:
+        """Its process, the name of its device, and how far it gives way to other processes."""
+        name = cuda_name() if self.on_cuda else cpu_name()
+        return os.getpid(), name, os.getpriority(os.PRIO_PROCESS, 0)
 
     def hardware(self) -> str:
         return self.executor.hardware().to_json()
@@ -136,7 +137,8 @@ class RayExecutor:
     """Spreads candidates over actors, each of which owns a device: a GPU, or the target's cores of a node.
 
     An actor that dies is retired and another one takes its seat, on any node with room; what it held is
-    measured elsewhere. `measure` may be called from several threads.
+    measured elsewhere. Nodes whose device has another name than the first are left out, as all records are
+    stored under one description. `measure` may be called from several threads.
     """
 
     def __init__(
@@ -158,6 +160,9 @@ class RayExecutor:
         self._lock = threading.Lock()
         self._seats: dict[int, _Seat] = {}
         self._start_error = ""
+        self._device_name = ""
+        self._left_out: set[str] = set()
+        self._told_of_niceness = False
         self.devices = min(self._wait_for_room(), config.devices or sys.maxsize)
         self._fill_seats()
 
@@ -249,7 +254,7 @@ class RayExecutor:
         for seat in starting:
             if ray.wait([seat.starting], timeout=0)[0]:
                 try:
-                    seat.pid = ray.get(seat.starting)
+                    self._welcome(seat, *ray.get(seat.starting))
                 except RayError as error:
                     reason = str(error).strip().splitlines()[-1]
                     if reason != self._start_error:  # it is tried again and again
@@ -258,6 +263,24 @@ class RayExecutor:
                     self._retire(seat)
         with self._lock:
             return [seat for _, seat in sorted(self._seats.items()) if seat.pid is not None]
+
+    def _welcome(self, seat: _Seat, pid: int, device_name: str, niceness: int) -> None:
+        """Gives an actor that is up its jobs, or leaves its node out where its device is another."""
+        self._device_name = self._device_name or device_name
+        if device_name == self._device_name:
+            seat.pid = pid
+            if niceness > max(0, os.getpriority(os.PRIO_PROCESS, 0)) and not self._told_of_niceness:
+                self._told_of_niceness = True
+                log.warning(
+                    "executor=ray: actors run at niceness %d and give way to whatever else runs on their nodes; "
+                    "start Ray there with RAY_worker_niceness=0 in its environment",
+                    niceness,
+                )
+            return
+        self._start_error = f"node {seat.node} is a {device_name}, not a {self._device_name} as the first"
+        log.warning("executor=ray: %s; it is left out, as a run has one kind of device", self._start_error)
+        self._left_out.add(seat.node)
+        self._retire(seat)
 
     def _retire(self, seat: _Seat) -> None:
         """Empties a seat for good: Ray would go on queueing for a dead actor."""
@@ -273,6 +296,8 @@ class RayExecutor:
                 return
             room = _rooms(self._kind, self._cores)
             room.subtract(seat.node for seat in self._seats.values())
+            for node in self._left_out:
+                del room[node]
             for index, node in zip(empty, room.elements(), strict=False):
                 self._seats[index] = self._new_seat(index, node)
 
@@ -286,7 +311,7 @@ class RayExecutor:
         )
         workers = self._workers or (_cores_a_gpu(node) if on_cuda else None)
         actor: Any = options.remote(*self._actor_arguments, workers)
-        return _Seat(index, node, actor, actor.pid.remote())
+        return _Seat(index, node, actor, actor.introduce.remote())
 
     def _wait_for_room(self) -> int:
         """How many devices the cluster has, once there is one; raises ExecutorConfigError."""
@@ -322,6 +347,8 @@ def _cores_a_gpu(node: str) -> int:
 
 def _connect(address: str | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Of a cluster that starts here: Ray's workers have niceness 15 otherwise, and programs are timed in them.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     _check_reachable(address)
     try:
         if address is None:
