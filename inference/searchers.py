@@ -127,6 +127,7 @@ def start_searchers(
             "niceness": _NICENESS if nice and config.processes != 0 else 0,
         },
         module=_MODULE,
+        torch=True,
     )
     if config.processes == 0:
         return [InlineSearcher(spec)]

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
@@ -31,6 +32,14 @@ CONFIG = MeasureConfig(build_timeout_s=60.0, run_timeout_s=2.0)
 def pool():
     with WorkerPool(TARGET, CONFIG, workers=2) as pool:
         yield pool
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux tells what a process has loaded")
+def test_measuring_processes_do_without_torch(pool):
+    pool.measure([job(Doubled)])
+    for pid in pool.worker_pids:
+        loaded = Path(f"/proc/{pid}/maps").read_text()
+        assert "libtvm" in loaded and "libtorch" not in loaded
 
 
 def test_a_program_is_timed(pool):

@@ -24,6 +24,9 @@ from .job import MeasureConfig
 START_TIMEOUT_S = 120.0
 START_ATTEMPTS = 3
 
+_WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; runpy.run_module({!r}, run_name='__main__')"
+"""TVM imports torch where it can: most of the time and half of the memory that a start of it takes."""
+
 
 class WorkerStartError(UserError, RuntimeError):
     """A measuring process could not be started, or its device is not there."""
@@ -50,6 +53,8 @@ class WorkerSpec:
     start_attempts: int = START_ATTEMPTS
     # What the process runs: a module that calls `worker.main`.
     module: str = "foretune.dataset.measure.worker"
+    # Whether it may import torch; measuring does without.
+    torch: bool = False
 
 
 class WorkerProcess:
@@ -63,7 +68,7 @@ class WorkerProcess:
         self.connection, theirs = Pipe()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self.process = subprocess.Popen(
-            [sys.executable, "-m", spec.module, str(theirs.fileno())],
+            [sys.executable, *_program(spec), str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, **spec.environment},
             stdin=subprocess.DEVNULL,
@@ -136,3 +141,8 @@ class WorkerProcess:
         self.errors.seek(0)
         tail = self.errors.read().decode(errors="replace").strip()[-500:]
         return f"{cause}: {tail}" if tail else cause
+
+
+def _program(spec: WorkerSpec) -> list[str]:
+    """Arguments of Python that run the module of a process."""
+    return ["-m", spec.module] if spec.torch else ["-c", _WITHOUT_TORCH.format(spec.module)]

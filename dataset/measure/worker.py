@@ -1,8 +1,8 @@
 """The measuring process: imports TVM once, then does what its role can do, whenever it is asked.
 
-It is started by `WorkerProcess` as `python -m foretune.dataset.measure.worker FD` and talks JSON over the
-connection that it inherits as FD. A candidate that crashes or hangs takes this process with it and nothing
-else.
+It is started by `WorkerProcess`, as `python -m foretune.dataset.measure.worker FD` would but without torch,
+and talks JSON over the connection that it inherits as FD. A candidate that crashes or hangs takes this
+process with it and nothing else.
 """
 
 from __future__ import annotations
