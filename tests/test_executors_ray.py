@@ -15,7 +15,7 @@ from programs_under_test import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled
 
 ray = pytest.importorskip("ray", reason="Ray is an extra")
 
-from foretune.dataset.measure.ray_cluster import _connect  # noqa: E402
+from foretune.dataset.measure.ray_connection import connect  # noqa: E402
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
 MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
@@ -112,7 +112,7 @@ def test_an_address_without_a_cluster_is_an_error_within_seconds(address, messag
         port = unused.getsockname()[1]
         started = time.monotonic()
         with pytest.raises(ExecutorConfigError, match=message):
-            _connect(address.format(port=port))
+            connect(address.format(port=port))
         assert time.monotonic() - started < 20
 
 

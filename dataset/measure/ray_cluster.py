@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import os
-import socket
 import sys
 import threading
 import time
@@ -22,10 +21,11 @@ from tvm.target import Target
 
 from ..hardware import Hardware, cpu_name, cuda_name
 from ..records import FailureKind
-from ..tvm_compat import available_cores, target_cores, target_to_json
+from ..tvm_compat import target_cores, target_to_json
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
 from .process import START_TIMEOUT_S, WorkerStartError
+from .ray_connection import connect
 
 # Candidates that an actor gets at once: what its death makes another measure again.
 _BATCH = 16
@@ -33,8 +33,7 @@ _BATCH = 16
 _DEATHS_ALLOWED = 2
 _POLL_S = 1.0
 _MESSAGE_CHARS = 500
-# Ray itself tries for minutes to reach an address where nothing is, and an actor takes seconds to start.
-_CONNECT_TIMEOUT_S = 5.0
+# How long to wait for an actor without a word; one takes seconds to start.
 _SILENT_S = 10.0
 
 log = logging.getLogger(__name__)
@@ -156,7 +155,7 @@ class RayExecutor:
         self._workers = workers
         self._owns_cluster = not ray.is_initialized()
         if self._owns_cluster:
-            _connect(config.address)
+            connect(config.address)
         self._lock = threading.Lock()
         self._seats: dict[int, _Seat] = {}
         self._start_error = ""
@@ -272,7 +271,7 @@ class RayExecutor:
             if niceness > max(0, os.getpriority(os.PRIO_PROCESS, 0)) and not self._told_of_niceness:
                 self._told_of_niceness = True
                 log.warning(
-                    "executor=ray: actors run at niceness %d and give way to whatever else runs on their nodes; "
+                    "executor=ray: actors run at niceness %d and give way to all that runs on their nodes; "
                     "start Ray there with RAY_worker_niceness=0 in its environment",
                     niceness,
                 )
@@ -343,40 +342,3 @@ def _cores_a_gpu(node: str) -> int:
     """A node's CPU cores, shared out to the actors of its GPUs for compiling."""
     resources = next(found["Resources"] for found in ray.nodes() if found["NodeID"] == node)
     return max(1, int(resources.get("CPU", 1) / resources["GPU"]))
-
-
-def _connect(address: str | None) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Of a cluster that starts here: Ray's workers have niceness 15 otherwise, and programs are timed in them.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    _check_reachable(address)
-    try:
-        if address is None:
-            ray.init(
-                num_cpus=available_cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.WARNING,
-                _node_ip_address="127.0.0.1",
-            )
-        else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ExecutorConfigError(
-            f"executor=ray executor.address={address}: {error}; start one by `ray start --head`, or leave "
-            "the address null for one on this machine"
-        ) from error
-
-
-def _check_reachable(address: str | None) -> None:
-    """Raises ExecutorConfigError where nothing listens at HOST:PORT; leaves other addresses to Ray."""
-    host, _, port = (address or "").rpartition(":")
-    if not host or not port.isdigit() or "://" in host:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
-    except (OSError, OverflowError) as error:
-        raise ExecutorConfigError(
-            f"executor=ray executor.address={address}: nothing answers there ({error}); start a cluster by "
-            "`ray start --head` and give the address that it prints, or leave it null for one on this machine"
-        ) from error
