@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -234,3 +236,28 @@ def test_recovery_over_seeds_is_of_the_means():
     found = mean_recovery(none=[0.5, 0.5], few=[0.6, 0.8], full=[0.9, 0.9])
     assert found.of_gap == pytest.approx(0.5)
     assert found.of_full == pytest.approx(0.7 / 0.9)
+
+
+# --- benchmark
+
+
+def test_the_benchmark_runs_devices_in_turn_seed_by_seed(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    pending = importlib.import_module("transfer").pending
+
+    class Runner:
+        def cells(self):
+            return dict.fromkeys(["none/0/0", "full/0/0", "fasor/5/0", "full/0/1", "fasor/5/1"])
+
+    finished = {"a": {"cells": {"full/0/0": {}}}, "b": {"cells": {}}}
+    assert [(target, name) for target, name, _ in pending({"a": Runner(), "b": Runner()}, finished)] == [
+        ("a", "none/0/0"),
+        ("b", "none/0/0"),
+        ("b", "full/0/0"),
+        ("a", "fasor/5/0"),
+        ("b", "fasor/5/0"),
+        ("a", "full/0/1"),
+        ("b", "full/0/1"),
+        ("a", "fasor/5/1"),
+        ("b", "fasor/5/1"),
+    ]
