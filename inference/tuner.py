@@ -203,22 +203,34 @@ class NetworkTuner:
             ahead = len(self._measuring) - max(0, self.executor.devices - 1)
             if number in self._asked or ahead > len(self.searchers):
                 continue
-            if not self._goes_on() or (search := self._choose()) is None:
+            if not self._goes_on():
                 return
+            if (search := self._choose(searcher)) is None:
+                continue
             self._asked[number] = search
             search.busy, search.asked_at = True, time.monotonic()
             searcher.ask(self._request(search, searcher))
             search.searcher = searcher
 
-    def _choose(self) -> _Search | None:
-        """The next round's task: one that still has rounds of its own, else the one that may gain most."""
+    def _choose(self, searcher: Searcher) -> _Search | None:
+        """The next round's task: one that still has rounds of its own, else the one that may gain most.
+
+        Tasks that another searcher knows come last, and only while that one is busy: this one would read the
+        design spaces anew, replay what was measured, and do without what the other has rated.
+        """
+        at_work = [self.searchers[number] for number in self._asked]
         free = [search for search in self._searches if not search.busy and not search.over]
+        known = [search for search in free if search.searcher in (None, searcher)]
+        free = known + [search for search in free if search.searcher in at_work]
         for search in free:
             if search.rounds < search.base_rounds:
                 return search
-        more = [search for search in free if search.rounds < self._most_rounds(search)]
-        chosen = most_promising([search.progress for search in more])
-        return None if chosen is None else more[chosen]
+        for tasks in (known, free):
+            more = [search for search in tasks if search.rounds < self._most_rounds(search)]
+            chosen = most_promising([search.progress for search in more])
+            if chosen is not None:
+                return more[chosen]
+        return None
 
     def _most_rounds(self, search: _Search) -> int:
         """Rounds of a task in this run at most.

@@ -14,7 +14,7 @@ from foretune.inference.rounds import FIRST_GAIN, Progress, gain, most_promising
 from foretune.inference.search_config import OneShotConfig
 from foretune.inference.session import KNOB_DIM
 from foretune.inference.stages import StageClock
-from foretune.inference.tuner import Limits, NetworkTuner
+from foretune.inference.tuner import Limits, NetworkTuner, _Search
 
 TASKS = [to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32)]
 UNTUNED_S = [0.010, 0.030, 0.020]
@@ -130,6 +130,26 @@ def test_a_searcher_gets_a_task_once_and_then_what_was_measured():
     assert "task" not in second
     key = TASKS[0].workload_hash
     assert second["learned"] == {f"{key} 0 0": 0.004, f"{key} 0 1": 0.006}
+
+
+def test_a_task_stays_with_the_searcher_that_knows_it():
+    searchers = [FakeSearcher(), FakeSearcher()]
+    config = OneShotConfig(rounds=2, top_k=4, extra_rounds=1)
+    tuner = NetworkTuner(config, FakeExecutor(latency_of_module), searchers, FakeDatabase())
+    tuner.tune(TASKS[:2], UNTUNED_S[:2])
+    assert [searcher.order for searcher in searchers] == [[1, 1, 1], [0, 0, 0]]
+    for searcher in searchers:
+        assert ["task" in request for request in searcher.requests] == [True, False, False]
+
+
+def test_an_idle_searcher_takes_over_from_a_busy_one():
+    first, second = FakeSearcher(), FakeSearcher()
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(), [first, second], FakeDatabase())
+    mine, other = (_Search(task, 1.0, 2, searcher=first, rounds=1) for task in TASKS[:2])
+    tuner._searches = [mine, other]
+    assert tuner._choose(second) is None  # the one that knows them is idle, too
+    mine.busy, tuner._asked = True, {0: mine}
+    assert tuner._choose(second) is other
 
 
 def test_a_failure_is_told_and_a_task_without_a_program_says_so():
