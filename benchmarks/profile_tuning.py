@@ -38,10 +38,12 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "profile_tuning.json"
 
+_EVOLUTION, _FIXED = "search.strategy=evolutionary", "search.stop.expected_improvement=0"
 WAYS = {
-    "one process, fixed K": ("search.processes=0", "search.stop.expected_improvement=0"),
-    "search processes, fixed K": ("search.stop.expected_improvement=0",),
-    "search processes, adaptive K": (),
+    "one process": (_EVOLUTION, _FIXED, "search.processes=0"),
+    "search processes": (_EVOLUTION, _FIXED),
+    "adaptive K": (_EVOLUTION,),
+    "drafting": (),
 }
 """Overrides by name: each way adds one thing to the one before."""
 
