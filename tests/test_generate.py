@@ -277,6 +277,11 @@ def test_a_restart_knows_every_candidate_that_was_measured(fake_run):
     assert [record.round for record in store.records()].count(0) == 6
 
 
+def test_a_round_is_no_larger_than_what_a_task_wants(fake_run):
+    summary, _, _ = fake_run(FakeExecutor(), tasks=2, records_per_task=4, per_round=6)
+    assert summary.measured == 8
+
+
 def test_failures_are_kept_and_told(fake_run):
     kinds = iter([*FailureKind, *[None] * 100])
 

@@ -83,7 +83,7 @@ class TaskCampaign:
             config.program_sampling,
             self.task,
             self._testbed.target,
-            per_round=config.per_round,
+            per_round=min(config.per_round, config.records_per_task),
             seed=config.seed + len(earlier),
             traces=self._traces,
         )
