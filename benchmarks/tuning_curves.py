@@ -41,7 +41,6 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import te_workload
 
-
 RESULTS = Path(__file__).parent / "results" / "tuning_curves"
 ROUNDS = 7
 """How often each kept program is timed at the end."""
