@@ -83,10 +83,6 @@ class SearchRole(Role):
             "stage_s": self._model.clock.take(),
         }
 
-    def close(self, key: str) -> None:
-        """Forgets a task."""
-        self._sessions.pop(key, None)
-
 
 def task_to_json(task: Task) -> dict[str, Any]:
     """What a search needs of a task, as JSON has it."""
