@@ -60,10 +60,16 @@ def measured_again(testbed, mod, records):
     ]
 
 
-def statistics_of(pairs):
-    """What the two measurements of each record say; latencies in seconds."""
+def latencies_of(pairs):
+    """Seconds of each record's first and second measurement."""
     first = np.array([record.latency_s for record, _ in pairs])
     second = np.array([measurement.outcome.latency_s for _, measurement in pairs])
+    return first, second
+
+
+def statistics_of(pairs):
+    """What the two measurements of each record say; latencies in seconds."""
+    first, second = latencies_of(pairs)
     difference = np.abs(second - first) / first
     calm = np.array([not (record.disturbed or measurement.disturbed) for record, measurement in pairs])
     hours = [(time.time() - record.timestamp) / 3600 for record, _ in pairs]
@@ -84,10 +90,8 @@ def statistics_of(pairs):
 def ceiling_of(pairs):
     """Metrics of the first measurement as a prediction of the second."""
     group = np.unique([record.workload_hash for record, _ in pairs], return_inverse=True)[1]
-    first = np.array([record.latency_s for record, _ in pairs])
-    second = np.array([measurement.outcome.latency_s for _, measurement in pairs])
-    metrics = evaluate(scores_from_latency(first, group), second, group)
-    return metrics.summary()
+    first, second = latencies_of(pairs)
+    return evaluate(scores_from_latency(first, group), second, group).summary()
 
 
 def main() -> None:

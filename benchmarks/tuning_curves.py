@@ -195,9 +195,8 @@ def measure_task(task, target, chosen, trials, number):
     """The result of one task: the chosen tuners in an order that alternates from task to task."""
     curves = {}
     for name in list(chosen)[:: -1 if number % 2 else 1]:
-        started = time.perf_counter()
         curve = chosen[name](task, target, trials)
-        seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - curve.start
         curves[name] = (curve, seconds)
         best = curve.improvements[-1][1] if curve.improvements else math.inf
         print(f"  {name}: {seconds:.1f} s, {curve.measured} measured, best {best * 1e3:.4f} ms", flush=True)
@@ -219,12 +218,13 @@ def summary_of(rows):
         both = [row["tuners"] for row in rows if {"stock", name} <= row["tuners"].keys() and _ran(row, name)]
         if not both:
             continue
+        shorter = [pair["stock"]["seconds"] / pair[name]["seconds"] for pair in both]
         latency = [_final(pair["stock"]) / _final(pair[name]) for pair in both]
         reached = [_time_to(pair[name], _final(pair["stock"])) for pair in both]
         found[name] = {
             "tasks": len(both),
-            "time_ratio": geometric_mean([pair["stock"]["seconds"] / pair[name]["seconds"] for pair in both]),
-            "least_time_ratio": min(pair["stock"]["seconds"] / pair[name]["seconds"] for pair in both),
+            "time_ratio": geometric_mean(shorter),
+            "least_time_ratio": min(shorter),
             "latency_ratio": geometric_mean(latency),
             "least_latency_ratio": min(latency),
             "tasks_that_reach_stock": sum(seconds is not None for seconds in reached),

@@ -31,6 +31,7 @@ from .compare_result import LOWER_IS_BETTER, Comparison, CurvePoint, write_compa
 from .comparison import Arena, Entry, TaskSet
 from .config import TrainConfig
 from .contestants import Contestant
+from .evaluate_tables import NETWORK_COLUMNS
 from .learning_curve import training_sets
 from .other_training_data import with_other_training_data
 
@@ -135,8 +136,7 @@ def networks_table(comparison: Comparison) -> Table | None:
     rows = next(iter(found.values()))
     if not rows:
         return None
-    kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
-    columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
+    columns = NETWORK_COLUMNS.values()
     table = Table("network", "model", *columns, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in table.columns[:2]:
         column.no_wrap = True
@@ -144,7 +144,7 @@ def networks_table(comparison: Comparison) -> Table | None:
         column.justify = "right"
     for number, row in enumerate(rows):
         for name, networks in found.items():
-            cells = [f"{networks[number][f'top_{k}{kind}']:.3f}" for kind in kinds for k in (1, 5)]
+            cells = [f"{networks[number][score]:.3f}" for score in NETWORK_COLUMNS]
             title = f"{row['network']} ({row['share']:.0%})" if name == comparison.names()[0] else ""
             table.add_row(title, name, *cells)
         table.add_section()

@@ -19,6 +19,13 @@ COLUMNS = {
 }
 """Metrics of the printed table and their titles."""
 
+NETWORK_COLUMNS = {
+    f"top_{k}{suffix}": f"top-{k}, {kind}"
+    for suffix, kind in {"": "mean of ratios", "_sums": "ratio of sums"}.items()
+    for k in (1, 5)
+}
+"""Scores of a network and their titles."""
+
 
 def evaluation_table(result: Evaluation) -> Table:
     """One line an operator, then all tasks and chance."""
@@ -38,14 +45,12 @@ def evaluation_table(result: Evaluation) -> Table:
 
 def network_table(result: Evaluation) -> Table:
     """One line a network, its tasks weighted by their calls."""
-    kinds = {"": "mean of ratios", "_sums": "ratio of sums"}
-    columns = [f"top-{k}, {kind}" for kind in kinds.values() for k in (1, 5)]
-    table = Table("network", "tasks", "share of calls", *columns)
+    table = Table("network", "tasks", "share of calls", *NETWORK_COLUMNS.values())
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for network in result.networks:
-        cells = [f"{getattr(network, f'top_{k}{kind}'):.3f}" for kind in kinds for k in (1, 5)]
+        cells = [f"{getattr(network, score):.3f}" for score in NETWORK_COLUMNS]
         table.add_row(network.network, str(network.tasks), f"{network.share:.0%}", *cells)
     return table
 

@@ -29,7 +29,7 @@ _SMALLEST_COPY_BYTES = 128 * 1024**2
 
 def cpu_name() -> str:
     """What the system calls this machine's CPU."""
-    info = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
+    info = _cpu_info()
     return _first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine()
 
 
@@ -39,7 +39,7 @@ def probe_cpu(cores: int) -> Hardware:
     `frequency_ghz` is the highest that the system lets a core reach, or where it does not say the highest
     at this moment.
     """
-    info = _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
+    info = _cpu_info()
     flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
     peak_gflops, bandwidth_gbs = _measure(cores)
     return Hardware(
@@ -77,6 +77,10 @@ def _details(info: str, flags: set[str]) -> dict[str, Any]:
         "virtual_machine": "hypervisor" in flags,
         "hardware_counters": any(any(_COUNTERS.glob(unit)) for unit in _COUNTER_UNITS),
     }
+
+
+def _cpu_info() -> str:
+    return _CPU_INFO.read_text() if _CPU_INFO.exists() else ""
 
 
 def _first(pattern: str, text: str) -> str:
