@@ -29,6 +29,7 @@ from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
 from .measure import make_executor
+from .measure.memory_counters import why_not_counted
 from .network_weights import NetworkWeights, put_networks, read_networks, united
 from .program_sampling import DatabaseTasks, make_scorer
 from .records import TaskRow
@@ -88,6 +89,8 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
                 with console.status("writing the datasheet"):
                     datasheet = write_datasheet(store)
                 console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
+    if config.executor.kind == "local" and target.kind.name == "llvm":
+        summary.not_counted_because = why_not_counted()
     summary.repeated = testbed.repeated
     summary.stage_s = testbed.clock.seconds
     summary.seconds = time.monotonic() - started

@@ -10,11 +10,12 @@ from enum import Enum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Changes whenever a column comes or changes its meaning; a store of an unknown version is refused."""
 
-READABLE_VERSIONS = (1, 2)
-"""Version 1 had no `disturbed`, `simulated` and `probe_ratio`; they read as their defaults."""
+READABLE_VERSIONS = (1, 2, 3)
+"""Version 1 had no `disturbed`, `simulated` and `probe_ratio`, neither it nor version 2 `moved_bytes`; they
+read as their defaults."""
 
 
 class FailureKind(str, Enum):
@@ -50,7 +51,8 @@ class Record:
     single run because it was far behind the best of its task. `probe_ratio` is the latency of the noise probe
     around the measurement over its latency on the quiet device, None where none ran; `disturbed` marks a
     latency that was measured in a noisy moment and not measured again. `simulated` marks a latency that no
-    device measured.
+    device measured. `moved_bytes` are what a run fetched from memory by the counters of the CPU, None where
+    they were not counted.
     """
 
     workload_hash: str
@@ -71,6 +73,7 @@ class Record:
     disturbed: bool = False
     simulated: bool = False
     probe_ratio: float | None = None
+    moved_bytes: float | None = None
 
     def __post_init__(self) -> None:
         if bool(self.run_secs) == (self.failure is not None):
@@ -145,6 +148,7 @@ RECORD_SCHEMA = pa.schema(
         ("disturbed", pa.bool_()),
         ("simulated", pa.bool_()),
         ("probe_ratio", pa.float32()),
+        ("moved_bytes", pa.float64()),
     ],
     metadata={"foretune_schema": str(SCHEMA_VERSION)},
 )

@@ -3,14 +3,18 @@
 Fasor's cost model predicts latency, a memory-bound and a core-bound score (section 4.1); they
 label the bottleneck (section 7.1), choose the primitives worth tuning (section 5) and, as their ratio, reward
 schedules of little communication (section 6, after the roofline of Williams et al. 2009, Figure 6). The paper
-reads them from hardware counters, which virtual machines and most users of GPUs do not have. Here they follow
-from the roofline itself, with T the measured latency:
+reads them from hardware counters. Here they follow from the roofline itself, with T the measured latency, and
+counters give the bytes where the machine has them:
 
     memory score MS = (bytes / bandwidth) / T        core score CS = (operations / peak arithmetic) / T
 
 Each is the share of T that the device would need at its ceiling. CS / MS is the operational intensity over
-that of the ridge point, so a program left of the ridge has MS > CS and a ceiling set by the memory. `bytes`
-are of the program rather than of the task where they are to tell schedules of one task apart.
+that of the ridge point, so a program left of the ridge has MS > CS and a ceiling set by the memory.
+
+Where the CPU's counters were read (`measure.memory_counters`), `bytes` are what the program fetched from
+memory. Many virtual machines show none, and those of a GPU are not read: elsewhere `bytes` are those of the
+task's arguments, the same for all its programs, and the memory score tells them apart by latency alone. The
+two do not mean quite the same; the datasheet of a dataset says for how many records bytes were counted.
 
 Nothing here needs TVM: counts of operations and bytes come with the records (`LabelledFeatures`), and those
 of a task and the ceilings of its device are read back from the features, so that serving knows them, too.
@@ -49,7 +53,7 @@ def roofline_scores(
 ) -> RooflineScores:
     """Scores of n candidates from quantities that broadcast to [n]; latencies in seconds, inf for a failure.
 
-    A share over one means that the estimate of the traffic or the measured ceiling is off; it counts as one.
+    A share over one means that the traffic or the measured ceiling is off; it counts as one.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
     memory_s = np.asarray(moved_bytes) / (np.asarray(bandwidth_gbs) * 1e9)

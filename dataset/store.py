@@ -334,7 +334,7 @@ def _read_shard(path: Path, wanted: Sequence[pa.Field]) -> pa.Table:
     if version not in map(str, READABLE_VERSIONS):
         raise StoreError(
             f"{path}: schema version {version}, this foretune reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
+            f"{', '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
             "generate the dataset again"
         )
     stored = set(file.schema_arrow.names)

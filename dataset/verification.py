@@ -19,7 +19,7 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
     for bad in store.check_shards():
         yield f"{bad.path}: damaged, {bad.reason}; foretune-generate sets it aside and measures it again"
     tasks = {row.workload_hash: row for row in store.tasks()}
-    records = store.columns("key", "workload_hash", "hardware_id", "run_secs", "failure")
+    records = store.columns("key", "workload_hash", "hardware_id", "run_secs", "failure", "moved_bytes")
     yield from _not_described("task", records["workload_hash"], tasks)
     try:
         yield from _not_described("device", records["hardware_id"], store.hardware())
@@ -29,7 +29,7 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
         read_networks(store.folder)
     except NetworksFileError as error:
         yield str(error)
-    yield from _wrong_latencies(records)
+    yield from _wrong_numbers(records)
     if doubles := store.stored_records() - len(records):
         yield (
             f"{doubles} records are there more than once, of which reading takes the first; "
@@ -44,15 +44,17 @@ def _not_described(what: str, column: pa.ChunkedArray, known: Collection[str]) -
             yield f"{what} {name}: has {count} records but no description; merge the dataset that has it"
 
 
-def _wrong_latencies(records: pa.Table) -> Iterator[str]:
+def _wrong_numbers(records: pa.Table) -> Iterator[str]:
     repeats = records["run_secs"].combine_chunks()
     lengths = np.asarray(repeats.value_lengths(), dtype=np.int64)
     seconds = np.asarray(repeats.flatten())
     owners = np.repeat(np.arange(len(records)), lengths)
     failed = np.asarray(records["failure"].is_valid())
+    moved = np.asarray(records["moved_bytes"].fill_null(1.0))
     for text, wrong in (
         ("a latency that is no positive number", np.unique(owners[~(np.isfinite(seconds) & (seconds > 0))])),
         ("both latencies and a failure, or neither", np.flatnonzero((lengths > 0) == failed)),
+        ("moved_bytes that are no positive number", np.flatnonzero(~(np.isfinite(moved) & (moved > 0)))),
     ):
         if len(wrong):
             yield f"{len(wrong)} records have {text}, such as {records['key'][int(wrong[0])]}"

@@ -30,7 +30,7 @@ def store(tmp_path):
     """Task t0 has programs of 1, 2 and 50 ms and a failure, t1 none, t2 one of 5 us."""
     store = RecordStore(tmp_path / "set")
     records = [
-        replace(record(0, (1.5e-3, 1e-3, 1.1e-3)), probe_ratio=1.0),
+        replace(record(0, (1.5e-3, 1e-3, 1.1e-3)), probe_ratio=1.0, moved_bytes=1e6),
         replace(record(1, (2e-3, 2e-3)), probe_ratio=1.3, disturbed=True, timestamp=7201.5),
         replace(record(2, (50e-3,)), cut_short=True, sampler="random"),
         record(3, (), FailureKind.BUILD_ERROR),
@@ -92,6 +92,7 @@ def test_the_limits_follow_from_the_records(store):
     assert "1 records are simulated" in told
     assert "3 of 3 tasks have fewer than 10" in told
     assert "No noise probe watched 3 records" in told
+    assert "No performance counters were read for 3 of 4 valid records" in told
     assert "another day" in told
     assert "another day" not in "\n".join(limits(look_at(store), NOISE))
     assert "earlier state" in "\n".join(limits(look_at(store), NOISE))
@@ -143,6 +144,7 @@ def test_the_markdown_tells_the_same(store):
     for part in (
         "# Datasheet of set",
         "| Records | 5 | 4 valid, 1 failed |",
+        "| Counted | 1 | what they fetch from memory",
         "## Known limits",
         "| build_error | 1 |",
     ):

@@ -20,6 +20,7 @@ from foretune.dataset.features.dataset import EmptyDatasetError
 from foretune.dataset.features.task import TASK_DIM
 from foretune.dataset.operators import Conv2d, Dense, GroupConv2d
 from foretune.dataset.replay import replay
+from foretune.dataset.roofline import dataset_scores
 from foretune.dataset.store import RecordStore, StoreError
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from records_under_test import HARDWARE, record, task_row
@@ -196,14 +197,17 @@ def test_a_dataset_is_read(tmp_path):
     with pytest.raises(EmptyDatasetError, match="foretune-generate"):
         load_draft_features(store.folder)
     with store.writing():
-        store.append_records([replace(record(i), trace=trace) for i, trace in enumerate(traces)])
+        store.append_records([replace(record(i), trace=trace) for i, trace in enumerate(traces[:4])])
+        store.append_records([replace(record(4), trace=traces[4], moved_bytes=5e6)])
         store.append_records([replace(record(5), trace=traces[0], simulated=True, target="other")])
     data = load_draft_features(store.folder)
     assert len(data) == 5
     assert data.features.task.shape == (5, TASK_DIM + DRAFT_DIM)
     assert data.features.batch().stores.shape == (5, 1, 1)
     assert data.flops.tolist() == [2 * 8 * 32 * 16] * 5
-    assert data.moved_bytes.tolist() == [4 * (8 * 32 + 32 * 16 + 8 * 16)] * 5
+    # Those of the arguments, but for the record of which they were counted: 5 MB at 20 GB/s, of 1 ms.
+    assert data.moved_bytes.tolist() == [4 * (8 * 32 + 32 * 16 + 8 * 16)] * 4 + [5e6]
+    assert dataset_scores(data).memory[3:] == pytest.approx([3584 / 20e9 / 1e-3, 0.25], rel=1e-4)
     assert data.latency_s.tolist() == [1e-3] * 5
 
 

@@ -103,23 +103,29 @@ def put_shard(store, rows, version):
     (store.folder / name).write_bytes(content)
 
 
-def test_shards_of_the_first_version_are_read_with_defaults(store):
-    later = ["disturbed", "simulated", "probe_ratio"]
+@pytest.mark.parametrize(
+    ("version", "later"),
+    [("1", ["disturbed", "simulated", "probe_ratio", "moved_bytes"]), ("2", ["moved_bytes"])],
+)
+def test_shards_of_earlier_versions_are_read_with_defaults(store, version, later):
     old = store.columns(*(name for name in RECORD_SCHEMA.names if name not in later)).slice(0, 1)
     old = old.set_column(0, "workload_hash", pa.array(["t1"]))
-    put_shard(store, old, "1")
+    put_shard(store, old, version)
     assert store.records()[-1] == record(0, task="t1")
-    assert store.columns(*later).to_pylist()[-1] == dict.fromkeys(later[:2], False) | {"probe_ratio": None}
+    defaults = {"disturbed": False, "simulated": False, "probe_ratio": None, "moved_bytes": None}
+    assert store.columns(*later).to_pylist()[-1] == {name: defaults[name] for name in later}
+    counted = replace(record(7, task="t1"), moved_bytes=12288.0)
     with store.writing():
+        store.append_records([counted])
         store.compact()
-    assert store.records()[-1] == record(0, task="t1")
+    assert store.records()[-2:] == [record(0, task="t1"), counted]
 
 
 def test_a_newer_schema_version_is_refused(store):
-    put_shard(store, store.columns(*RECORD_SCHEMA.names), "3")
-    with pytest.raises(StoreError, match="schema version 3, this foretune reads 1 and 2; use"):
+    put_shard(store, store.columns(*RECORD_SCHEMA.names), "4")
+    with pytest.raises(StoreError, match="schema version 4, this foretune reads 1, 2, 3; use"):
         store.records()
-    with pytest.raises(StoreError, match="schema version 3"), store.writing():
+    with pytest.raises(StoreError, match="schema version 4"), store.writing():
         store.compact()
 
 

@@ -87,6 +87,12 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
             _count(records.disturbed.sum()),
             f"measured in a noisy moment and kept, of {_count(probed)} that a noise probe watched",
         )
+    if counted := records.moved_bytes.notna().sum():
+        yield Fact(
+            "Counted",
+            _count(counted),
+            "what they fetch from memory was read from the CPU's performance counters",
+        )
     if simulated := int(records.simulated.sum()):
         yield Fact("Simulated", _count(simulated), "no device measured them", good=False)
 
@@ -219,7 +225,7 @@ def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> lis
 
 
 def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[str]:
-    tasks, records = overview.tasks, overview.records
+    tasks, records, valid = overview.tasks, overview.records, overview.valid
     if overview.bad_shards:
         yield f"{len(overview.bad_shards)} damaged shards are not counted here."
     if simulated := int(records.simulated.sum()):
@@ -236,6 +242,11 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
         yield "Programs were not drawn evenly from their space: a search proposes more of the fast ones."
     if unprobed := int(records.probe_ratio.isna().sum()):
         yield f"No noise probe watched {_count(unprobed)} records: their disturbed moments are not marked."
+    if uncounted := int(valid.moved_bytes.isna().sum()):
+        yield (
+            f"No performance counters were read for {_count(uncounted)} of {_count(len(valid))} valid "
+            "records: their memory scores take the bytes of the task's arguments for what a program moves."
+        )
     if label_noise is None:
         yield "How far a measurement on another day would be from these has not been measured."
     elif label_noise.get("content_hash") != overview.content_hash:

@@ -16,7 +16,7 @@ from ..store import BadShard, RecordStore
 
 _COLUMNS = (
     *("workload_hash", "run_secs", "failure", "cut_short", "disturbed", "simulated", "sampler", "round"),
-    *("hardware_id", "target", "tvm_version", "timestamp", "probe_ratio"),
+    *("hardware_id", "target", "tvm_version", "timestamp", "probe_ratio", "moved_bytes"),
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.dataset import EmptyDatasetError
+from ..features.dataset import EmptyDatasetError, known_bytes
 from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
@@ -53,7 +53,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
         compulsory = compulsory_bytes(mod)
         for draft, number in _of_records(records, SketchReader(structure), hardware):
             vectors.append(np.concatenate([task, draft]))
-            work.append((structure.flops, compulsory))
+            work.append((structure.flops, known_bytes(records[number], compulsory)))
             devices.append(hardware[records[number].hardware_id].features())
             kept.append((row, records[number]))
     if not kept:
@@ -69,7 +69,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
         hardware_id=np.array([record.hardware_id for _, record in kept]),
         target=np.array([record.target for _, record in kept]),
         flops=np.array([flops for flops, _ in work]),
-        moved_bytes=np.array([compulsory for _, compulsory in work]),
+        moved_bytes=np.array([moved for _, moved in work]),
     )
 
 

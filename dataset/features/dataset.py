@@ -96,8 +96,13 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
         hardware_id=np.array([record.hardware_id for _, record, _ in kept]),
         target=np.array([record.target for _, record, _ in kept]),
         flops=np.array([work.flops for _, _, work in kept]),
-        moved_bytes=np.array([work.moved_bytes for _, _, work in kept]),
+        moved_bytes=np.array([known_bytes(record, work.moved_bytes) for _, record, work in kept]),
     )
+
+
+def known_bytes(record: Record, compulsory: float) -> float:
+    """`LabelledFeatures.moved_bytes` of a record whose task has arguments of so many bytes."""
+    return compulsory if record.moved_bytes is None else record.moved_bytes
 
 
 class _Work(NamedTuple):

@@ -121,8 +121,9 @@ class LabelledFeatures:
     `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
     share it are rivals on one device and target, which is what code was generated for. `operator` is the
     task's operator type, `source` is "operator" for a sampled task or "network:<name>" for a task of a
-    network. `flops` counts the operations of the task, `moved_bytes` the bytes of its arguments, which any
-    of its programs moves at least.
+    network. `flops` counts the operations of the task. `moved_bytes` are those that the CPU's counters saw
+    the program fetch from memory, or where they saw nothing, the bytes of the task's arguments, which any of
+    its programs moves at least.
     """
 
     features: FeatureTable

@@ -109,6 +109,7 @@ class TaskCampaign:
                 reference=tvm.ir.save_json(self.task.mod) if _is_checked(number, share) else None,
                 device=self._device,
                 task=self.task.workload_hash,
+                count_bytes=True,
             )
             for number, (_, candidate) in enumerate(proposed, total)
         ]
@@ -134,6 +135,7 @@ class TaskCampaign:
             disturbed=measurement.disturbed,
             simulated=outcome.simulated,
             probe_ratio=measurement.probe_ratio,
+            moved_bytes=outcome.moved_bytes,
         )
 
 

@@ -25,6 +25,9 @@ class GenerateSummary:
     cut_short: int = 0
     disturbed: int = 0
     simulated: int = 0
+    # Records with bytes read from performance counters, and why there are none.
+    counted: int = 0
+    not_counted_because: str = ""
     # Measurements made once more because the device was disturbed.
     repeated: int = 0
     failures: Counter[FailureKind] = field(default_factory=Counter)
@@ -47,6 +50,7 @@ class GenerateSummary:
         self.cut_short += sum(record.cut_short for record in records)
         self.disturbed += sum(record.disturbed for record in records)
         self.simulated += sum(record.simulated for record in records)
+        self.counted += sum(record.moved_bytes is not None for record in records)
         self.failures.update(record.failure for record in records if record.failure)
 
     @property
@@ -79,6 +83,12 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
         console.print(
             f"the machine was disturbed: {summary.repeated} measurements repeated, "
             f"{summary.disturbed} records marked"
+        )
+    if summary.counted:
+        console.print(f"performance counters told what {summary.counted} programs fetch from memory")
+    elif summary.measured and summary.not_counted_because:
+        console.print(
+            f"what programs fetch from memory was not counted: {summary.not_counted_because}", highlight=False
         )
     if summary.simulated:
         console.print(f"[yellow]{summary.simulated} records are simulated: no device measured them")

@@ -17,12 +17,15 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _SYSTEM = Path("/sys/devices/system/cpu")
 _COUNTERS = Path("/sys/bus/event_source/devices")
 _COUNTER_UNITS = ("cpu", "cpu_core", "armv[78]*")
+_VENDOR = r"^(?:vendor_id|CPU implementer)\s*:\s*(.*)$"
+_FAMILY = r"^(?:cpu family|CPU architecture)\s*:\s*(.*)$"
 _VECTOR_BITS = (("avx512f", 512), ("avx2", 256), ("avx", 256), ("asimd", 128), ("sse2", 128))
 _INSTRUCTION_SETS = (
     *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni"),
     *("avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
     *("asimd", "asimddp", "fphp", "sve", "sve2", "i8mm", "bf16"),
 )
+_USUAL_LINE_BYTES = 64
 _MATRIX_ROWS = 1024
 _SMALLEST_COPY_BYTES = 128 * 1024**2
 
@@ -31,6 +34,18 @@ def cpu_name() -> str:
     """What the system calls this machine's CPU."""
     info = _cpu_info()
     return _first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine()
+
+
+def cpu_vendor_and_family() -> tuple[str, int]:
+    """As the system tells them, such as AuthenticAMD and 25; empty and 0 where it does not."""
+    info = _cpu_info()
+    family = _first(_FAMILY, info)
+    return _first(_VENDOR, info), int(family) if family.isdecimal() else 0
+
+
+def cache_line_bytes() -> int:
+    """Bytes of a cache line, 64 where the system does not say."""
+    return _told_line_bytes() or _USUAL_LINE_BYTES
 
 
 def probe_cpu(cores: int) -> Hardware:
@@ -60,14 +75,14 @@ def probe_cpu(cores: int) -> Hardware:
 def _details(info: str, flags: set[str]) -> dict[str, Any]:
     """What the system says; an entry that it does not tell is left out."""
     told = {
-        "vendor": _first(r"^(?:vendor_id|CPU implementer)\s*:\s*(.*)$", info),
-        "family": _first(r"^(?:cpu family|CPU architecture)\s*:\s*(.*)$", info),
+        "vendor": _first(_VENDOR, info),
+        "family": _first(_FAMILY, info),
         "model": _first(r"^(?:model|CPU part)\s*:\s*(.*)$", info),
         "stepping": _first(r"^(?:stepping|CPU revision)\s*:\s*(.*)$", info),
         "system_cores": psutil.cpu_count(logical=False),
         "threads_per_core": _listed(_read(_SYSTEM / "cpu0/topology/thread_siblings_list")),
         "threads_per_l3": _listed(_read(_cache_folder(3) / "shared_cpu_list")),
-        "cache_line_bytes": int(_read(_cache_folder(1) / "coherency_line_size") or 0),
+        "cache_line_bytes": _told_line_bytes(),
         "memory_bytes": psutil.virtual_memory().total,
     }
     return {
@@ -116,6 +131,11 @@ def _cache_folder(level: int) -> Path:
         if _read(index / "level") == str(level) and _read(index / "type") != "Instruction":
             return index
     return caches / "none"
+
+
+def _told_line_bytes() -> int:
+    """0 where the system does not say."""
+    return int(_read(_cache_folder(1) / "coherency_line_size") or 0)
 
 
 def _cache_bytes(level: int) -> int:

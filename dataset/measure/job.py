@@ -51,7 +51,7 @@ class MeasureJob:
     `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far;
     jobs of one call with the same `task` share what they find. Where `reference` gives the unscheduled
     module, the outputs of both are compared. `keep_built` is for a module that will come again; `device` asks
-    for one of several devices.
+    for one of several devices; `count_bytes` for what the outcome's `moved_bytes` says.
     """
 
     module: str
@@ -60,6 +60,7 @@ class MeasureJob:
     keep_built: bool = False
     device: int | None = None
     task: str = ""
+    count_bytes: bool = False
 
     @property
     def key(self) -> str:
@@ -81,7 +82,9 @@ def content_key(text: str) -> str:
 class MeasureOutcome:
     """Either `run_secs`, the repeats in seconds, or a typed failure.
 
-    `device` numbers the device of the executor that ran it; `simulated` tells that none did.
+    `device` numbers the device of the executor that ran it; `simulated` tells that none did. `moved_bytes`
+    are what one more run fetched from memory by the counters of the CPU; None where nothing was asked or
+    could be counted: on a GPU or through RPC, of a program that was cut short, without counters.
     """
 
     run_secs: tuple[float, ...] = ()
@@ -92,6 +95,7 @@ class MeasureOutcome:
     run_s: float = 0.0
     device: int = 0
     simulated: bool = False
+    moved_bytes: float | None = None
 
     @property
     def latency_s(self) -> float:
@@ -112,4 +116,5 @@ def outcome_of_run(reply: Mapping[str, Any], build_s: float, device: int = 0) ->
         run_s=reply["run_s"],
         device=device,
         simulated=reply.get("simulated", False),
+        moved_bytes=reply.get("moved_bytes"),
     )

@@ -216,6 +216,7 @@ class WorkerPool:
                 "best_latency_s": best_s,
                 "expected": expected,
                 "keep": job.keep_built,
+                "count": job.count_bytes,
             }
         )
         try:

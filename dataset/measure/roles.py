@@ -67,7 +67,9 @@ class Host(Role):
         self._built[key] = library, argument_buffers(mod)
         return {"build_s": time.perf_counter() - start}
 
-    def run(self, key: str, best_latency_s: float, expected: str | None, keep: bool) -> dict[str, Any]:
+    def run(
+        self, key: str, best_latency_s: float, expected: str | None, keep: bool, count: bool
+    ) -> dict[str, Any]:
         """Times what was built under a name and forgets it, unless it is to be kept."""
         if key in self._built:
             library, buffers = self._built.pop(key)
@@ -78,7 +80,7 @@ class Host(Role):
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
         with undisturbed():
-            return self.bench.measure(library, buffers, best_latency_s, expected)
+            return self.bench.measure(library, buffers, best_latency_s, expected, count)
 
 
 class Compiler(Role):
