@@ -57,7 +57,7 @@ def test_a_thread_that_was_there_before_is_counted():
     finally:
         end.set()
         thread.join()
-    assert 0.05e9 <= clock < 0.5e9
+    assert 0.9 * 0.05e9 < clock < 0.5e9  # a context switch counts for one clock and not for the other
     assert faults < 1000
 
 
@@ -84,7 +84,7 @@ def test_a_thread_that_has_ended_meanwhile_is_left_out(monkeypatch):
 
     monkeypatch.setattr(counters, "_system_call", gone)
     monkeypatch.setattr(counters, "_threads", lambda: [threading.get_native_id(), 1])
-    assert count(lambda: spin(0.01), [TASK_CLOCK_NS])[0] >= 0.01e9
+    assert count(lambda: spin(0.01), [TASK_CLOCK_NS])[0] > 0.9 * 0.01e9
 
 
 def test_a_count_stands_for_the_whole_time():
