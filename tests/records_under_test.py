@@ -1,5 +1,9 @@
 """Made-up records, the task they belong to and the device, for tests that need no TVM."""
 
+import hashlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.records import Record, TaskRow
 
@@ -28,3 +32,12 @@ def record(number=0, run_secs=(2e-3, 1e-3), failure=None, task="t0"):
         build_s=0.5,
         run_s=0.25,
     )
+
+
+def put_shard(store, rows, version):
+    """Writes records as a shard of the foretune of another schema version."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.replace_schema_metadata({"foretune_schema": version}), sink)
+    content = sink.getvalue().to_pybytes()
+    name = f"records-000009-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
+    (store.folder / name).write_bytes(content)

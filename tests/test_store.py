@@ -1,6 +1,5 @@
 """The record store: round trips, damage, kills and two writers."""
 
-import hashlib
 import math
 import os
 import signal
@@ -20,7 +19,7 @@ from foretune.dataset.records import RECORD_SCHEMA, FailureKind, record_key
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records_under_test import HARDWARE, record, task_row
+from records_under_test import HARDWARE, put_shard, record, task_row
 
 
 @pytest.fixture
@@ -92,15 +91,6 @@ def test_two_writers_exclude_each_other(store):
         RecordStore(store.folder).writing(),
     ):
         pass
-
-
-def put_shard(store, rows, version):
-    """A shard as the foretune of another schema version wrote it."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows.replace_schema_metadata({"foretune_schema": version}), sink)
-    content = sink.getvalue().to_pybytes()
-    name = f"records-000009-{hashlib.sha256(content).hexdigest()[:16]}.parquet"
-    (store.folder / name).write_bytes(content)
 
 
 @pytest.mark.parametrize(

@@ -87,12 +87,11 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
             _count(records.disturbed.sum()),
             f"measured in a noisy moment and kept, of {_count(probed)} that a noise probe watched",
         )
-    if counted := records.moved_bytes.notna().sum():
-        yield Fact(
-            "Counted",
-            _count(counted),
-            "what they fetch from memory was read from the CPU's performance counters",
-        )
+    yield Fact(
+        "Counted",
+        _count(records.moved_bytes.notna().sum()),
+        "what they fetch from memory was read from the CPU's performance counters",
+    )
     if simulated := int(records.simulated.sum()):
         yield Fact("Simulated", _count(simulated), "no device measured them", good=False)
 
