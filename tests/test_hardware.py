@@ -253,9 +253,18 @@ def test_counters_are_seen_where_the_kernel_has_them(system):
     assert probe_cpu(1).details["hardware_counters"] is True
 
 
+def test_what_tells_the_counters_of_a_cpu(system):
+    assert cpu.cpu_vendor_and_family() == ("GenuineIntel", 6)
+    assert cpu.cache_line_bytes() == 64
+    write(system / "cpu/cpu0/cache/index1/coherency_line_size", "128")
+    assert cpu.cache_line_bytes() == 128
+
+
 def test_a_silent_system_is_still_described(system, monkeypatch):
     monkeypatch.setattr(cpu, "_CPU_INFO", system / "nothing")
     monkeypatch.setattr(cpu, "_SYSTEM", system / "nothing")
+    assert cpu.cpu_vendor_and_family() == ("", 0)
+    assert cpu.cache_line_bytes() == 64
     hardware = probe_cpu(2)
     assert hardware.name
     assert (hardware.frequency_ghz, hardware.l1_bytes, hardware.l3_bytes) == (0.0, 0, 0)
