@@ -30,6 +30,7 @@ from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
 from .measure import make_executor
 from .measure.memory_counters import why_not_counted
+from .measure.undisturbed import goes_ahead_of_others
 from .network_weights import NetworkWeights, put_networks, read_networks, united
 from .program_sampling import DatabaseTasks, make_scorer
 from .records import TaskRow
@@ -117,8 +118,13 @@ def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]
 
 
 def _lanes_per_device(config: GenerateConfig, target: Target) -> int:
-    """Two where the search for one task may go on while another is timed: not on the cores that are timed."""
-    return 2 if target.kind.name != "llvm" or config.executor.kind == "rpc" else 1
+    """Two where the search for one task may go on while another is measured.
+
+    On the cores that are timed it may only where a timing goes ahead of it.
+    """
+    if target.kind.name != "llvm" or config.executor.kind == "rpc":
+        return 2
+    return 2 if config.executor.kind == "local" and goes_ahead_of_others() else 1
 
 
 def _task_row(task: Task) -> TaskRow:

@@ -30,8 +30,10 @@ class FakeExecutor:
         answer: Callable[[MeasureJob], MeasureOutcome] = lambda job: MeasureOutcome((1e-3,)),
         probe: Callable[[MeasureJob], MeasureOutcome] = lambda job: MeasureOutcome((1e-3,)),
         devices: int = 1,
+        batches_overlap: bool = True,
     ) -> None:
         self.devices = devices
+        self.batches_overlap = batches_overlap
         self.asked: list[MeasureJob] = []
         self.closed = False
         self._answer, self._probe = answer, probe

@@ -363,6 +363,26 @@ def test_devices_work_on_tasks_side_by_side(fake_run):
     assert all(len(devices) == 1 for devices in devices_of.values())
 
 
+@pytest.mark.parametrize(
+    ("target", "executor", "priority", "lanes"),
+    [
+        ("llvm", "local", True, 2),
+        ("llvm", "local", False, 1),  # the search would be timed with the programs
+        ("llvm", "rpc", False, 2),
+        ("llvm", "ray", True, 1),  # whether its nodes time with priority is not known here
+        ("cuda -arch=sm_70", "local", False, 2),
+    ],
+)
+def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
+    monkeypatch, tmp_path, target, executor, priority, lanes
+):
+    monkeypatch.setattr(generate, "goes_ahead_of_others", lambda: priority)
+    settings = config(tmp_path, executor=ExecutorConfig(kind=executor, key="key", hardware="a100"))
+    kind, _, architecture = target.partition(" -arch=")
+    parsed = tvm.target.Target({"kind": kind, **({"arch": architecture} if architecture else {})})
+    assert generate._lanes_per_device(settings, parsed) == lanes
+
+
 def store_tasks(store):
     return {record.workload_hash for record in store.records()}
 

@@ -1,5 +1,6 @@
 """Lanes: every item once, devices side by side, and one failure stops them all."""
 
+import signal
 import threading
 
 import pytest
@@ -42,6 +43,25 @@ def test_a_failure_of_one_lane_stops_the_others_and_is_raised():
     with pytest.raises(ValueError, match="broken device"):
         work_in_lanes(range(100), [0, 1], work)
     assert len(seen) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
+def test_an_interrupt_stops_the_lanes_whichever_thread_the_system_gives_it_to():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    stopped = []
+
+    def work(item, device, stop):
+        if device == 0:
+            stop.wait(0.3)  # the main thread sleeps by then
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        stopped.append(stop.wait(10))
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work_in_lanes(range(100), [0, 1], work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stopped == [True, True]
 
 
 def test_nothing_to_do_is_done():

@@ -7,18 +7,9 @@ import threading
 
 import pytest
 from foretune.dataset.measure import undisturbed as module
-from foretune.dataset.measure.undisturbed import undisturbed
+from foretune.dataset.measure.undisturbed import goes_ahead_of_others, undisturbed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux schedules so")
-
-
-def may_be_realtime():
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except PermissionError:
-        return False
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    return module._may_be_realtime()
 
 
 def test_the_caller_has_one_core_and_gets_all_back():
@@ -28,7 +19,7 @@ def test_the_caller_has_one_core_and_gets_all_back():
     assert os.sched_getaffinity(0) == before
 
 
-@pytest.mark.skipif(not may_be_realtime(), reason="this user may not have real-time threads")
+@pytest.mark.skipif(not goes_ahead_of_others(), reason="this user may not have real-time threads")
 def test_every_thread_is_realtime_and_then_leaves_the_machine_to_others():
     stop, number = threading.Event(), []
     other = threading.Thread(target=lambda: (number.append(threading.get_native_id()), stop.wait()))
@@ -44,11 +35,18 @@ def test_every_thread_is_realtime_and_then_leaves_the_machine_to_others():
     assert after == [os.SCHED_OTHER, os.SCHED_IDLE]
 
 
+def test_asking_for_the_priority_does_not_take_it():
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    goes_ahead_of_others()
+    assert (os.sched_getscheduler(0), os.sched_getparam(0)) == before
+
+
 def test_nothing_changes_where_realtime_threads_could_take_the_machine(monkeypatch, tmp_path):
     unlimited = tmp_path / "sched_rt_runtime_us"
     unlimited.write_text("-1\n")
     monkeypatch.setattr(module, "_REALTIME_SHARE", unlimited)
     before = os.sched_getscheduler(0)
+    assert not goes_ahead_of_others()
     with undisturbed():
         assert os.sched_getscheduler(0) == before
 
@@ -58,5 +56,6 @@ def test_a_user_without_the_right_is_timed_all_the_same(monkeypatch):
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert not goes_ahead_of_others()
     with undisturbed():
         pass

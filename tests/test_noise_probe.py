@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -104,6 +106,28 @@ def test_without_a_probe_nothing_is_said():
     executor = FakeExecutor(latencies(2e-3))
     (measured,) = Testbed(executor, TARGET, NoiseConfig(probe=False)).measure([MeasureJob("m")], device=0)
     assert (measured.probe_ratio, measured.disturbed) == (None, False)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_no_batch_comes_between_another_and_its_probes_where_they_take_turns(overlap):
+    calls = []
+
+    def note(job):
+        calls.append((threading.get_ident(), job.keep_built))
+        time.sleep(0.01)
+        return MeasureOutcome((QUIET_S,))
+
+    testbed = Testbed(FakeExecutor(note, note, batches_overlap=overlap), TARGET, NoiseConfig())
+    testbed._ratio(0)
+    calls.clear()
+    with ThreadPoolExecutor(2) as lanes:
+        for _ in range(6):
+            lanes.submit(testbed.measure, [MeasureJob("m")], device=0)
+    batches = [calls[n : n + 3] for n in range(0, len(calls), 3)]
+    alone = [[probe for _, probe in batch] for batch in batches] == [[True, False, True]] * 6 and all(
+        len({thread for thread, _ in batch}) == 1 for batch in batches
+    )
+    assert alone != overlap
 
 
 def test_the_quiet_latency_is_a_low_quantile_of_each_device():

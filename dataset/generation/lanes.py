@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
 Item = TypeVar("Item")
+
+# Any thread may get a signal; Python raises KeyboardInterrupt in the main one, once that runs again.
+_LOOK_EVERY_S = 0.5
 
 
 def work_in_lanes(
@@ -37,7 +40,10 @@ def work_in_lanes(
         return
     with ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads:
         try:
-            for done in as_completed([threads.submit(lane, device) for device in devices]):
-                done.result()
+            working = {threads.submit(lane, device) for device in devices}
+            while working:
+                done, working = wait(working, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+                for ended in done:
+                    ended.result()
         finally:
             stop.set()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from threading import Lock
 
 from tvm.target import Target
 
@@ -23,7 +25,11 @@ class Measurement:
 
 
 class Testbed:
-    """The devices of a run and how quiet they are. One thread a device, or several, may use it."""
+    """The devices of a run and how quiet they are. One thread a device, or several, may use it.
+
+    Where several do, they wait for each other here if the executor measures one batch after the other: so no
+    batch comes between another and its probes, and no waiting counts as measuring.
+    """
 
     __test__ = False  # no test case for pytest, whatever its name
 
@@ -38,6 +44,7 @@ class Testbed:
         """How many measurements were made once more."""
         self._noise = noise
         self._probe = NoiseProbe(executor, target) if noise.probe else None
+        self._turn: AbstractContextManager[object] = nullcontext() if executor.batches_overlap else Lock()
 
     def measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
         """One measurement a job, in order.
@@ -45,6 +52,10 @@ class Testbed:
         Of a candidate measured again the shorter latency is kept, since a disturbance only ever adds. One
         that failed or was cut short is not measured again: what it says does not hang on a few percent.
         """
+        with self._turn:
+            return self._measure(jobs, device)
+
+    def _measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
         outcomes, ratio = self._between_probes(jobs, device)
         for _ in range(self._noise.retries):
             again = [number for number, outcome in enumerate(outcomes) if _is_timed(outcome)]

@@ -19,6 +19,10 @@ class Executor(Protocol):
     def devices(self) -> int:
         """How many devices time side by side."""
 
+    @property
+    def batches_overlap(self) -> bool:
+        """Whether calls of `measure` from several threads are worked on at once, not one after the other."""
+
     def hardware(self) -> Hardware:
         """Describes the devices, which are all of one kind."""
 

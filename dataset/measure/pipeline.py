@@ -124,6 +124,8 @@ class Pipeline:
     `describe` describes the devices. A process that dies, hangs or finds its device spoilt is replaced.
     """
 
+    batches_overlap = True
+
     def __init__(
         self,
         config: MeasureConfig,

@@ -60,6 +60,7 @@ class WorkerPool:
     """
 
     devices = 1
+    batches_overlap = False
 
     def __init__(
         self, target: Target, config: MeasureConfig | None = None, workers: int | None = None

@@ -140,6 +140,8 @@ class RayExecutor:
     stored under one description. `measure` may be called from several threads.
     """
 
+    batches_overlap = True
+
     def __init__(
         self, config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
     ) -> None:
