@@ -1,7 +1,7 @@
 """Splits of a dataset by task or by source network, so that no task is on two sides.
 
 A split inside a task would let a model recognise tasks that it has been trained on; nothing is reported on
-such a split.
+such a split. Tasks of one shape, which differ in what they are fused with, count as one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class SplitConfig:
     `by="task"` holds out the share `test` of the tasks, spread over the operators. `by="network"` holds out
     the tasks of `networks`, or of the seeded share `test` of all networks where none is named; a task that a
     held-out network shares with others is held out, too. Either way validation is the share `validation` of
-    the tasks that remain. `by="list"` takes the tasks of `test_tasks` and `validation_tasks`, given by their
-    hashes, so that a part of a dataset can be split as the whole was.
+    the tasks that remain, and a task is where the others of its shape are. `by="list"` takes the tasks of
+    `test_tasks` and `validation_tasks`, given by their hashes, so that a part of a dataset can be split as
+    the whole was.
     """
 
     by: str = "task"
@@ -83,55 +84,51 @@ class Split:
 
 
 def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str] = ()) -> Split:
-    """Assigns every row to one part, by the hash of its task; the seed fixes the result.
+    """Assigns every row to one part, by the shape of its task; the seed fixes the result.
 
     Rows of one task stay together even when they come from several devices or sources. Tasks of `seen`, which
-    a model to be trained further knows already, are never held out.
+    a model to be trained further knows already, are never held out, nor are others of their shapes.
 
     Raises:
       SplitError: no records, too few tasks for the parts asked for, or an unknown network.
     """
     if len(data) == 0:
         raise SplitError("the dataset has no records: generate some with foretune-generate")
-    rng = np.random.default_rng(config.seed)
-    tasks, first_row = np.unique(data.workload_hash, return_index=True)
-    order = _spread_over(data.operator[first_row], rng)
-    tasks = tasks[order]
-
-    fresh = ~np.isin(tasks, list(seen))
     if config.by == "list":
-        test = _listed(tasks, config.test_tasks, "test_tasks", seen)
-        validation = _listed(tasks, config.validation_tasks, "validation_tasks", seen)
-        return _split(data, tasks, test, validation)
+        test = _listed(data, config.test_tasks, "test_tasks", seen)
+        validation = _listed(data, config.validation_tasks, "validation_tasks", seen)
+        return _split(data, test, validation)
+    rng = np.random.default_rng(config.seed)
+    shapes, first_row = np.unique(data.shape, return_index=True)
+    shapes = shapes[_spread_over(data.operator[first_row], rng)]
+    fresh = ~np.isin(shapes, data.shape[np.isin(data.workload_hash, list(seen))])
     if config.by == "network":
         networks = _held_out_networks(data, config, rng)
-        held_out = np.unique(data.workload_hash[np.isin(data.source, networks)])
-        test = np.isin(tasks, held_out) & fresh
+        held_out = np.isin(shapes, data.shape[np.isin(data.source, networks)]) & fresh
     else:
-        test = _hold_out(fresh, config.test, rng)
-    validation = _hold_out(fresh & ~test, config.validation, rng)
-    return _split(data, tasks, test, validation)
+        held_out = _hold_out(fresh, config.test, rng)
+    validates = _hold_out(fresh & ~held_out, config.validation, rng)
+    return _split(data, *(np.isin(data.shape, shapes[chosen]) for chosen in (held_out, validates)))
 
 
-def _split(
-    data: LabelledFeatures, tasks: NDArray[np.str_], test: NDArray[np.bool_], validation: NDArray[np.bool_]
-) -> Split:
-    """The rows of the parts; raises SplitError where no task is left to train on."""
+def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[np.bool_]) -> Split:
+    """The parts by masks over the rows; raises SplitError where no task is left to train on."""
     train = ~test & ~validation
     if not train.any():
-        raise SplitError(
-            f"the dataset has {len(tasks)} task(s), which leaves none to train on beside {test.sum()} for "
-            f"test and {validation.sum()} for validation: add tasks with foretune-generate, or set "
-            "split.test=0 or split.validation=0"
+        tasks, tests, validations = (
+            len(np.unique(data.workload_hash[mask])) for mask in (test | ~test, test, validation)
         )
-    return Split(*(_rows_of(data, tasks[chosen]) for chosen in (train, validation, test)))
+        raise SplitError(
+            f"the dataset has {tasks} task(s), which leaves none to train on beside {tests} for test and "
+            f"{validations} for validation: add tasks with foretune-generate, or set split.test=0 or "
+            "split.validation=0"
+        )
+    return Split(*(np.flatnonzero(mask) for mask in (train, validation, test)))
 
 
-def _listed(
-    tasks: NDArray[np.str_], listed: list[str], name: str, seen: Collection[str]
-) -> NDArray[np.bool_]:
-    """Where the tasks are that the configuration lists."""
-    if unknown := sorted(set(listed) - set(tasks.tolist())):
+def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collection[str]) -> NDArray[np.bool_]:
+    """Which rows are of the tasks that the configuration lists."""
+    if unknown := sorted(set(listed) - set(data.workload_hash.tolist())):
         raise SplitError(
             f"split.{name}: the dataset has no record of {len(unknown)} of them, such as {unknown[0]}: leave "
             "them out"
@@ -140,15 +137,11 @@ def _listed(
         raise SplitError(
             f"split.{name}: the model has seen {len(known)} of them, such as {known[0]}: leave them out"
         )
-    return np.isin(tasks, listed)
-
-
-def _rows_of(data: LabelledFeatures, tasks: NDArray[np.str_]) -> NDArray[np.int64]:
-    return np.flatnonzero(np.isin(data.workload_hash, tasks))
+    return np.isin(data.workload_hash, listed)
 
 
 def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """A random order of tasks with equal operators side by side, for `_evenly_spaced` to stratify by."""
+    """A random order of shapes with equal operators side by side, for `_evenly_spaced` to stratify by."""
     shuffled = rng.permutation(len(operators))
     return shuffled[np.argsort(operators[shuffled], kind="stable")]
 

@@ -68,6 +68,7 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
         features=FeatureTable.from_candidates(candidates),
         latency_s=latency,
         workload_hash=workload_hash,
+        shape=workload_hash,
         operator=operator,
         source=source_names,
         hardware_id=np.full(len(rows), "cpu-test"),

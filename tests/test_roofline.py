@@ -166,7 +166,7 @@ def test_scores_of_a_dataset_read_the_features_back():
     names = np.array(["x"] * 3)
     flops, moved = np.full(3, 2.0 * N**3), np.full(3, 3.0 * MATRIX)
     latency_s = np.array([1e-4, 1e-4, np.inf])
-    data = LabelledFeatures(features, latency_s, names, names, names, names, names, flops, moved)
+    data = LabelledFeatures(features, latency_s, names, names, names, names, names, names, flops, moved)
     scores = dataset_scores(data)
     expected_memory = [3 * MATRIX / 10e9 / 1e-4, 3 * MATRIX / 41.6e9 / 1e-4, 0]
     np.testing.assert_allclose(scores.memory, expected_memory, rtol=1e-4)

@@ -1,5 +1,7 @@
 """Splits never put a task on two sides."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from foretune.dataset.split import SplitConfig, SplitError, split_rows
@@ -33,6 +35,34 @@ def test_parts_are_disjoint_by_task_and_cover_every_record(tasks, seed, share, b
     split = split_rows(data, SplitConfig(by=by, validation=share, test=share, seed=seed))
     assert_disjoint_and_complete(data, split)
     assert all(len(split.part(name)) for name in ("train", "validation", "test"))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    by=st.sampled_from(["task", "network"]),
+    shapes=st.lists(st.integers(0, 7), min_size=24, max_size=24),
+)
+def test_tasks_of_one_shape_stay_together(seed, by, shapes):
+    data = dataset(tasks=24, per_task=2)
+    names = dict(zip(np.unique(data.workload_hash).tolist(), shapes, strict=True))
+    data = replace(data, shape=np.array([f"shape{names[task]}" for task in data.workload_hash]))
+    try:
+        split = split_rows(data, SplitConfig(by=by, validation=0.2, test=0.2, seed=seed))
+    except SplitError as error:
+        assume("leaves none to train on" not in str(error))
+        raise
+    assert_disjoint_and_complete(data, split)
+    train, validation, test = (set(data.shape[split.part(name)]) for name in ("train", "validation", "test"))
+    assert not train & validation and not train & test and not validation & test
+
+
+def test_tasks_of_the_shape_of_one_that_was_seen_are_not_held_out():
+    data = dataset(tasks=24, per_task=2)
+    data = replace(data, shape=np.where(data.workload_hash == "task001", "task000", data.shape))
+    for seed in range(20):
+        split = split_rows(data, SplitConfig(test=0.4, validation=0.4, seed=seed), ["task000"])
+        assert {"task000", "task001"} <= set(data.workload_hash[split.train])
 
 
 def test_the_seed_fixes_the_split():

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig, split_rows
-from ..dataset.task_shapes import tasks_of_known_shape
 from .compare_config import CompareConfig
 from .evaluation_networks import evaluation_networks, split_by_networks
 from .other_test_data import with_other_test_data
@@ -46,8 +45,7 @@ class ComparedData:
         if config.test_dataset is None:
             return cls(data, by, split, networks, _told(data, split))
         tests = load(config.test_dataset)
-        known = tasks_of_known_shape(config.test_dataset, config.dataset)
-        other = with_other_test_data(data, split, tests, known)
+        other = with_other_test_data(data, split, tests)
         of_test: dict[str, Any] = {
             "test_dataset": str(config.test_dataset),
             "common_tasks": other.common_tasks,

@@ -35,7 +35,8 @@ def split_by_networks(
     networks: dict[str, dict[str, float]],
     seen: Collection[str] = (),
 ) -> SplitConfig:
-    """The split that holds out every task of the named networks, also those known by other sources.
+    """The split that holds out every task of the named networks, also those known by other sources or fused
+    with something else.
 
     Tasks of `seen`, which a model to be trained further knows, are not held out. Other splits come back as
     they are, and so does one that leaves the choice of the networks to its seed.
@@ -52,7 +53,8 @@ def split_by_networks(
             f"split.networks: {', '.join(unknown)} are in no {NETWORKS_FILE} and in no source; known: {known}"
         )
     held_out = {task for name in wanted for task in networks[name]} - set(seen)
-    test = np.isin(data.workload_hash, list(held_out))
+    shapes = data.shape[np.isin(data.workload_hash, list(held_out))]
+    test = np.isin(data.shape, shapes) & ~np.isin(data.workload_hash, list(seen))
     if not test.any():
         unseen = " that the model has not seen" if seen else ""
         raise SplitError(f"split.networks={wanted}: the dataset has no record of any of their tasks{unseen}")

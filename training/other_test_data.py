@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,19 +21,17 @@ class OtherTest:
     """Tasks of the test dataset that are left out, since the other has them or their shapes, too."""
 
 
-def with_other_test_data(
-    data: LabelledFeatures, split: Split, other: LabelledFeatures, known: Collection[str] = ()
-) -> OtherTest:
+def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFeatures) -> OtherTest:
     """All tasks of `other` in place of the test part, and the split that says so.
 
     What `split` would have tested on is left out, so that the training is the one of that split. Tasks that
-    `data` has in any part, and those of `known`, are left out of `other`, so that the test tasks do not
-    depend on the split.
+    `data` has in any part, or has the shape of, are left out of `other`, so that the test tasks do not depend
+    on the split.
 
     Raises:
       OtherDataError: nothing is left of `other`.
     """
-    common = np.isin(other.workload_hash, [*np.unique(data.workload_hash), *known])
+    common = np.isin(other.shape, data.shape)
     if common.all():
         raise OtherDataError(
             f"test_dataset: the dataset to train on has all tasks of its {len(other)} records, or their "

@@ -27,12 +27,13 @@ def with_other_training_data(
       OtherDataError: nothing is left of it.
     """
     test, validation = (np.unique(data.workload_hash[rows]) for rows in (split.test, split.validation))
-    new = np.flatnonzero(~np.isin(other.workload_hash, np.concatenate([test, validation])))
+    kept = np.sort(np.concatenate([split.validation, split.test]))
+    new = np.flatnonzero(~np.isin(other.shape, data.shape[kept]))
     if len(new) == 0:
         raise OtherDataError(
-            f"all {len(other)} records are of test or validation tasks: give a dataset with other tasks"
+            f"all {len(other)} records are of test or validation tasks, or of their shapes: give a dataset "
+            "with other tasks"
         )
-    kept = np.sort(np.concatenate([split.validation, split.test]))
     config = SplitConfig(by="list", test_tasks=test.tolist(), validation_tasks=validation.tolist())
     return joined(data.take(kept), other.take(new)), config
 

@@ -18,6 +18,7 @@ from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
+from ..task_shapes import shape_hash
 from .features import draft_vectors
 from .read_traces import SketchReader
 
@@ -64,6 +65,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
         features=draft_table(np.stack(vectors), np.stack(devices)),
         latency_s=np.array([record.latency_s for _, record in kept]),
         workload_hash=np.array([row.workload_hash for row, _ in kept]),
+        shape=np.array([shape_hash(row) for row, _ in kept]),
         operator=np.array([row.operator for row, _ in kept]),
         source=np.array([row.source for row, _ in kept]),
         hardware_id=np.array([record.hardware_id for _, record in kept]),

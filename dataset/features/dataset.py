@@ -24,10 +24,11 @@ from ...errors import UserError
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
+from ..task_shapes import shape_hash
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-_CACHE_VERSION = 3
+_CACHE_VERSION = 4
 """Changes whenever a label column of `LabelledFeatures` is added or means something else."""
 
 
@@ -91,6 +92,7 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
         features=FeatureTable.from_candidates(features),
         latency_s=np.array([record.latency_s for _, record, _ in kept]),
         workload_hash=np.array([row.workload_hash for row, _, _ in kept]),
+        shape=np.array([shape_hash(row) for row, _, _ in kept]),
         operator=np.array([row.operator for row, _, _ in kept]),
         source=np.array([row.source for row, _, _ in kept]),
         hardware_id=np.array([record.hardware_id for _, record, _ in kept]),

@@ -119,16 +119,17 @@ class LabelledFeatures:
     """What training reads: one row a record.
 
     `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
-    share it are rivals on one device and target, which is what code was generated for. `operator` is the
-    task's operator type, `source` is "operator" for a sampled task or "network:<name>" for a task of a
-    network. `flops` counts the operations of the task. `moved_bytes` are those that the CPU's counters saw
-    the program fetch from memory, or where they saw nothing, the bytes of the task's arguments, which any of
-    its programs moves at least.
+    share it are rivals on one device and target, which is what code was generated for. `shape` names what the
+    task computes but for its epilogue (`task_shapes.shape_hash`). `operator` is the task's operator type,
+    `source` is "operator" for a sampled task or "network:<name>" for a task of a network. `flops` counts the
+    operations of the task. `moved_bytes` are those that the CPU's counters saw the program fetch from memory,
+    or where they saw nothing, the bytes of the task's arguments, which any of its programs moves at least.
     """
 
     features: FeatureTable
     latency_s: NDArray[np.float64]  # [n]
     workload_hash: NDArray[np.str_]  # [n]
+    shape: NDArray[np.str_]  # [n]
     operator: NDArray[np.str_]  # [n]
     source: NDArray[np.str_]  # [n]
     hardware_id: NDArray[np.str_]  # [n]
