@@ -2,13 +2,15 @@
 
     python benchmarks/transfer.py --dataset data/cpu
     python benchmarks/transfer.py --dataset data/cpu --target ID --train model=transformer --seeds 1
+    python benchmarks/transfer.py --dataset data/cpu-targets --source cpu data/cpu
 
-Each device of the dataset is in turn the new one, and all others together are the source. A third of the new
-device's tasks, none of which the source has, are for the test; from the rest, the pool, k tasks are chosen.
-Compared on the test tasks: the source model as it is (none), fine-tuned on k tasks chosen by Fasor's
-clusters, by k-means and at random, trained from scratch on Fasor's k tasks, and, as what could be reached,
-trained and fine-tuned on the whole pool. The seed decides random choices, batches and initial weights; the
-source model and the split are the same for all.
+Each device of the dataset is in turn the new one, and all others together are the source; or the source is
+a checkpoint, given with the dataset that it was trained on. A third of the new device's tasks, whose shapes
+the source does not have, are for the test; from the rest, the pool, k tasks are chosen. Compared on the test
+tasks: the source model as it is (none), fine-tuned on k tasks chosen by Fasor's clusters, by k-means and at
+random, trained from scratch on Fasor's k tasks, and, as what could be reached, trained and fine-tuned on the
+whole pool. The seed decides random choices, batches and initial weights; the source model and the split are
+the same for all.
 
 Cells run seed by seed, the devices in turn, and after --minutes none begins. Stopped or out of time, the same
 command goes on from the cells that are finished; `cells_left` in the results tells of those that are not.
@@ -36,6 +38,7 @@ from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.features.table import LabelledFeatures
 from foretune.dataset.split import SplitConfig
 from foretune.dataset.store import RecordStore
+from foretune.dataset.task_shapes import shape_hash
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.metrics import Metrics, evaluate
 from foretune.training.config import TrainConfig
@@ -58,31 +61,55 @@ log = logging.getLogger("transfer")
 
 
 @dataclass(frozen=True)
+class Source:
+    """A checkpoint to transfer from, and the shapes that it may have been trained on."""
+
+    checkpoint: str
+    shapes: list[str]
+
+    @classmethod
+    def of(cls, checkpoint: str, dataset: str) -> Source:
+        tasks = RecordStore(Path(dataset)).require().tasks()
+        return cls(checkpoint, [shape_hash(task) for task in tasks])
+
+
+@dataclass(frozen=True)
 class Study:
     """One new device: its records, the source's, and which tasks are for what."""
 
     target: str
-    source: LabelledFeatures
+    source: LabelledFeatures | str
+    """Records to train the source model on, or a checkpoint."""
     pool: LabelledFeatures
     test: LabelledFeatures
     shared_in_pool: int
 
     @classmethod
-    def of(cls, data: LabelledFeatures, target: str, share: float, seed: int) -> Study:
-        source = data.take(np.flatnonzero(data.hardware_id != target))
+    def of(cls, data: LabelledFeatures, target: str, share: float, seed: int, source: Source | None) -> Study:
         device = of_device(data, target)
-        known = np.unique(source.workload_hash).tolist()
+        others = data.take(np.flatnonzero(data.hardware_id != target))
+        shapes = others.shape if source is None else source.shapes
+        known = np.unique(device.workload_hash[np.isin(device.shape, shapes)]).tolist()
         split = split_target(device, known, share, seed)
-        shared = len(set(split.pool) & set(known))
-        return cls(target, source, of_tasks(device, split.pool), of_tasks(device, split.test), shared)
+        return cls(
+            target,
+            others if source is None else source.checkpoint,
+            of_tasks(device, split.pool),
+            of_tasks(device, split.test),
+            len(set(split.pool) & set(known)),
+        )
 
     def describe(self) -> dict[str, Any]:
-        parts = {"source": self.source, "pool": self.pool, "test": self.test}
+        parts = {"pool": self.pool, "test": self.test}
+        devices: dict[str, Any] = {"source": str(self.source)}
+        if not isinstance(self.source, str):
+            parts["source"] = self.source
+            devices = {"source_devices": np.unique(self.source.hardware_id).tolist()}
         return {
             **{f"{name}_records": len(part) for name, part in parts.items()},
             **{f"{name}_tasks": tasks_of(part) for name, part in parts.items()},
-            "source_devices": np.unique(self.source.hardware_id).tolist(),
-            "pool_tasks_that_the_source_has": self.shared_in_pool,
+            **devices,
+            "pool_tasks_of_shapes_that_the_source_has": self.shared_in_pool,
         }
 
 
@@ -142,8 +169,10 @@ class Runner:
             train_model(config, few, FEATURE_VERSION)
             return self._evaluated(config.checkpoint_dir)
 
-    def _source(self) -> Path:
-        """The checkpoint of the source devices, trained on the first call."""
+    def _source(self) -> Path | str:
+        """The checkpoint of the source, trained on the first call where it was not given."""
+        if isinstance(self.study.source, str):
+            return self.study.source
         done = self._work / "source" / "checkpoint"
         if not done.exists():
             with emptied(self._work / "training-source") as folder:
@@ -164,7 +193,7 @@ class Runner:
         tasks = choose_tasks(pool, choice)
         return tasks, of_tasks(pool, tasks, self._options.records_per_task, seed)
 
-    def _evaluated(self, checkpoint: Path) -> Metrics:
+    def _evaluated(self, checkpoint: Path | str) -> Metrics:
         predictor, test = load_checkpoint(checkpoint, FEATURE_VERSION).predictor, self.study.test
         prediction = predictor.predict_table(test.features, np.arange(len(test)))
         return evaluate(prediction, test.latency_s, Labels.of(test).group)
@@ -232,6 +261,9 @@ def save(results: dict[str, Any], path: Path) -> None:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", type=Path, required=True)
+    parser.add_argument(
+        "--source", nargs=2, metavar=("CHECKPOINT", "DATASET"), help="in place of the other devices"
+    )
     parser.add_argument("--target", action="append", help="id of a new device; may be given again")
     parser.add_argument("--k", type=int, nargs="+", default=[5, 10, 20, 50])
     parser.add_argument("--seeds", type=int, default=3)
@@ -269,11 +301,15 @@ def main() -> None:
     ids = np.unique(data.hardware_id)
     names = {id_: device.name for id_, device in RecordStore(options.dataset).hardware().items()}
     targets = options.target or [
-        str(id_) for id_ in ids if tasks_of(of_device(data, id_)) >= MIN_TASKS and len(ids) > 1
+        str(id_)
+        for id_ in ids
+        if tasks_of(of_device(data, id_)) >= MIN_TASKS and (len(ids) > 1 or options.source)
     ]
     if not targets:
         raise SystemExit(f"{options.dataset}: no device with {MIN_TASKS} tasks beside another device")
+    source = Source.of(*options.source) if options.source else None
     settings = {
+        "source": options.source,
         "data_sha256": data_sha256(data),
         "feature_version": FEATURE_VERSION,
         **{name: getattr(options, name) for name in ("test_share", "split_seed", "records_per_task")},
@@ -285,7 +321,7 @@ def main() -> None:
     with initialize_config_module("foretune.conf", version_base="1.3"):
         runners = {}
         for target in targets:
-            study = Study.of(data, target, options.test_share, options.split_seed)
+            study = Study.of(data, target, options.test_share, options.split_seed, source)
             entry = results["targets"].setdefault(target, {"cells": {}, "seconds": {}})
             entry |= {"name": names.get(target, target), **study.describe()}
             runners[target] = Runner(study, options, options.work / fingerprint / target)

@@ -40,10 +40,10 @@ def write_page(results: dict[str, Any], path: Path) -> None:
 
 
 def _device(target: str, entry: dict[str, Any]) -> str:
-    sources = ", ".join(entry["source_devices"])
+    source = Fact("source", entry["source"], "a checkpoint") if "source" in entry else _source(entry)
     facts = [
         Fact("new device", entry["name"], target),
-        Fact("source", f"{entry['source_tasks']} tasks", f"{entry['source_records']:,} records of {sources}"),
+        source,
         Fact("pool", f"{entry['pool_tasks']} tasks", f"{entry['pool_records']:,} records to choose from"),
         Fact("test", f"{entry['test_tasks']} tasks", f"{entry['test_records']:,} records"),
     ]
@@ -51,6 +51,13 @@ def _device(target: str, entry: dict[str, Any]) -> str:
     return (
         f'<dl class="facts">{"".join(map(fact_html, facts))}</dl>\n<div class="plots">\n{plots}\n</div>\n'
         f"{_table(entry['summary'])}"
+    )
+
+
+def _source(entry: dict[str, Any]) -> Fact:
+    devices = ", ".join(entry["source_devices"])
+    return Fact(
+        "source", f"{entry['source_tasks']} tasks", f"{entry['source_records']:,} records of {devices}"
     )
 
 
