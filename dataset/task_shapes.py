@@ -16,6 +16,8 @@ def shape_hash(row: TaskRow) -> str:
     """16 hexadecimal digits, equal for tasks of one operator with the same settings but for the epilogue."""
     settings = json.loads(row.settings)
     settings.pop("epilogue", None)
+    if not settings:  # an imported task: nothing tells its shape
+        return row.workload_hash
     # Settings of before layouts were drawn do not name the one that there was.
     if settings.get("layout", "NC").startswith("NC"):
         settings.pop("layout", None)

@@ -28,6 +28,11 @@ def test_settings_and_operators_are():
     assert len(shapes) == 3
 
 
+def test_a_task_without_settings_is_a_shape_of_its_own():
+    imported = TaskRow("5" * 16, "main", "matmul", "{}", "imported", 1.0, "")
+    assert shape_hash(imported) == "5" * 16
+
+
 def test_channels_come_first_where_nothing_is_said():
     assert shape_of("conv2d", CONV) == shape_of("conv2d", {**CONV, "layout": "NCHW"})
     assert shape_of("conv2d", CONV) != shape_of("conv2d", {**CONV, "layout": "NHWC"})
