@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +16,8 @@ from ..dataset.drafting.structure import TaskStructure
 from ..dataset.hardware import Hardware, probe_cpu
 from ..dataset.tvm_compat import available_cores
 from ..models.checkpoint import Checkpoint, load_checkpoint
-from .search_config import OneShotConfig
-
-Rater: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""Values of candidates of one sketch, int64 [n, width], to predicted scores float32 [n], higher is faster."""
+from ..models.cost_model import Predictor
+from .search_config import DraftingConfig, OneShotConfig
 
 _CHUNK = 4096  # candidates at a time through the network
 
@@ -29,33 +25,76 @@ _CHUNK = 4096  # candidates at a time through the network
 class DraftModel:
     """A frozen draft model for one device; serves any number of tasks."""
 
-    def __init__(self, checkpoint: Checkpoint, hardware: Hardware | None = None) -> None:
-        """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores."""
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        hardware: Hardware | None = None,
+        caution: float = DraftingConfig.caution,
+    ) -> None:
+        """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores.
+
+        Outputs are lowered by `caution` standard deviations, where the model tells them: a search through
+        thousands of candidates ends at those that a model overrates, which its members seldom agree on.
+        """
         self.checkpoint = checkpoint
+        self.caution = caution
         self.hardware = hardware or probe_cpu(available_cores())
         self._predictor = replace(checkpoint.predictor, chunk=_CHUNK)
 
     @classmethod
-    def load(cls, path: str | Path, hardware: Hardware | None = None) -> DraftModel:
+    def load(
+        cls, path: str | Path, hardware: Hardware | None = None, caution: float = DraftingConfig.caution
+    ) -> DraftModel:
         """Loads a checkpoint directory or one that comes with foretune by its name.
 
         Raises CheckpointNotFoundError, FeatureVersionError (as for a model of replayed programs) or
         CorruptCheckpointError.
         """
-        return cls(load_checkpoint(path, feature_version=DRAFT_VERSION), hardware)
+        return cls(load_checkpoint(path, feature_version=DRAFT_VERSION), hardware, caution)
 
     def rater(self, sketch: Sketch, structure: TaskStructure, task: NDArray[np.float32]) -> Rater:
         """Rates candidates of a sketch; `task` is the task vector of `features.task`."""
         featurizer = DraftFeaturizer(sketch, structure, self.hardware)
-        device = self.hardware.features()
+        return Rater(self._predictor, featurizer, task, self.hardware.features(), self.caution)
 
-        def rate(values: NDArray[np.int64]) -> NDArray[np.float32]:
-            n = len(values)
-            vectors = np.concatenate([np.broadcast_to(task, (n, len(task))), featurizer(values)], axis=1)
-            table = draft_table(vectors, np.broadcast_to(device, (n, len(device))))
-            return self._predictor.predict(table.batch())
 
-        return rate
+class Rater:
+    """Rates candidates of one sketch by their values, int64 [n, width]; higher is faster."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        featurizer: DraftFeaturizer,
+        task: NDArray[np.float32],
+        device: NDArray[np.float32],
+        caution: float,
+    ) -> None:
+        self._predictor = predictor
+        self._featurizer = featurizer
+        self._task = task
+        self._device = device
+        self._caution = caution
+
+    def __call__(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Predicted scores, float32 [n]."""
+        return self.scores(self.vectors(values))
+
+    def vectors(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What the model reads, float32 [n, TASK_DIM + DRAFT_DIM]."""
+        tasks = np.broadcast_to(self._task, (len(values), len(self._task)))
+        return np.concatenate([tasks, self._featurizer(values)], axis=1)
+
+    def scores(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Predicted scores, float32 [n], of what `vectors` gives."""
+        table = draft_table(vectors, np.broadcast_to(self._device, (len(vectors), len(self._device))))
+        prediction = self._predictor.predict_all(table.batch())
+        if prediction.std is None:
+            return prediction.score
+        return self._predictor.target.decode(prediction.output - np.float32(self._caution) * prediction.std)
+
+    def places(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The same on the scale of the training data: near each other where programs are alike."""
+        return self._predictor.normaliser.task(vectors)
 
 
 def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftModel | None:
@@ -64,4 +103,4 @@ def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftMod
     Raises as `DraftModel.load` does.
     """
     checkpoint = config.draft.checkpoint if config.strategy == "draft" else None
-    return None if checkpoint is None else DraftModel.load(checkpoint, hardware)
+    return None if checkpoint is None else DraftModel.load(checkpoint, hardware, config.draft.caution)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from ..dataset.drafting.domains import DomainError
 from ..dataset.drafting.limits import GpuLimits, within
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.space import Choices, SketchSpace
-from .draft_model import Rater
+
+Rate: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.floating]]
+"""Values of candidates of one sketch, int64 [n, width], to scores [n], higher is faster."""
 
 _TRIES = 30
 """Draws for each candidate wanted: on a GPU few random tiles keep the limits."""
@@ -24,7 +27,7 @@ PARENT_SHARE = 0.125
 class Population:
     """Grows by candidates that are new and keep the limits; every one of them is rated once."""
 
-    def __init__(self, space: SketchSpace, rate: Rater, limits: GpuLimits | None) -> None:
+    def __init__(self, space: SketchSpace, rate: Rate, limits: GpuLimits | None) -> None:
         self.space = space
         self.choices: Choices = np.zeros((0, len(space.domains)), dtype=np.int32)
         self.scores: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
@@ -46,8 +49,9 @@ class Population:
         """Rates candidates that are new and allowed, and takes them in."""
         fresh = self._new(choices)
         if len(fresh):
+            rated = self._rate(self.space.values(fresh)).astype(np.float32)
             self.choices = np.concatenate([self.choices, fresh])
-            self.scores = np.concatenate([self.scores, self._rate(self.space.values(fresh))])
+            self.scores = np.concatenate([self.scores, rated])
 
     def sample(self, count: int, rng: np.random.Generator) -> Choices:
         """Up to `count` different candidates drawn evenly from those allowed."""

@@ -37,6 +37,7 @@ class DraftSampler(ProgramSampler):
         model: DraftModel,
         config: DraftConfig,
         random_share: float,
+        residual: bool = False,
         per_round: int,
         seed: int,
         space: ms.SpaceGenerator | str = "post-order-apply",
@@ -44,6 +45,7 @@ class DraftSampler(ProgramSampler):
     ) -> None:
         """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random.
 
+        With `residual`, what was measured corrects the draft model's scores (`scorer` sees to its own).
         The best of what was replayed and not proposed stay candidates of later rounds, which draft others.
         """
         super().__init__(
@@ -52,6 +54,7 @@ class DraftSampler(ProgramSampler):
         self._drafter = Drafter(task, target, model, self.context)
         self._config = config
         self._random_share = random_share
+        self._residual = residual
         self._measured: dict[str, float] = {}
         self._replayed: dict[str, ms.MeasureCandidate] = {}
         self._drafted: set[str] = set()
@@ -82,6 +85,7 @@ class DraftSampler(ProgramSampler):
             replace(config, seed=self._draw_seed()),
             parents=fastest,
             known=[*self._known, *self._drafted],
+            measured=self._measured if self._residual else None,
         )
         # TVM may have moved a decision of what was drafted: neither form is drafted again.
         self._drafted |= {draft.trace for draft in drafts}

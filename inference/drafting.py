@@ -11,8 +11,10 @@ One-Shot Tuner searches with a frozen model (section 4.2) and lets 512 candidate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +28,11 @@ from ..dataset.replay import candidate_trace_json, replay
 from ..dataset.task import Task
 from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context
 from ..errors import UserError
-from .draft_model import DraftModel
-from .draft_population import Population
+from .draft_model import DraftModel, Rater
+from .draft_population import Population, Rate
+
+if TYPE_CHECKING:
+    from .residual import ResidualModel
 
 
 class DraftConfigError(UserError, ValueError):
@@ -107,17 +112,22 @@ class Drafter:
         self.rated = 0
 
     def draft(
-        self, config: DraftConfig, parents: Sequence[str] = (), known: Sequence[str] = ()
+        self,
+        config: DraftConfig,
+        parents: Sequence[str] = (),
+        known: Sequence[str] = (),
+        measured: Mapping[str, float] | None = None,
     ) -> list[Draft]:
         """Up to `config.keep` different candidates, by descending score; those at random come last.
 
         `parents` are traces to start from, as those of the fastest programs measured; `known` are traces that
-        are not to be drafted again. The same arguments give the same drafts.
+        are not to be drafted again. With `measured`, latencies in seconds by trace, scores are corrected by
+        what these tell. The same arguments give the same drafts.
         """
         rng = np.random.default_rng(config.seed)
         populations = [
             Population(space, rate, self._limits)
-            for space, rate in zip(self.spaces, self._raters, strict=True)
+            for space, rate in zip(self.spaces, self._rates(measured or {}), strict=True)
         ]
         for population in populations:
             population.add_traces(parents)
@@ -133,6 +143,29 @@ class Drafter:
                 population.add(np.concatenate([children, population.sample(fresh, rng)]))
         self.rated += sum(len(population.scores) for population in populations)
         return _kept(populations, config, set(known), rng)
+
+    def _rates(self, measured: Mapping[str, float]) -> Sequence[Rate]:
+        """What rates the candidates of each sketch: the model, corrected where programs were measured."""
+        places, scores, latencies = [], [], []
+        for space, rater in zip(self.spaces, self._raters, strict=True):
+            read = ((space.sketch.values_in(trace), latency_s) for trace, latency_s in measured.items())
+            found = [(values, latency_s) for values, latency_s in read if values is not None]
+            if found:
+                vectors = rater.vectors(np.array([values for values, _ in found], dtype=np.int64))
+                places.append(rater.places(vectors))
+                scores.append(rater.scores(vectors))
+                latencies += [latency_s for _, latency_s in found]
+        if not np.isfinite(latencies).any():
+            return self._raters
+        from .residual import ResidualModel  # imports scikit-learn
+
+        model = ResidualModel.fit(np.concatenate(places), np.concatenate(scores), np.array(latencies))
+        return [partial(_corrected, rater, model) for rater in self._raters]
+
+
+def _corrected(rater: Rater, model: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:
+    vectors = rater.vectors(values)
+    return model.corrected(rater.places(vectors), rater.scores(vectors))
 
 
 def verified(context: ms.TuneContext, drafts: Sequence[Draft]) -> Iterator[tuple[str, ms.MeasureCandidate]]:

@@ -53,9 +53,12 @@ class DraftingConfig:
     generations: int = 12
     # The best of them, which are replayed and scored by the cost model.
     keep: int = 64
+    # Standard deviations that a candidate's output is lowered by, where the draft model tells them. A search
+    # through thousands ends at what a model overrates, which its members seldom agree on.
+    caution: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("generations", 0), ("keep", 1)):
+        for name, least in (("population", 1), ("generations", 0), ("keep", 1), ("caution", 0)):
             if getattr(self, name) < least:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"

@@ -90,6 +90,7 @@ def make_sampler(
                     keep=config.draft.keep,
                 ),
                 random_share=config.random_share,
+                residual=config.residual,
                 per_round=config.per_round,
                 seed=config.seed,
                 space=space,

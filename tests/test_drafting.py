@@ -21,6 +21,7 @@ from foretune.inference.draft_population import Population
 from foretune.inference.drafting import Draft, DraftConfig, DraftConfigError, Drafter, verified
 from foretune.models.cost_model import FeatureTensors, Predictor
 from foretune.models.draft import DraftCostModel
+from foretune.models.ensemble import EnsembleCostModel
 from foretune.models.normaliser import FeatureDims, Normaliser
 from foretune.models.registry import ModelConfig, ModelConfigError, build_model, feature_version_of
 from foretune.models.target import TargetConfig
@@ -28,16 +29,21 @@ from foretune.models.target import TargetConfig
 SMALL = DraftConfig(population=128, generations=2, keep=12)
 
 
-@pytest.fixture(scope="module")
-def model() -> DraftModel:
-    """An untrained model: whatever it prefers, the search has to find."""
+def untrained(members: int = 1, caution: float = 0.0) -> DraftModel:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(64, TASK_DIM + DRAFT_DIM)).astype(np.float32)
     table = draft_table(vectors, np.ones((64, HARDWARE_DIM), np.float32))
     torch.manual_seed(0)
-    network = DraftCostModel(FeatureDims.of(table), width=16)
+    networks = [DraftCostModel(FeatureDims.of(table), width=16) for _ in range(members)]
+    network = networks[0] if members == 1 else EnsembleCostModel(networks)
     predictor = Predictor(Normaliser.fit(table, np.arange(64)), network, TargetConfig())
-    return DraftModel(SimpleNamespace(predictor=predictor), CPU)
+    return DraftModel(SimpleNamespace(predictor=predictor), CPU, caution)
+
+
+@pytest.fixture(scope="module")
+def model() -> DraftModel:
+    """An untrained model: whatever it prefers, the search has to find."""
+    return untrained()
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +116,35 @@ def test_more_generations_find_what_rates_higher(model, task):
         for generations in (0, 6)
     ]
     assert best[1] > best[0]
+
+
+def test_a_cautious_model_takes_off_what_its_members_disagree_on():
+    structure, task = matmul(), np.zeros(TASK_DIM, dtype=np.float32)
+    space = SketchSpace.observed([matmul_trace()], structure)
+    values = space.values(space.sample(5, np.random.default_rng(0)))
+    bold, cautious = (untrained(2, caution).rater(space.sketch, structure, task) for caution in (0.0, 2.0))
+    batch = draft_table(bold.vectors(values), np.tile(CPU.features(), (5, 1))).batch()
+    inputs = FeatureTensors.of(bold._predictor.normaliser.batch(batch))
+    with torch.no_grad():
+        one, two = (member.eval()(inputs).numpy() for member in bold._predictor.model.members)
+    np.testing.assert_allclose(bold(values), (one + two) / 2, rtol=1e-4)
+    # The standard deviation of two is half their distance.
+    np.testing.assert_allclose(cautious(values), (one + two) / 2 - np.abs(one - two), rtol=1e-4)
+
+
+def test_measurements_correct_what_is_drafted_next(model, task):
+    drafter = Drafter(task, parse_target({"kind": "llvm", "num-cores": 2}), model)
+    first = drafter.draft(SMALL)
+    best, worst = first[0].trace, first[-1].trace
+    told = {best: 1.0, worst: 1e-3, first[1].trace: float("inf")}
+    plain, taught = (
+        {draft.trace: draft.score for draft in drafter.draft(SMALL, [best, worst], measured=measured)}
+        for measured in (None, told)
+    )
+    assert best in plain and best not in taught
+    assert taught[worst] == max(taught.values())
+    # Where nothing ran, there is nothing to learn.
+    assert drafter.draft(SMALL, measured={best: float("inf")}) == first
 
 
 def test_drafts_for_a_gpu_keep_its_limits(model, task):
