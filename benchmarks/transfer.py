@@ -101,8 +101,10 @@ class Study:
 
     def describe(self) -> dict[str, Any]:
         parts = {"pool": self.pool, "test": self.test}
-        devices: dict[str, Any] = {"source": str(self.source)}
-        if not isinstance(self.source, str):
+        devices: dict[str, Any]
+        if isinstance(self.source, str):
+            devices = {"source": self.source}
+        else:
             parts["source"] = self.source
             devices = {"source_devices": np.unique(self.source.hardware_id).tolist()}
         return {

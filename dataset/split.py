@@ -115,13 +115,11 @@ def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[
     """The parts by masks over the rows; raises SplitError where no task is left to train on."""
     train = ~test & ~validation
     if not train.any():
-        tasks, tests, validations = (
-            len(np.unique(data.workload_hash[mask])) for mask in (test | ~test, test, validation)
-        )
+        tests, validations = (len(np.unique(data.workload_hash[mask])) for mask in (test, validation))
         raise SplitError(
-            f"the dataset has {tasks} task(s), which leaves none to train on beside {tests} for test and "
-            f"{validations} for validation: add tasks with foretune-generate, or set split.test=0 or "
-            "split.validation=0"
+            f"the dataset has {tests + validations} task(s), which leaves none to train on beside {tests} "
+            f"for test and {validations} for validation: add tasks with foretune-generate, or set "
+            "split.test=0 or split.validation=0"
         )
     return Split(*(np.flatnonzero(mask) for mask in (train, validation, test)))
 

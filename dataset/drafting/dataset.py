@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.dataset import EmptyDatasetError, known_bytes
+from ..features.dataset import EmptyDatasetError, Work, labelled
 from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
-from ..task_shapes import shape_hash
 from .features import draft_vectors
 from .read_traces import SketchReader
 
@@ -44,35 +43,22 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     hardware = store.hardware()
     vectors: list[NDArray[np.float32]] = []
     devices: list[NDArray[np.float32]] = []
-    kept: list[tuple[TaskRow, Record]] = []
-    work: list[tuple[float, float]] = []
+    kept: list[tuple[TaskRow, Record, Work]] = []
     for row in store.tasks():
         if not (records := by_task.get(row.workload_hash)):
             continue
         mod = tvm.ir.load_json(row.tir)
         structure, task = read_structure(mod), task_features(mod)
-        compulsory = compulsory_bytes(mod)
+        least = Work(structure.flops, compulsory_bytes(mod))
         for draft, number in _of_records(records, SketchReader(structure), hardware):
             vectors.append(np.concatenate([task, draft]))
-            work.append((structure.flops, known_bytes(records[number], compulsory)))
             devices.append(hardware[records[number].hardware_id].features())
-            kept.append((row, records[number]))
+            kept.append((row, records[number], least))
     if not kept:
         raise EmptyDatasetError(
             f"dataset={dataset}: no measured record with a latency; generate more with foretune-generate"
         )
-    return LabelledFeatures(
-        features=draft_table(np.stack(vectors), np.stack(devices)),
-        latency_s=np.array([record.latency_s for _, record in kept]),
-        workload_hash=np.array([row.workload_hash for row, _ in kept]),
-        shape=np.array([shape_hash(row) for row, _ in kept]),
-        operator=np.array([row.operator for row, _ in kept]),
-        source=np.array([row.source for row, _ in kept]),
-        hardware_id=np.array([record.hardware_id for _, record in kept]),
-        target=np.array([record.target for _, record in kept]),
-        flops=np.array([flops for flops, _ in work]),
-        moved_bytes=np.array([moved for _, moved in work]),
-    )
+    return labelled(draft_table(np.stack(vectors), np.stack(devices)), kept)
 
 
 def _of_records(

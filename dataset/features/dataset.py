@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
@@ -73,7 +73,7 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
     hardware = store.hardware()
     work = [(row, records, hardware) for row in store.tasks() if (records := by_task.get(row.workload_hash))]
     features: list[CandidateFeatures] = []
-    kept: list[tuple[TaskRow, Record, _Work]] = []
+    kept: list[tuple[TaskRow, Record, Work]] = []
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
         results = processes.map(_task_rows, work)
         for (row, records, _), (task, rows) in track(
@@ -88,26 +88,33 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
             f"dataset={store.folder}: no record with a latency that replays; generate more with "
             "foretune-generate"
         )
+    return labelled(FeatureTable.from_candidates(features), kept)
+
+
+def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]]) -> LabelledFeatures:
+    """A table with what is known of the record behind each of its rows, in their order."""
+    tasks = {row.workload_hash: row for row, _, _ in kept}
+    shapes = {name: shape_hash(row) for name, row in tasks.items()}
     return LabelledFeatures(
-        features=FeatureTable.from_candidates(features),
+        features=features,
         latency_s=np.array([record.latency_s for _, record, _ in kept]),
         workload_hash=np.array([row.workload_hash for row, _, _ in kept]),
-        shape=np.array([shape_hash(row) for row, _, _ in kept]),
+        shape=np.array([shapes[row.workload_hash] for row, _, _ in kept]),
         operator=np.array([row.operator for row, _, _ in kept]),
         source=np.array([row.source for row, _, _ in kept]),
         hardware_id=np.array([record.hardware_id for _, record, _ in kept]),
         target=np.array([record.target for _, record, _ in kept]),
         flops=np.array([work.flops for _, _, work in kept]),
-        moved_bytes=np.array([known_bytes(record, work.moved_bytes) for _, record, work in kept]),
+        moved_bytes=np.array(
+            [
+                work.moved_bytes if record.moved_bytes is None else record.moved_bytes
+                for _, record, work in kept
+            ]
+        ),
     )
 
 
-def known_bytes(record: Record, compulsory: float) -> float:
-    """`LabelledFeatures.moved_bytes` of a record whose task has arguments of so many bytes."""
-    return compulsory if record.moved_bytes is None else record.moved_bytes
-
-
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """What a task has to do at least."""
 
     flops: float
@@ -116,7 +123,7 @@ class _Work(NamedTuple):
 
 def _task_rows(
     work: tuple[TaskRow, list[Record], dict[str, Hardware]],
-) -> tuple[_Work, list[CandidateFeatures | None]]:
+) -> tuple[Work, list[CandidateFeatures | None]]:
     """Features of the records of one task, None where a trace does not replay; run in another process."""
     import tvm
 
@@ -139,7 +146,7 @@ def _task_rows(
         assembler = FeatureAssembler(hardware[hardware_id])
         rows = assembler.rows(context, [candidate for _, candidate in fitting]) if fitting else []
         found.update(zip([number for number, _ in fitting], rows, strict=True))
-    least = _Work(count_flops(mod), compulsory_bytes(mod))
+    least = Work(count_flops(mod), compulsory_bytes(mod))
     return least, [found.get(number) for number in range(len(records))]
 
 
