@@ -1,171 +1,63 @@
 """Latency against time: foretune's search beside stock MetaSchedule on the same tasks, one after the other.
 
-    python benchmarks/tuning_curves.py --tasks resnet18:1 resnet18:2 GMM:0 --trials 1000
+    python benchmarks/tuning_curves.py --tasks resnet18:0 bert_base:0 GMM:0 --trials 1000
     python benchmarks/tuning_curves.py --tasks resnet18:all --tuners foretune stock --trials 64
 
 A task is one of a network, by its place in the order of its share of the operations, or an operator of TVM's
 `te_workload` with the number of its configuration. The tuners:
 
 - foretune: one search with the shipped model and its validation, by the defaults of `foretune-tune`
-- evolution: the same without the draft model
+- foretune_longer: the same with twelve rounds in place of two
+- evolution: the first without the draft model
 - stock: MetaSchedule's own search, XGBoost retrained on the way, LocalBuilder and LocalRunner
 - stock_measured_by_foretune: the same search with foretune's measurement: what that part brings alone
 - random: random programs of the same space with foretune's measurement
 
 Each clock runs from before the model is loaded or the first process started. Whenever a tuner finds a program
-that it takes for its best, the program is kept; at the end all kept programs of a task are timed in turns by
-one evaluator, so that no tuner's own measurement decides. The file of a task is written when it is done, and
-a task that has its file is not tuned again: stop it and go on as you like, on one machine.
+that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
+turns by one evaluator, so that no tuner's own measurement decides. A run that is kept is not run again unless
+its settings or the checkpoint change: stop it and go on as you like, on one machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import math
 import statistics
-import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import tvm
+from curve_tuners import Tuner, tuners
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.records import latency_of
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
-from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.api import as_task
-from foretune.inference.one_shot import search_one_shot
-from tvm.ir.utils import derived_object
-from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.testing import te_workload
+from tvm.target import Target
 
 RESULTS = Path(__file__).parent / "results" / "tuning_curves"
-ROUNDS = 7
+PROGRAMS = Path("outputs/tuning_curves")
+
+TURNS = 7
 """How often each kept program is timed at the end."""
 
+TIMED_WITHIN = 1.5
+"""A program that its own tuner measured at more than so many times the best is not timed again."""
 
-@dataclass
-class Curve:
-    """The programs that a tuner took for its best, and when."""
-
-    start: float = field(default_factory=time.perf_counter)
-    improvements: list[tuple[float, float, str]] = field(default_factory=list)
-    """Seconds since the start, latency in seconds as the tuner measured it, module as JSON."""
-    measured: int = 0
-
-    def tell(self, latency_s: float, module) -> None:
-        """Takes a measured program; `module` is called for its JSON if it is the best so far."""
-        self.measured += 1
-        if latency_s < (self.improvements[-1][1] if self.improvements else math.inf):
-            self.improvements.append((time.perf_counter() - self.start, latency_s, module()))
+Run = dict[str, Any]
+"""`settings`, `seconds`, `measured` and `steps` of one run: see `Curve.improvements`."""
 
 
-class Watched:
-    """An executor that tells a curve what it measures."""
-
-    def __init__(self, pool, curve):
-        self.pool, self.curve = pool, curve
-
-    def measure(self, jobs):
-        outcomes = self.pool.measure(jobs)
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            self.curve.tell(outcome.latency_s, lambda job=job: job.module)
-        return outcomes
-
-
-@derived_object
-class CurveCallback(ms.measure_callback.PyMeasureCallback):
-    """Tells a curve what MetaSchedule measures."""
-
-    def __init__(self, curve):
-        super().__init__()
-        self.curve = curve
-
-    def apply(self, task_scheduler, task_id, measure_candidates, builder_results, runner_results):
-        for candidate, result in zip(measure_candidates, runner_results, strict=True):
-            latency_s = statistics.fmean(float(s) for s in result.run_secs) if result.run_secs else math.inf
-            self.curve.tell(latency_s, lambda candidate=candidate: tvm.ir.save_json(candidate.sch.mod))
-
-
-@derived_object
-class ModuleBuilder(ms.builder.PyBuilder):
-    """Leaves modules as they are for a runner that builds them itself."""
-
-    def __init__(self, folder):
-        super().__init__()
-        self.folder, self.count = Path(folder), 0
-
-    def build(self, build_inputs):
-        results = []
-        for each in build_inputs:
-            self.count += 1
-            path = self.folder / f"{self.count}.json"
-            path.write_text(tvm.ir.save_json(each.mod))
-            results.append(ms.builder.BuilderResult(str(path), None))
-        return results
-
-
-@derived_object
-class PoolRunner(ms.runner.PyRunner):
-    """Builds and times with foretune's worker pool."""
-
-    def __init__(self, pool):
-        super().__init__()
-        self.pool = pool
-
-    def run(self, runner_inputs):
-        jobs = [MeasureJob(Path(each.artifact_path).read_text()) for each in runner_inputs]
-        return [_future(outcome) for outcome in self.pool.measure(jobs)]
-
-
-def _future(outcome):
-    if outcome.failure is None:
-        result = ms.runner.RunnerResult([latency_of(outcome.run_secs)], None)
-    else:
-        result = ms.runner.RunnerResult(None, outcome.message or outcome.failure.value)
-    return ms.runner.RunnerFuture(lambda: True, lambda: result)
-
-
-def tune_foretune(task, target, trials, checkpoint, config) -> Curve:
-    curve = Curve()
-    model = PretrainedCostModel.load(checkpoint)
-    with WorkerPool(target) as pool:
-        search_one_shot(task, target, model, Watched(pool, curve), config)
-    return curve
-
-
-def tune_stock(task, target, trials, *, fast: bool, strategy: str = "evolutionary") -> Curve:
-    curve = Curve()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = {"strategy": strategy, "cost_model": "xgb" if strategy == "evolutionary" else "random"}
-        callbacks = [CurveCallback(curve), *ms.measure_callback.MeasureCallback.create("default")]
-        settings |= {"max_trials_global": trials, "measure_callbacks": callbacks}
-        if not fast:
-            ms.tune_tir(task.mod, target, folder, **settings)
-            return curve
-        with WorkerPool(target) as pool:
-            ms.tune_tir(
-                task.mod, target, folder, builder=ModuleBuilder(folder), runner=PoolRunner(pool), **settings
-            )
-    return curve
-
-
-def tuners(checkpoint):
-    """Name of each tuner and the function of a task, a target and a number of trials that runs it."""
-    return {
-        "foretune": lambda *run: tune_foretune(*run, checkpoint, OneShotConfig()),
-        "evolution": lambda *run: tune_foretune(*run, checkpoint, OneShotConfig(strategy="evolutionary")),
-        "stock": lambda *run: tune_stock(*run, fast=False),
-        "stock_measured_by_foretune": lambda *run: tune_stock(*run, fast=True),
-        "random": lambda *run: tune_stock(*run, fast=True, strategy="replay-trace"),
-    }
-
-
-def tasks_of(names, target):
+def tasks_of(names: Sequence[str], target: Target) -> Iterator[tuple[str, Task]]:
     """Yields the name and task of each argument of --tasks."""
-    networks = {}
+    networks: dict[str, list[Task]] = {}
     for name in names:
         source, _, place = name.partition(":")
         if source in te_workload.CONFIGS:
@@ -180,114 +72,167 @@ def tasks_of(names, target):
             yield f"{source}-{number}", networks[source][number]
 
 
-def time_in_turns(modules, target):
-    """Median latency in seconds of each module over `ROUNDS` turns."""
-    samples = [[] for _ in modules]
-    config = MeasureConfig(repeats=5, groups=2, budget_s=1.0)
+def kept_run(path: Path, tuner: Tuner, task: Task, target: Target, seed: int) -> Run:
+    """The run of a tuner with a seed: that of an earlier call, or one that is made now."""
+    machine = target_hardware(target)
+    settings = tuner.settings | {"target": str(target), "machine": machine.hardware_id, "seed": seed}
+    if path.is_file():
+        run: Run = json.loads(lzma.decompress(path.read_bytes()))
+        if run["settings"] == settings:
+            return run
+    curve = tuner.run(task, target, seed)
+    seconds = time.perf_counter() - curve.start
+    run = {"settings": settings, "seconds": seconds, "measured": curve.measured, "steps": curve.improvements}
+    best = curve.improvements[-1][1] if curve.improvements else math.inf
+    print(f"  {path.name}: {seconds:.1f} s, {curve.measured} measured, best {best * 1e3:.4f} ms", flush=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress(json.dumps(run).encode()))
+    return run
+
+
+def time_in_turns(modules: Sequence[str], target: Target) -> list[float]:
+    """Median latency in seconds of each module over `TURNS` turns."""
+    samples: list[list[float]] = [[] for _ in modules]
+    config = MeasureConfig(repeats=5, groups=2, budget_s=0.5)
     with WorkerPool(target, config, workers=1) as pool:
-        for _ in range(ROUNDS):
+        for _ in range(TURNS):
             for number, module in enumerate(modules):
                 samples[number].append(pool.measure([MeasureJob(module)])[0].latency_s)
     return [statistics.median(values) for values in samples]
 
 
-def measure_task(task, target, chosen, trials, number):
-    """The result of one task: the chosen tuners in an order that alternates from task to task."""
-    curves = {}
-    for name in list(chosen)[:: -1 if number % 2 else 1]:
-        curve = chosen[name](task, target, trials)
-        seconds = time.perf_counter() - curve.start
-        curves[name] = (curve, seconds)
-        best = curve.improvements[-1][1] if curve.improvements else math.inf
-        print(f"  {name}: {seconds:.1f} s, {curve.measured} measured, best {best * 1e3:.4f} ms", flush=True)
-    flat = [(name, *step) for name, (curve, _) in curves.items() for step in curve.improvements]
-    latencies = iter(time_in_turns([module for *_, module in flat], target))
-    result = {
-        name: {"seconds": seconds, "measured": curve.measured, "curve": []}
-        for name, (curve, seconds) in curves.items()
+def with_latencies(runs: Mapping[str, Sequence[Run]], target: Target) -> dict[str, list[Run]]:
+    """The runs of each tuner with a `curve` in place of their programs: `at_s`, `measured_s`, `latency_s`.
+
+    A program that is far from the best is not timed again: its latency is as its tuner measured it.
+    """
+    steps = [step for each in runs.values() for run in each for step in run["steps"]]
+    bound_s = TIMED_WITHIN * min((own_s for _, own_s, _ in steps), default=math.inf)
+    modules = sorted({module for _, own_s, module in steps if own_s <= bound_s})
+    latency_s = dict(zip(modules, time_in_turns(modules, target), strict=True))
+    return {
+        name: [
+            {
+                "seed": run["settings"]["seed"],
+                "seconds": run["seconds"],
+                "measured": run["measured"],
+                "curve": [
+                    {"at_s": at_s, "measured_s": own_s, "latency_s": latency_s.get(module, own_s)}
+                    for at_s, own_s, module in run["steps"]
+                ],
+            }
+            for run in each
+        ]
+        for name, each in runs.items()
     }
-    for name, at_s, own_s, _ in flat:
-        result[name]["curve"].append({"at_s": at_s, "measured_s": own_s, "latency_s": next(latencies)})
-    return result
 
 
-def summary_of(rows):
-    """Of each tuner beside stock: time to finish, time to what stock ends with, latency; geometric means."""
+def summary_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of each tuner beside stock: times and latencies of medians of runs, by geometric means of tasks."""
     found = {}
     for name in sorted({name for row in rows for name in row["tuners"]} - {"stock"}):
-        both = [row["tuners"] for row in rows if {"stock", name} <= row["tuners"].keys() and _ran(row, name)]
-        if not both:
-            continue
-        shorter = [pair["stock"]["seconds"] / pair[name]["seconds"] for pair in both]
-        latency = [_final(pair["stock"]) / _final(pair[name]) for pair in both]
-        reached = [_time_to(pair[name], _final(pair["stock"])) for pair in both]
+        tasks = {row["name"]: beside_stock(row["tuners"][name], row["tuners"]["stock"]) for row in rows}
+        reached = [of["time_ratio_to_reach_stock"] for of in tasks.values()]
         found[name] = {
-            "tasks": len(both),
-            "time_ratio": geometric_mean(shorter),
-            "least_time_ratio": min(shorter),
-            "latency_ratio": geometric_mean(latency),
-            "least_latency_ratio": min(latency),
-            "tasks_that_reach_stock": sum(seconds is not None for seconds in reached),
-            "time_ratio_to_reach_stock": geometric_mean(
-                [
-                    pair["stock"]["seconds"] / seconds
-                    for pair, seconds in zip(both, reached, strict=True)
-                    if seconds is not None
-                ]
-            ),
+            "tasks": tasks,
+            "time_ratio": geometric_mean([of["time_ratio"] for of in tasks.values()]),
+            "latency_ratio": geometric_mean([of["latency_ratio"] for of in tasks.values()]),
+            "least_latency_ratio": min(of["latency_ratio"] for of in tasks.values()),
+            "tasks_that_reach_stock": sum(ratio is not None for ratio in reached),
+            "time_ratio_to_reach_stock": geometric_mean([ratio for ratio in reached if ratio is not None]),
         }
     return found
 
 
-def _ran(row, name):
-    return all(row["tuners"][tuner]["curve"] for tuner in ("stock", name))
+def beside_stock(runs: Sequence[Run], stock: Sequence[Run]) -> dict[str, Any]:
+    """Ratios of stock's median to a tuner's, above 1 where the tuner is better.
+
+    `time_ratio_to_reach_stock` is of all of stock's time and the median time to a program that is as fast as
+    its last, `and_its_own` of the time that stock took to that program itself; None where fewer than half of
+    the runs found one.
+    """
+    final_s = statistics.median(_final(run) for run in stock)
+    reached = sorted(_time_to(run, final_s) for run in runs)
+    median_s = statistics.median_high(reached)
+    own_s = statistics.median(run["curve"][-1]["at_s"] for run in stock)
+    found = math.isfinite(median_s)
+    return {
+        "runs": len(runs),
+        "time_ratio": _median_seconds(stock) / _median_seconds(runs),
+        "latency_ratio": final_s / statistics.median(_final(run) for run in runs),
+        "runs_that_reach_stock": sum(map(math.isfinite, reached)),
+        "time_ratio_to_reach_stock": _median_seconds(stock) / median_s if found else None,
+        "and_its_own": own_s / median_s if found else None,
+    }
 
 
-def _final(tuner):
-    """Latency of the program that the tuner took for its best."""
-    return tuner["curve"][-1]["latency_s"]
+def _median_seconds(runs: Sequence[Run]) -> float:
+    return statistics.median(run["seconds"] for run in runs)
 
 
-def _time_to(tuner, latency_s):
-    """Seconds after which its best was at least as fast, None where it never was."""
-    return next((step["at_s"] for step in tuner["curve"] if step["latency_s"] <= latency_s), None)
+def _final(run: Run) -> float:
+    """Latency of the program that the tuner took for its best, inf where none ran."""
+    return run["curve"][-1]["latency_s"] if run["curve"] else math.inf
 
 
-def geometric_mean(values):
+def _time_to(run: Run, latency_s: float) -> float:
+    """Seconds after which its best was at least as fast, inf where it never was."""
+    return next((step["at_s"] for step in run["curve"] if step["latency_s"] <= latency_s), math.inf)
+
+
+def geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(statistics.fmean(map(math.log, values))) if values else None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["resnet18:all"], metavar="SOURCE:NUMBER")
-    parser.add_argument("--tuners", nargs="+", choices=tuners(""), default=["foretune", "stock"])
-    parser.add_argument("--trials", type=int, default=1000, help="of each tuner but foretune's (%(default)s)")
+    parser.add_argument("--tuners", nargs="+", choices=tuners("cpu", 0), default=["stock", "foretune"])
+    parser.add_argument("--trials", type=int, default=1000, help="of MetaSchedule's tuners (%(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="seeds of foretune's tuners (%(default)s)")
+    parser.add_argument("--stock-runs", type=int, default=1, help="those of MetaSchedule's (%(default)s)")
     parser.add_argument("--checkpoint", default="cpu")
+    parser.add_argument("--programs", type=Path, default=PROGRAMS, help="where runs are kept (%(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
     target = parse_target("llvm")
     load_tensor_intrinsics()  # no tuner pays for this import
-    chosen = {name: run for name, run in tuners(arguments.checkpoint).items() if name in arguments.tuners}
+    every = tuners(arguments.checkpoint, arguments.trials)
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for number, (name, task) in enumerate(tasks_of(arguments.tasks, target)):
-        path = arguments.out / f"{name.replace('/', '_')}-{arguments.trials}.json"
-        if not path.is_file():
-            print(f"{name}: {task.name}", flush=True)
-            row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
-            row |= {"target": str(target), "trials": arguments.trials, "checkpoint": arguments.checkpoint}
-            row["tuners"] = measure_task(task, target, chosen, arguments.trials, number)
-            path.write_text(json.dumps(row, indent=1) + "\n")
-        rows.append(json.loads(path.read_text()))
-        print(json.dumps(summary_of(rows[-1:])), flush=True)
-    summary = summary_of(rows)
-    (arguments.out / f"summary-{arguments.trials}.json").write_text(json.dumps(summary, indent=2) + "\n")
-    for name, figures in summary.items():
-        print(
-            f"{name}, by geometric means of {figures['tasks']} tasks: stock takes "
-            f"{figures['time_ratio']:.1f}x its time for {figures['latency_ratio']:.2f}x its latency"
-        )
+    for name, task in tasks_of(arguments.tasks, target):
+        print(f"{name}: {task.name}", flush=True)
+        runs = {}
+        for tuner in arguments.tuners:
+            own = "max_trials_global" not in every[tuner].settings
+            kept = (
+                arguments.programs / f"{name}-{tuner}"
+                if own
+                else (arguments.programs / f"{name}-{tuner}-{arguments.trials}")
+            )
+            runs[tuner] = [
+                kept_run(kept.with_name(f"{kept.name}-{seed}.json.xz"), every[tuner], task, target, seed)
+                for seed in range(arguments.runs if own else arguments.stock_runs)
+            ]
+        row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
+        row |= {"target": str(target), "machine": asdict(target_hardware(target))["name"]}
+        row |= {"trials": arguments.trials}
+        row["settings"] = {tuner: every[tuner].settings for tuner in arguments.tuners}
+        row["tuners"] = with_latencies(runs, target)
+        path = arguments.out / f"{name}-{arguments.trials}.json"
+        path.write_text(json.dumps(row, indent=1) + "\n")
+        rows.append(row)
+        if "stock" in runs:
+            print(json.dumps(summary_of([row]), indent=1), flush=True)
+    if "stock" in arguments.tuners:
+        summary = summary_of(rows)
+        (arguments.out / f"summary-{arguments.trials}.json").write_text(json.dumps(summary, indent=1) + "\n")
+        for name, of in summary.items():
+            print(
+                f"{name}, by geometric means of {len(rows)} tasks: stock takes {of['time_ratio']:.1f}x "
+                f"its time for {of['latency_ratio']:.2f}x its latency"
+            )
     print(f"wrote {arguments.out}")
 
 
