@@ -28,6 +28,9 @@ RELATIVE_TOLERANCE = 1e-4
 SLOW_RATIO, SLOW_SAMPLES = 10.0, 3
 """Calls over so many times slower than the fastest get so few samples: their latency needs less precision."""
 
+SLOW_BUDGET_S = 10.0
+"""Once their samples took so long together, in seconds, they get no more."""
+
 PRIMED_S = 1.0
 """Calls slower than this, in seconds, are timed without a run to prime caches before each sample."""
 
@@ -192,10 +195,12 @@ def compare_latency(
             first = turn % len(names)
             fastest = min((min(seconds) for seconds in samples.values() if seconds), default=0.0)
             for name in names[first:] + names[:first]:
-                if len(samples[name]) >= SLOW_SAMPLES and min(samples[name]) > SLOW_RATIO * fastest:
+                taken = samples[name]
+                enough = len(taken) >= SLOW_SAMPLES or sum(taken) > SLOW_BUDGET_S
+                if enough and min(taken) > SLOW_RATIO * fastest:
                     continue
                 seconds = _timed(calls[name])
-                samples[name].append(seconds if seconds > PRIMED_S else _timed(calls[name]))
+                taken.append(seconds if seconds > PRIMED_S else _timed(calls[name]))
     return [LatencyStats(name, statistics.median(s), min(s), s) for name, s in samples.items()]
 
 

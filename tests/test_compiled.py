@@ -219,6 +219,13 @@ def test_calls_far_behind_the_fastest_get_few_samples(clock: _Clock) -> None:
     assert samples == {"fast": 6, "near": 6, "far": subject.SLOW_SAMPLES}
 
 
+def test_calls_far_behind_that_take_long_are_sampled_once(clock: _Clock) -> None:
+    """One run of 27 s is over SLOW_BUDGET_S and 300 times the other: it is not run again."""
+    calls = {name: lambda s=s: clock.wait(s) for name, s in (("untuned", 27.0), ("tuned", 0.09))}
+    samples = {stats.name: len(stats.samples_s) for stats in compare_latency(calls, repeats=6)}
+    assert samples == {"untuned": 1, "tuned": 6}
+
+
 def test_slow_calls_run_once_and_time_limits_rounds(clock: _Clock) -> None:
     (stats,) = compare_latency({"slow": lambda: clock.wait(4.0)}, repeats=50, max_seconds=9.0)
     # Rounds start at 0, 4 and 8 seconds.

@@ -1,0 +1,132 @@
+"""What settings of a search are worth: the same tasks searched with each of them, in turns.
+
+    python benchmarks/search_settings.py --settings "" search.draft.caution=0 search.draft.keep=32
+    python benchmarks/search_settings.py --tasks 12 --seeds 0 1 --settings "" "search.rounds=4 search.top_k=32"
+
+A setting is a word of Hydra overrides of foretune-tune; the first one is what the others are held against.
+The tasks are the largest of each network, one network after the other. Each search is of one task in one
+process, without the network's overlap of searching and measuring. The best programs of all settings of a task
+and seed are timed in turns by one evaluator, so that a search that measured more has no luck of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from foretune.configuration import from_hydra
+from foretune.dataset.measure import WorkerPool
+from foretune.dataset.networks import extract_tasks, load_network, to_relax
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.task import Task
+from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference.one_shot import search_one_shot
+from foretune.inference.tune import TuneConfig
+from hydra import compose, initialize_config_module
+from tuning_curves import geometric_mean, time_in_turns
+from tvm.target import Target
+
+RESULTS = Path(__file__).parent / "results" / "search_settings.json"
+NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
+SMALLEST_FLOPS = 1e6
+"""Smaller tasks are of no consequence, and too short to tell settings apart."""
+
+
+def largest_tasks(count: int, target: Target) -> list[Task]:
+    """The tasks with the most operations of each network, in turns."""
+    of_networks = []
+    for name in NETWORKS:
+        found = extract_tasks(to_relax(load_network(name), target), target, name)
+        found = [task for task in found if task.flops > SMALLEST_FLOPS]
+        of_networks.append(sorted(found, key=lambda task: -task.flops * task.weight))
+    return [task for same_place in zip(*of_networks, strict=False) for task in same_place][:count]
+
+
+def search_config(overrides: str) -> OneShotConfig:
+    """The settings of a search by overrides of foretune-tune; raises as that command does."""
+    composed = compose("tune", overrides.split())
+    return from_hydra(composed, TuneConfig).search
+
+
+def summary_of(rows: list[dict[str, Any]], settings: list[str]) -> dict[str, Any]:
+    """Of each setting: latency as a multiple of the first's, and means of seconds and of measurements."""
+    found = {}
+    for name in settings:
+        of = [row["found"][name] for row in rows]
+        first = [row["found"][settings[0]] for row in rows]
+        ratios = [own["latency_s"] / other["latency_s"] for own, other in zip(of, first, strict=True)]
+        found[name] = {
+            "latency_ratio": geometric_mean(ratios),
+            "search_s": statistics.fmean(each["search_s"] for each in of),
+            "measure_s": statistics.fmean(each["measure_s"] for each in of),
+            "measured": statistics.fmean(each["measured"] for each in of),
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--settings", nargs="+", default=["", "search.draft.caution=0"])
+    parser.add_argument("--tasks", type=int, default=9, help="how many (%(default)s)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--checkpoint", default="cpu")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+
+    target = parse_target("llvm")
+    load_tensor_intrinsics()
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        configs = {name or "default": search_config(name) for name in arguments.settings}
+    model = PretrainedCostModel.load(arguments.checkpoint)
+    told = {
+        "machine": target_hardware(target).name,
+        "target": str(target),
+        "checkpoint": arguments.checkpoint,
+    }
+    told["settings"] = {name: asdict(config) for name, config in configs.items()}
+    rows: list[dict[str, Any]] = []
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    tasks = largest_tasks(arguments.tasks, target)
+    started = time.monotonic()
+    with WorkerPool(target) as pool:
+        for seed in arguments.seeds:
+            for task in tasks:
+                found, modules = {}, []
+                for name, config in configs.items():
+                    result = search_one_shot(
+                        task, target, model, pool, OneShotConfig(**vars(config) | {"seed": seed})
+                    )
+                    if result.best is None:
+                        raise SystemExit(f"{task.name}, {name}: no candidate ran")
+                    modules.append(result.best.proposal.module)
+                    found[name] = {
+                        "search_s": result.search_s,
+                        "measure_s": result.measure_s,
+                        "measured": len(result.validations),
+                        "scored": result.candidates_scored,
+                        "measured_latency_s": result.best.latency_s,
+                    }
+                for name, latency_s in zip(configs, time_in_turns(modules, target), strict=True):
+                    found[name]["latency_s"] = latency_s
+                rows.append({"source": task.source, "task": task.name, "seed": seed, "found": found})
+                summary = summary_of(rows, list(configs))
+                told |= {"summary": summary, "rows": rows}
+                arguments.out.write_text(json.dumps(told, indent=1, default=str) + "\n")
+                done = len(rows) / (len(tasks) * len(arguments.seeds))
+                left_s = (time.monotonic() - started) * (1 / done - 1)
+                ratios = "  ".join(
+                    f"{name}: {of['latency_ratio']:.3f} in {of['search_s'] + of['measure_s']:.1f} s"
+                    for name, of in summary.items()
+                )
+                print(f"{task.name} seed {seed}, {left_s / 60:.1f} min left; so far {ratios}", flush=True)
+    print(f"wrote {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
