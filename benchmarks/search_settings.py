@@ -1,7 +1,7 @@
 """What settings of a search are worth: the same tasks searched with each of them, in turns.
 
     python benchmarks/search_settings.py --settings "" search.draft.caution=0 search.draft.keep=32
-    python benchmarks/search_settings.py --tasks 12 --seeds 0 1 --settings "" "search.rounds=4 search.top_k=32"
+    python benchmarks/search_settings.py --tasks 12 --settings "" "search.rounds=4 search.top_k=32"
 
 A setting is a word of Hydra overrides of foretune-tune; the first one is what the others are held against.
 The tasks are the largest of each network, one network after the other. Each search is of one task in one
