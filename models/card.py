@@ -13,16 +13,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .. import __version__
+from ..dataset.features.table import LabelledFeatures
 from .normaliser import Normaliser
 from .registry import ModelConfig
 from .target import TargetConfig
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with each field that an older version of foretune must not overlook: it would serve wrong scores."""
-READABLE_SCHEMAS = (1, 2)
+READABLE_SCHEMAS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -38,20 +41,30 @@ class DataSummary:
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """How the dataset was split, and the hashes of the tasks of each part.
+    """How the dataset was split, the hashes of the tasks of each part, and the shapes of those seen.
 
-    With the hashes an evaluation on any dataset can leave out what the model has seen.
+    With these an evaluation on any dataset can leave out what the model has seen, be it fused with something
+    else. Cards of schema 1 and 2 have no shapes: they tell tasks by their hashes alone.
     """
 
     config: dict[str, Any]
     train_tasks: list[str]
     validation_tasks: list[str]
     test_tasks: list[str]
+    seen_shapes: list[str] = field(default_factory=list)
 
     @property
     def seen_tasks(self) -> list[str]:
         """Hashes of the tasks that shaped the weights, by training or by the choice of an epoch."""
         return [*self.train_tasks, *self.validation_tasks]
+
+    def saw(self, data: LabelledFeatures) -> NDArray[np.bool_]:
+        """Rows of a dataset, as a mask, whose task or another of its shape shaped the weights."""
+        return np.isin(data.workload_hash, self.seen_tasks) | np.isin(data.shape, self.seen_shapes)
+
+    def seen_in(self, data: LabelledFeatures) -> list[str]:
+        """Hashes of the tasks of a dataset that it saw."""
+        return [str(task) for task in np.unique(data.workload_hash[self.saw(data)])]
 
     def tasks(self, part: str) -> list[str]:
         """Hashes of "train", "validation" or "test"."""

@@ -143,8 +143,8 @@ def _read_card(path: Path) -> Card:
     if version not in READABLE_SCHEMAS:
         raise CorruptCheckpointError(
             f"{file}: schema_version is {version!r}, and this version of foretune reads "
-            f"{' and '.join(map(str, READABLE_SCHEMAS))}: install the version of foretune that wrote it, or "
-            "train the checkpoint again"
+            f"{READABLE_SCHEMAS[0]} to {READABLE_SCHEMAS[-1]}: install the version that wrote it, or train "
+            "the checkpoint again"
         )
     try:
         return Card.from_json(values)

@@ -103,6 +103,18 @@ def test_a_few_tasks_turn_a_model_to_its_new_device(tmp_path, source):
     assert "13 other tasks of new" in console.export_text()
 
 
+def test_no_task_judges_that_is_of_a_shape_trained_on(tmp_path, source):
+    """A task that is like one of the five but for what it is fused with would be known in all but name."""
+    data = devices()
+    tasks = ["task010", "task011", "task012", "task013", "task014"]
+    shapes = np.where(data.workload_hash == "task015", "task010", data.shape)
+    config = settings(tmp_path, source, tasks=tasks)
+    result = finetune(config, load_checkpoint(source, VERSION), replace(data, shape=shapes))
+    assert result.before.tasks == result.after.tasks == 12  # of the other 13
+    after = load_checkpoint(result.checkpoint_dir, VERSION)
+    assert {*tasks, *SOURCE_TASKS} == set(after.card.split.seen_shapes)
+
+
 def test_the_card_tells_where_it_comes_from(tmp_path, source):
     before = load_checkpoint(source, VERSION)
     result = run(settings(tmp_path, source, choice=ChoiceConfig(k=3, method="random"), records_per_task=7))
@@ -170,13 +182,13 @@ def test_a_device_with_few_tasks_gives_all_and_leaves_none_to_judge_by(tmp_path,
 def test_batches_and_loss_are_as_the_checkpoint_was_trained_but_for_changes(tmp_path, source):
     card = load_checkpoint(source, VERSION).card
     config = settings(tmp_path, source, data={"batch_size": 8}, loss={"mse": 0.5})
-    training = training_of(config, card, ["a", "b", "c"], "new")
+    training = training_of(config, card, ["a", "b", "c"], [], "new")
     assert (training.data.batch_size, training.data.rivals, training.data.keep_slow) == (8, 4, True)
     assert (training.loss.mse, training.loss.rank) == (0.5, 0.5)
     assert training.model == card.model and training.target == card.target
     for group in ("data", "loss"):
         with pytest.raises(ConfigError, match=rf"{group}\.size is unknown"):
-            training_of(settings(tmp_path, source, **{group: {"size": 1}}), card, ["a"], "new")
+            training_of(settings(tmp_path, source, **{group: {"size": 1}}), card, ["a"], [], "new")
 
 
 @pytest.mark.parametrize(
@@ -191,10 +203,11 @@ def test_batches_and_loss_are_as_the_checkpoint_was_trained_but_for_changes(tmp_
 def test_an_epoch_is_chosen_by_two_tasks_at_least(tmp_path, source, tasks, stopping, validation):
     card = load_checkpoint(source, VERSION).card
     names = [f"new{i}" for i in range(tasks)]
-    training = training_of(settings(tmp_path, source, stopping=stopping), card, names, "new")
+    training = training_of(settings(tmp_path, source, stopping=stopping), card, names, [], "new")
     assert training.split.validation == validation and training.split.test == 0.0
     # Tasks that the source knows cannot choose an epoch.
-    known = training_of(settings(tmp_path, source, stopping=0.5), card, [*SOURCE_TASKS[:5], "a"], "new")
+    tasks = [*SOURCE_TASKS[:5], "a"]
+    known = training_of(settings(tmp_path, source, stopping=0.5), card, tasks, SOURCE_TASKS, "new")
     assert known.split.validation == 0.0
 
 

@@ -316,6 +316,15 @@ def test_parts_of_an_evaluation_follow_the_tasks_on_the_card(trained):
     unseen = set(larger.workload_hash[part_rows(checkpoint.card.split, larger, "unseen")])
     assert unseen == {"task010", "task011", "task012", *checkpoint.card.split.test_tasks}
     assert len(part_rows(checkpoint.card.split, larger, "all")) == 26
+    # nor one that differs only in what it is fused with: here task010 is of a shape that was trained on
+    known = checkpoint.card.split.seen_tasks[0]
+    alike = replace(larger, shape=np.where(larger.workload_hash == "task010", known, larger.shape))
+    unseen = set(larger.workload_hash[part_rows(checkpoint.card.split, alike, "unseen")])
+    assert unseen == {"task011", "task012", *checkpoint.card.split.test_tasks}
+    assert "task010" in checkpoint.card.split.seen_in(alike)
+    # a card of an older schema has no shapes, and tells tasks by their hashes
+    older = replace(checkpoint.card.split, seen_shapes=[])
+    assert "task010" not in older.seen_in(alike) and known in older.seen_in(alike)
 
 
 def test_an_evaluation_names_its_tasks_and_writes_json(trained, tmp_path):

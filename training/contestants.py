@@ -189,7 +189,7 @@ class CheckpointContestant(Contestant):
     def fit(self, trial: Trial) -> Fit:
         """Predicts; raises SeenTasksError where the prediction would be no test."""
         test = np.unique(trial.data.workload_hash[trial.split.test])
-        seen = np.isin(test, self.checkpoint.card.split.seen_tasks)
+        seen = np.isin(test, self.checkpoint.card.split.seen_in(trial.data))
         if seen.any():
             raise SeenTasksError(
                 f"{self.name}: the checkpoint {self.checkpoint.path} has seen {seen.sum()} of the "

@@ -164,7 +164,7 @@ class CostModelData(pl.LightningDataModule):
         self.data = data
         self.labels = Labels.of(data)
         self.targets = Targets.of(data, self.labels, target, columns)
-        self.split: Split = split_rows(data, split, before.card.split.seen_tasks if before else ())
+        self.split: Split = split_rows(data, split, before.card.split.seen_in(data) if before else ())
         train = self.labels.usable(
             self.split.train, target.max_slowdown, config.keep_slow, config.keep_failed
         )

@@ -67,18 +67,18 @@ def evaluate_checkpoint(
     names = {group: str(data.workload_hash[row]) for group, row in first_row.items()}
     together = over_networks(model, names, networks or {})
     by_network = [*network_metrics(model, names, networks or {}), *([together] if together else [])]
-    seen = {*names.values()} & {*checkpoint.card.split.seen_tasks}
+    seen = {*names.values()} & {*checkpoint.card.split.seen_in(data)}
     told = {network.network for network in by_network}
     unmeasured = [network for network in networks or {} if network not in told]
     return Evaluation(model, chance, per_task, by_network, facts, len(seen), unmeasured)
 
 
 def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray[np.int64]:
-    """Rows of the dataset whose task belongs to the part, by the task hashes on the card."""
+    """Rows of the dataset whose task belongs to the part, by the hashes of tasks and shapes on the card."""
     if part == "all":
         return np.arange(len(data))
     if part == "unseen":
-        return np.flatnonzero(~np.isin(data.workload_hash, split.seen_tasks))
+        return np.flatnonzero(~split.saw(data))
     return np.flatnonzero(np.isin(data.workload_hash, split.tasks(part)))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -93,13 +92,14 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
     after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
-    seen = {*tasks, *checkpoint.card.split.seen_tasks}
+    shapes = target.shape[np.isin(target.workload_hash, tasks)]
+    unseen = target.take(np.flatnonzero(~checkpoint.card.split.saw(target) & ~np.isin(target.shape, shapes)))
     result = FinetuneResult(
         config.checkpoint_dir,
         hardware,
         tasks,
-        evaluate_unseen(checkpoint, target, seen),
-        evaluate_unseen(after, target, seen),
+        evaluate_records(checkpoint, unseen),
+        evaluate_records(after, unseen),
         trained.epochs,
         trained.seconds,
     )
@@ -107,14 +107,12 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     return result
 
 
-def evaluate_unseen(checkpoint: Checkpoint, data: LabelledFeatures, seen: Collection[str]) -> Metrics | None:
-    """Metrics over the tasks of `data` that are not among `seen`; None where no program of them ran."""
-    rows = np.flatnonzero(~np.isin(data.workload_hash, sorted(seen)))
-    if not np.isfinite(data.latency_s[rows]).any():
+def evaluate_records(checkpoint: Checkpoint, data: LabelledFeatures) -> Metrics | None:
+    """Metrics over all records of `data`; None where no program of them ran."""
+    if not np.isfinite(data.latency_s).any():
         return None
-    rest = data.take(rows)
-    prediction = checkpoint.predictor.predict_table(rest.features, np.arange(len(rest)))
-    return evaluate(prediction, rest.latency_s, Labels.of(rest).group)
+    prediction = checkpoint.predictor.predict_table(data.features, np.arange(len(data)))
+    return evaluate(prediction, data.latency_s, Labels.of(data).group)
 
 
 def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:

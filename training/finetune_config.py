@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,12 +64,15 @@ class FinetuneConfig:
             )
 
 
-def training_of(config: FinetuneConfig, card: Card, tasks: list[str], hardware: str) -> TrainConfig:
+def training_of(
+    config: FinetuneConfig, card: Card, tasks: list[str], seen: Collection[str], hardware: str
+) -> TrainConfig:
     """The training that fine-tunes the model of `card` on the tasks.
 
-    Tasks that the model was trained on before stay in the training, so that the epoch is chosen by others.
+    Those of `seen`, which the model was trained on before, stay in the training, so that the epoch is chosen
+    by others.
     """
-    fresh = set(tasks) - set(card.split.seen_tasks)
+    fresh = set(tasks) - set(seen)
     held_out = round(config.stopping * len(tasks))
     stops = MIN_STOPPING_TASKS <= held_out <= len(fresh)
     return TrainConfig(

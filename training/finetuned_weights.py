@@ -29,7 +29,7 @@ def finetune_weights(
     mixture of halves in none; its R2 was above the source's in six. Fasor has no such step; keep = 0 leaves
     it out. What a card tells of a fine-tuned model's own certainty is not fitted again.
     """
-    training = training_of(config, source.card, tasks, hardware)
+    training = training_of(config, source.card, tasks, source.card.split.seen_in(few), hardware)
     if config.keep == 0:
         return train_model(training, few, source.card.feature_version)
     directory = config.run_dir / FINE_TUNED

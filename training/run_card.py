@@ -34,6 +34,7 @@ def run_card(
         part: [str(task) for task in np.unique(data.workload_hash[records.split.part(part)])]
         for part in SPLIT_PARTS
     }
+    seen_shapes = np.unique(data.shape[np.concatenate([records.split.train, records.split.validation])])
     return Card(
         feature_version=feature_version,
         model=config.model,
@@ -51,6 +52,7 @@ def run_card(
             sorted({*tasks["train"], *(before.card.split.seen_tasks if before else ())}),
             tasks["validation"],
             tasks["test"],
+            sorted({*seen_shapes.tolist(), *(before.card.split.seen_shapes if before else ())}),
         ),
         metrics={part: dict(of_part) for part, of_part in metrics.items()},
         seed=config.seed,

@@ -63,7 +63,7 @@ def run(config: TrainConfig) -> TrainResult:
     _refuse_to_overwrite(config)
     version = feature_version_of(config.model.name)
     data = load_features(config.dataset, version)
-    seen = load_checkpoint(config.start_from).card.split.seen_tasks if config.start_from else ()
+    seen = load_checkpoint(config.start_from).card.split.seen_in(data) if config.start_from else ()
     # A held-out network takes along what others share with it, which only the table beside the records tells.
     networks = evaluation_networks(config.dataset, data)
     split = split_by_networks(config.split, data, networks, seen)
