@@ -102,4 +102,5 @@ def _adapt(tag: str, prefix: str) -> str:
         tag = tag.replace(colour, f"var({variable})")
     tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
     tag = tag.replace("xlink:href", "href")
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\1{prefix}-", tag)
+    # A function, since a prefix that begins with a digit would be read into a reference to the group.
+    return re.sub(r'\bid="|href="#|url\(#', lambda found: f"{found[0]}{prefix}-", tag)

@@ -32,6 +32,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from curve_page import write_page
 from curve_tuners import Tuner, tuners
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
@@ -43,7 +44,7 @@ from tvm.s_tir.meta_schedule.testing import te_workload
 from tvm.target import Target
 
 RESULTS = Path(__file__).parent / "results" / "tuning_curves"
-PROGRAMS = Path("outputs/tuning_curves")
+PROGRAMS = RESULTS / "programs"
 
 TURNS = 7
 """How often each kept program is timed at the end."""
@@ -228,6 +229,7 @@ def main() -> None:
     if "stock" in arguments.tuners:
         summary = summary_of(rows)
         (arguments.out / f"summary-{arguments.trials}.json").write_text(json.dumps(summary, indent=1) + "\n")
+        write_page(rows, summary, arguments.out / f"curves-{arguments.trials}.html")
         for name, of in summary.items():
             print(
                 f"{name}, by geometric means of {len(rows)} tasks: stock takes {of['time_ratio']:.1f}x "

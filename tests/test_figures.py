@@ -1,0 +1,27 @@
+"""SVG fragments of figures: several on one page keep apart."""
+
+import re
+
+import pytest
+from foretune.figures import canvas, fragment
+
+
+def drawn(prefix):
+    with canvas(3, 2) as figure:
+        axes = figure.subplots()
+        axes.plot([1, 2], [3, 4], marker="o")
+        return fragment(figure, prefix, "a line")
+
+
+@pytest.mark.parametrize("prefix", ["task", "2c255348cce7", "0-spearman"])
+def test_ids_and_what_refers_to_them_carry_the_prefix(prefix):
+    text = drawn(prefix)
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    used = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', text)
+    assert len(ids) == len(set(ids)) > 0 and all(name.startswith(f"{prefix}-") for name in ids)
+    assert used and {href or url for href, url in used} <= set(ids)
+
+
+def test_fragments_of_one_page_share_no_id():
+    ids = [set(re.findall(r'\bid="([^"]+)"', drawn(prefix))) for prefix in ("1", "2")]
+    assert not ids[0] & ids[1]
