@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,29 +44,28 @@ def _facts(name: str, of: dict[str, Any]) -> list[Fact]:
 
 def _curves(row: dict[str, Any]) -> Plot:
     """Steps of each run, from its first program that is timed to its end."""
+    stock_s = row["tuners"]["stock"][0]["curve"][-1]["latency_s"]
+    unit, factor = ("ms", 1e3) if stock_s > 1e-3 else ("µs", 1e6)
     with canvas(7.3, 4.4) as figure:
         axes = figure.subplots()
         for name, runs in row["tuners"].items():
             label, colour, style = TUNERS[name]
             for run in (run for run in runs if run["curve"]):
                 at_s = [step["at_s"] for step in run["curve"]] + [run["seconds"]]
-                best_ms, latency_ms = float("inf"), []
-                for step in run["curve"]:
-                    best_ms = min(best_ms, 1e3 * step["latency_s"])
-                    latency_ms.append(best_ms)
+                latency = [factor * s for s in accumulate((s["latency_s"] for s in run["curve"]), min)]
                 axes.step(
-                    *(at_s, [*latency_ms, latency_ms[-1]]),
+                    *(at_s, [*latency, latency[-1]]),
                     where="post", color=colour, linestyle=style, label=label,
                 )  # fmt: skip
-                axes.plot(at_s[-1], latency_ms[-1], "o", color=colour)
+                axes.plot(at_s[-1], latency[-1], "o", color=colour)
                 label = None  # one entry of the legend for all runs
         for which in ("x", "y"):
             log_axis(axes, which)
         axes.grid(axis="both")
         axes.set_xlabel("seconds since the start")
-        axes.set_ylabel("best latency, ms")
+        axes.set_ylabel(f"best latency, {unit}")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, fontsize=10)
-        axes.axhline(1e3 * row["tuners"]["stock"][0]["curve"][-1]["latency_s"], color=MUTED, linewidth=0.8)
+        axes.axhline(factor * stock_s, color=MUTED, linewidth=0.8)
         caption = (
             f"{row['task']}, {significant(row['gflop'])} GFLOP. Latencies are timed in turns at the end, so "
             "that a step can be smaller than its tuner took it for. A dot is the end of a run, the thin "
