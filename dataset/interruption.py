@@ -10,24 +10,35 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts_deferred() -> Iterator[None]:
-    """Holds back SIGINT inside the block and raises KeyboardInterrupt at its end if one came.
+def interrupts_noted() -> Iterator[list[int]]:
+    """Holds back SIGINT inside the block; the list that it yields grows by one for each that came.
 
-    In MetaSchedule's search, Python is called back from C++ threads; an exception raised there by a signal
-    takes the process down. Outside of the main thread, where Python delivers no signals, it does nothing.
+    For a block that looks at the list itself. Outside of the main thread, where Python delivers no signals,
+    it stays empty.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
 
     def remember(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
     before = signal.signal(signal.SIGINT, remember)
     try:
-        yield
+        yield came
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Holds back SIGINT inside the block and raises KeyboardInterrupt at its end if one came.
+
+    In MetaSchedule's search, Python is called back from C++ threads; an exception raised there by a signal
+    takes the process down.
+    """
+    with interrupts_noted() as came:
+        yield
     if came:
         raise KeyboardInterrupt

@@ -1,9 +1,13 @@
 """Lanes: every item once, devices side by side, and one failure stops them all."""
 
+import os
 import signal
 import threading
+import time
+from concurrent.futures import wait as futures_wait
 
 import pytest
+from foretune.dataset.generation import lanes
 from foretune.dataset.generation.lanes import work_in_lanes
 
 
@@ -62,6 +66,29 @@ def test_an_interrupt_stops_the_lanes_whichever_thread_the_system_gives_it_to():
     finally:
         signal.signal(signal.SIGINT, before)
     assert stopped == [True, True]
+
+
+def test_an_interrupt_that_meets_a_finaliser_is_not_lost(monkeypatch):
+    """What a signal handler raises inside `__del__` is printed and forgotten."""
+
+    class Dying:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # Python gets to the handler here
+
+    waited = []
+
+    def wait(*arguments, **named):
+        if not waited:
+            Dying()
+        waited.append(True)
+        return futures_wait(*arguments, **named)
+
+    monkeypatch.setattr(lanes, "wait", wait)
+    stopped = []
+    with pytest.raises(KeyboardInterrupt):
+        work_in_lanes(range(2), [0, 1], lambda item, device, stop: stopped.append(stop.wait(10)))
+    assert stopped == [True, True] and len(waited) == 1
 
 
 def test_nothing_to_do_is_done():

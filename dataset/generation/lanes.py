@@ -8,9 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
+from ..interruption import interrupts_noted
+
 Item = TypeVar("Item")
 
-# Any thread may get a signal; Python raises KeyboardInterrupt in the main one, once that runs again.
+# Any thread may get a signal; Python handles it in the main one, once that runs again.
 _LOOK_EVERY_S = 0.5
 
 
@@ -38,12 +40,15 @@ def work_in_lanes(
     if len(devices) == 1:
         lane(devices[0])
         return
-    with ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads:
+    # A signal's exception is lost where it is raised in what ignores exceptions, such as a finaliser.
+    with ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads, interrupts_noted() as came:
         try:
             working = {threads.submit(lane, device) for device in devices}
             while working:
                 done, working = wait(working, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
                 for ended in done:
                     ended.result()
+                if came:
+                    raise KeyboardInterrupt
         finally:
             stop.set()
