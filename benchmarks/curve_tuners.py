@@ -7,7 +7,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,12 @@ class Tuner:
 
 def tuners(checkpoint: str, trials: int) -> dict[str, Tuner]:
     """The tuners by name; `trials` are those of MetaSchedule's."""
+    # A checkpoint is its weights, whatever its folder is called.
+    weights = load_checkpoint(checkpoint).card.weights_sha256
     return {
-        "foretune": _foretune(checkpoint, OneShotConfig()),
-        "foretune_longer": _foretune(checkpoint, LONGER),
-        "evolution": _foretune(checkpoint, OneShotConfig(strategy="evolutionary")),
+        "foretune": _foretune(checkpoint, weights, OneShotConfig()),
+        "foretune_longer": _foretune(checkpoint, weights, LONGER),
+        "evolution": _foretune(checkpoint, weights, OneShotConfig(strategy="evolutionary")),
         "stock": _metaschedule(trials, fast=False),
         "stock_measured_by_foretune": _metaschedule(trials, fast=True),
         "random": _metaschedule(trials, fast=True, strategy="replay-trace"),
@@ -65,18 +67,14 @@ LONGER = OneShotConfig(rounds=12, top_k=144)
 """The default search with twelve rounds in place of two."""
 
 
-def _foretune(checkpoint: str, config: OneShotConfig) -> Tuner:
+def _foretune(checkpoint: str, weights: str, config: OneShotConfig) -> Tuner:
     def run(task: Task, target: Target, seed: int) -> Curve:
         curve = Curve()
         model = PretrainedCostModel.load(checkpoint)
         with WorkerPool(target) as pool:
-            search_one_shot(
-                task, target, model, _Watched(pool, curve), OneShotConfig(**vars(config) | {"seed": seed})
-            )
+            search_one_shot(task, target, model, _Watched(pool, curve), replace(config, seed=seed))
         return curve
 
-    # A checkpoint is its weights, whatever its folder is called.
-    weights = load_checkpoint(checkpoint).card.weights_sha256
     return Tuner(run, {"checkpoint": checkpoint, "weights_sha256": weights, "search": asdict(config)})
 
 

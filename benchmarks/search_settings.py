@@ -15,13 +15,12 @@ import argparse
 import json
 import statistics
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from foretune.configuration import from_hydra
 from foretune.dataset.measure import WorkerPool
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
@@ -29,7 +28,7 @@ from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.one_shot import search_one_shot
 from foretune.inference.tune import TuneConfig
 from hydra import compose, initialize_config_module
-from tuning_curves import geometric_mean, time_in_turns
+from tuning_curves import geometric_mean, largest_first, time_in_turns
 from tvm.target import Target
 
 RESULTS = Path(__file__).parent / "results" / "search_settings.json"
@@ -40,11 +39,9 @@ SMALLEST_FLOPS = 1e6
 
 def largest_tasks(count: int, target: Target) -> list[Task]:
     """The tasks with the most operations of each network, in turns."""
-    of_networks = []
-    for name in NETWORKS:
-        found = extract_tasks(to_relax(load_network(name), target), target, name)
-        found = [task for task in found if task.flops > SMALLEST_FLOPS]
-        of_networks.append(sorted(found, key=lambda task: -task.flops * task.weight))
+    of_networks = [
+        [task for task in largest_first(name, target) if task.flops > SMALLEST_FLOPS] for name in NETWORKS
+    ]
     return [task for same_place in zip(*of_networks, strict=False) for task in same_place][:count]
 
 
@@ -99,9 +96,7 @@ def main() -> None:
             for task in tasks:
                 found, modules = {}, []
                 for name, config in configs.items():
-                    result = search_one_shot(
-                        task, target, model, pool, OneShotConfig(**vars(config) | {"seed": seed})
-                    )
+                    result = search_one_shot(task, target, model, pool, replace(config, seed=seed))
                     if result.best is None:
                         raise SystemExit(f"{task.name}, {name}: no candidate ran")
                     modules.append(result.best.proposal.module)

@@ -28,12 +28,12 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from curve_page import write_page
+from curve_page import TUNERS, write_page
 from curve_tuners import Tuner, tuners
+from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.target_hardware import target_hardware
@@ -56,6 +56,12 @@ Run = dict[str, Any]
 """`settings`, `seconds`, `measured` and `steps` of one run: see `Curve.improvements`."""
 
 
+def largest_first(network: str, target: Target) -> list[Task]:
+    """The tasks of a network in the order of their share of its operations."""
+    found = extract_tasks(to_relax(load_network(network), target), target, network)
+    return sorted(found, key=lambda task: -task.weight * task.flops)
+
+
 def tasks_of(names: Sequence[str], target: Target) -> Iterator[tuple[str, Task]]:
     """Yields the name and task of each argument of --tasks."""
     networks: dict[str, list[Task]] = {}
@@ -66,16 +72,14 @@ def tasks_of(names: Sequence[str], target: Target) -> Iterator[tuple[str, Task]]
             yield f"{source}-{place or 0}", as_task(as_task_module(function))
             continue
         if source not in networks:
-            found = extract_tasks(to_relax(load_network(source), target), target, source)
-            networks[source] = sorted(found, key=lambda task: -task.weight * task.flops)
+            networks[source] = largest_first(source, target)
         chosen = range(len(networks[source])) if place == "all" else [int(place or 0)]
         for number in chosen:
             yield f"{source}-{number}", networks[source][number]
 
 
-def kept_run(path: Path, tuner: Tuner, task: Task, target: Target, seed: int) -> Run:
+def kept_run(path: Path, tuner: Tuner, task: Task, target: Target, machine: Hardware, seed: int) -> Run:
     """The run of a tuner with a seed: that of an earlier call, or one that is made now."""
-    machine = target_hardware(target)
     settings = tuner.settings | {"target": str(target), "machine": machine.hardware_id, "seed": seed}
     if path.is_file():
         run: Run = json.loads(lzma.decompress(path.read_bytes()))
@@ -188,7 +192,7 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["resnet18:all"], metavar="SOURCE:NUMBER")
-    parser.add_argument("--tuners", nargs="+", choices=tuners("cpu", 0), default=["stock", "foretune"])
+    parser.add_argument("--tuners", nargs="+", choices=TUNERS, default=["stock", "foretune"])
     parser.add_argument("--trials", type=int, default=1000, help="of MetaSchedule's tuners (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="seeds of foretune's tuners (%(default)s)")
     parser.add_argument("--stock-runs", type=int, default=1, help="those of MetaSchedule's (%(default)s)")
@@ -199,6 +203,7 @@ def main() -> None:
 
     target = parse_target("llvm")
     load_tensor_intrinsics()  # no tuner pays for this import
+    machine = target_hardware(target)
     every = tuners(arguments.checkpoint, arguments.trials)
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -207,18 +212,15 @@ def main() -> None:
         runs = {}
         for tuner in arguments.tuners:
             own = "max_trials_global" not in every[tuner].settings
-            kept = (
-                arguments.programs / f"{name}-{tuner}"
-                if own
-                else (arguments.programs / f"{name}-{tuner}-{arguments.trials}")
-            )
+            kept = f"{name}-{tuner}" if own else f"{name}-{tuner}-{arguments.trials}"
             runs[tuner] = [
-                kept_run(kept.with_name(f"{kept.name}-{seed}.json.xz"), every[tuner], task, target, seed)
+                kept_run(
+                    arguments.programs / f"{kept}-{seed}.json.xz", every[tuner], task, target, machine, seed
+                )
                 for seed in range(arguments.runs if own else arguments.stock_runs)
             ]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
-        row |= {"target": str(target), "machine": asdict(target_hardware(target))["name"]}
-        row |= {"trials": arguments.trials}
+        row |= {"target": str(target), "machine": machine.name, "trials": arguments.trials}
         row["settings"] = {tuner: every[tuner].settings for tuner in arguments.tuners}
         row["tuners"] = with_latencies(runs, target)
         path = arguments.out / f"{name}-{arguments.trials}.json"
