@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from string import Template
@@ -42,6 +43,17 @@ def figure_html(plot: Plot) -> str:
     return (
         f'<figure class="card{" wide" if plot.wide else ""}"><h2>{escape(plot.title)}</h2>'
         f'<figcaption>{escape(plot.caption)}</figcaption><div class="scroll">{plot.svg}</div></figure>'
+    )
+
+
+def table_html(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    """A card with a table and a note below it; all texts are escaped."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        '<section class="card"><div class="scroll"><table><thead><tr>'
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<p class="note">{escape(note)}</p></section>'
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from foretune.figures import AFTER, BAD, BEFORE, MUTED, PEER, canvas, fragment, log_axis, significant
-from foretune.page import Fact, Plot, fact_html, figure_html, page_html
+from foretune.page import Fact, Plot, fact_html, figure_html, page_html, table_html
 
 TUNERS = {
     "foretune": ("foretune", AFTER, "-"),
@@ -88,12 +87,9 @@ def _table(summary: dict[str, Any]) -> str:
                 *(f"{ratios['latency_ratio']:.2f}x", str(ratios["runs_that_reach_stock"])),
                 "-" if reached is None else f"{reached:.1f}x",
             )
-            body.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    return (
-        '<section class="card"><div class="scroll"><table><thead><tr>'
-        f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-        '<p class="note">Multiples of the tuner\'s own by medians of its runs: above 1 the tuner is ahead. '
-        "To reach stock's latency: all of stock's time over the median time to a program as fast as stock's "
-        "last.</p></section>"
+            body.append(cells)
+    note = (
+        "Multiples of the tuner's own by medians of its runs: above 1 the tuner is ahead. To reach stock's "
+        "latency: all of stock's time over the median time to a program as fast as stock's last."
     )
+    return table_html(heads, body, note)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from foretune.figures import AFTER, BAD, BEFORE, MUTED, PEER, canvas, fragment
-from foretune.page import Fact, Plot, fact_html, figure_html, page_html
+from foretune.page import Fact, Plot, fact_html, figure_html, page_html, table_html
 
 METRICS = {
     "pairwise_accuracy": "pairwise accuracy",
@@ -111,12 +110,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
             recovery = value.get(f"against_{best}", {})
             shares = [recovery.get("of_gap"), recovery.get("of_full")]
             cells += [f"{value['mean']:.3f}", *("-" if share is None else f"{share:.0%}" for share in shares)]
-        body.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    return (
-        '<section class="card"><div class="scroll"><table><thead><tr>'
-        f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-        '<p class="note">Full is the better model of the whole pool by each metric, from scratch or '
-        "fine-tuned. Of the gap: the part of the way to it from no transfer, - where there is none. Of "
-        "full: the ratio to it, to which chance contributes.</p></section>"
+        body.append(cells)
+    note = (
+        "Full is the better model of the whole pool by each metric, from scratch or fine-tuned. Of the gap: "
+        "the part of the way to it from no transfer, - where there is none. Of full: the ratio to it, to "
+        "which chance contributes."
     )
+    return table_html(heads, body, note)
