@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..dataset.features.table import LabelledFeatures
 from .normaliser import Normaliser
-from .registry import ModelConfig
+from .registry import MemberConfig, ModelConfig
 from .target import TargetConfig
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised with each field that an older version of foretune must not overlook: it would serve wrong scores."""
-READABLE_SCHEMAS = (1, 2, 3)
+READABLE_SCHEMAS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Card:
         """Inverse of `to_json` on parsed JSON; raises KeyError, TypeError or ValueError for other content."""
         card = cls(
             feature_version=str(values["feature_version"]),
-            model=ModelConfig(**values["model"]),
+            model=_model(values["model"]),
             target=TargetConfig(**values["target"]),
             normaliser=Normaliser.from_json(values["normaliser"]),
             data=DataSummary(**values["data"]),
@@ -161,6 +161,11 @@ class Card:
         if values["dims"] != asdict(card.normaliser.dims):
             raise ValueError(f"dims {values['dims']} differ from the normaliser's {card.normaliser.dims}")
         return card
+
+
+def _model(values: Mapping[str, Any]) -> ModelConfig:
+    beside = [MemberConfig(**kind) for kind in values.get("beside", [])]  # from schema 4 on
+    return ModelConfig(**{**values, "beside": beside})
 
 
 def git_revision() -> str | None:

@@ -115,7 +115,7 @@ def _line(name: str, checkpoint: Checkpoint) -> list[str]:
     test = card.metrics.get("test", {})
     return [
         escape(name),
-        escape(card.model.name),
+        escape(card.model.title),
         f"{(checkpoint.path / WEIGHTS_FILE).stat().st_size / 1e6:.1f}",
         f"{card.data.tasks:,}",
         f"{card.data.records:,}",
@@ -129,7 +129,10 @@ def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     return [
         ("checkpoint", str(checkpoint.path)),
         ("weights", f"{_parameters(checkpoint):,} parameters, SHA-256 {card.weights_sha256}"),
-        ("model", f"{card.model.name} {_settings(card.model.arguments)}"),
+        *(
+            ("model", f"{kind.members} x {kind.name} {_settings(kind.arguments)}")
+            for kind in card.model.kinds
+        ),
         ("target", _settings(vars(card.target))),
         (
             "features",

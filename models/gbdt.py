@@ -2,8 +2,8 @@
 
 Fitted once on many tasks it is the XGBoost baseline of One-Shot Tuner section 6.3.4. With its defaults it is
 the model that MetaSchedule's `XGBModel` fits to the same features and scores: the same objective, weights,
-settings and stop, which a test holds against TVM's own. It has no checkpoint: it is there to compare with.
-Needs the extra `foretune[xgboost]`.
+settings and stop, which a test holds against TVM's own. It has no checkpoint: it is there to compare with;
+`trees.TreesCostModel` has one. Needs the extra `foretune[xgboost]`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class GbdtPredictor:
         Raises:
           GbdtError: xgboost is not installed, or there is nothing to stop by.
         """
-        xgboost = _xgboost()
+        xgboost = require_xgboost()
         target, config = target or TargetConfig(), config or GbdtConfig()
         packs = {"training": _Pack.of(table, rows, target.encode(score[rows]), config)}
         if config.stop_on == "validation":
@@ -114,7 +114,7 @@ class GbdtPredictor:
             packs["validation"] = _Pack.of(table, validation, target.encode(score[validation]), config)
         watched = packs[config.stop_on]
         fitted = packs["training"]
-        callbacks = [_Progress.of(tell)] if tell else []
+        callbacks = [boosting_progress(tell)] if tell else []
         booster = xgboost.train(
             {
                 "max_depth": config.max_depth,
@@ -149,7 +149,7 @@ class GbdtPredictor:
         """Predicted scores [len(rows)] of some rows of a table."""
         inputs, owner = _store_rows(table, rows, self.config.context)
         output = self.booster.predict(
-            _xgboost().DMatrix(inputs), output_margin=True, iteration_range=(0, self.rounds)
+            require_xgboost().DMatrix(inputs), output_margin=True, iteration_range=(0, self.rounds)
         )
         return self.target.decode(np.bincount(owner, output, len(rows)).astype(np.float32))
 
@@ -171,7 +171,7 @@ class _Pack:
         config: GbdtConfig,
     ) -> _Pack:
         inputs, owner = _store_rows(table, rows, config.context)
-        matrix = _xgboost().DMatrix(inputs, label=wanted[owner])
+        matrix = require_xgboost().DMatrix(inputs, label=wanted[owner])
         if config.weighted:  # XGBoost reads them for the bins of the features
             matrix.set_weight(wanted[owner])
         return cls(matrix, owner, wanted[owner])
@@ -195,17 +195,15 @@ class _Pack:
         return float(np.sqrt(np.mean(np.square(self.residual(output)))))
 
 
-class _Progress:
-    """Makes the callback that tells the rounds; its base class is XGBoost's, which is imported late."""
+def boosting_progress(tell: Callable[[int], None]) -> Any:
+    """A callback of XGBoost that tells the number of rounds; its base class is imported late."""
 
-    @staticmethod
-    def of(tell: Callable[[int], None]) -> Any:
-        class Callback(_xgboost().callback.TrainingCallback):  # type: ignore[misc]
-            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-                tell(epoch + 1)
-                return False
+    class Progress(require_xgboost().callback.TrainingCallback):  # type: ignore[misc]
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            tell(epoch + 1)
+            return False
 
-        return Callback()
+    return Progress()
 
 
 def _store_rows(
@@ -219,7 +217,8 @@ def _store_rows(
     return np.hstack([stores, *(getattr(table, name)[rows][owner] for name in context)]), owner
 
 
-def _xgboost() -> Any:
+def require_xgboost() -> Any:
+    """The module; raises GbdtError where it is not installed."""
     try:
         import xgboost
     except ModuleNotFoundError as error:

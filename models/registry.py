@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..dataset.drafting import DRAFT_VERSION
@@ -17,12 +17,14 @@ from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
 from .transformer import TransformerCostModel
+from .trees import TreesCostModel
 
 MODELS: Mapping[str, type[CostModel]] = {
     "transformer": TransformerCostModel,
     "mlp": MlpCostModel,
     "lstm": LstmCostModel,
     "draft": DraftCostModel,
+    "trees": TreesCostModel,
 }
 """A fixed table, because a checkpoint must not be able to name a class of its choice."""
 
@@ -32,11 +34,8 @@ class ModelConfigError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """A cost model by name, with the keyword arguments of its constructor.
-
-    With `members` above 1 it is an ensemble of so many of them, which differ by their initialisation.
-    """
+class MemberConfig:
+    """Cost models of one kind: its name, the keyword arguments of its constructor, and how many."""
 
     name: str = "transformer"
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -55,15 +54,48 @@ class ModelConfig:
             )
 
 
+@dataclass(frozen=True)
+class ModelConfig(MemberConfig):
+    """A cost model, or the ensemble of `members` of one kind, which differ by their initialisation.
+
+    `beside` adds members of other kinds to the ensemble.
+    """
+
+    beside: list[MemberConfig] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        versions = {feature_version_of(kind.name) for kind in self.kinds}
+        if len(versions) > 1:
+            raise ModelConfigError(
+                f"model.beside: {self.title} read other features than each other; keep draft models apart"
+            )
+
+    @property
+    def kinds(self) -> list[MemberConfig]:
+        """Every kind of member, each with how many of it there are."""
+        return [MemberConfig(self.name, self.arguments, self.members), *self.beside]
+
+    @property
+    def singles(self) -> list[ModelConfig]:
+        """One configuration for each member, in the ensemble's order."""
+        return [ModelConfig(kind.name, kind.arguments) for kind in self.kinds for _ in range(kind.members)]
+
+    @property
+    def title(self) -> str:
+        """The kinds in words, as in "3 x mlp + trees"."""
+        return " + ".join(f"{k.members} x {k.name}" if k.members > 1 else k.name for k in self.kinds)
+
+
 def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
     """A freshly initialised model; seed torch before the call for a fixed initialisation.
 
     Raises:
       ModelConfigError: an argument has a value that the model rejects.
     """
-    if config.members > 1:
-        single = replace(config, members=1)
-        return EnsembleCostModel([build_model(single, dims) for _ in range(config.members)])
+    singles = config.singles
+    if len(singles) > 1:
+        return EnsembleCostModel([build_model(single, dims) for single in singles])
     try:
         return MODELS[config.name](dims, **config.arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:

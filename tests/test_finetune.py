@@ -238,8 +238,8 @@ def test_unknown_devices_and_parts_are_refused(tmp_path, source):
         run(settings(tmp_path, source, hardware="none"))
     model = load_checkpoint(source, VERSION).predictor.model
     with pytest.raises(ConfigError, match=r"train_only='tail'.*head"):
-        train_only(model, ["tail"])
-    assert train_only(model, []) == sum(p.numel() for p in model.parameters())
+        train_only([model], ["tail"])
+    assert train_only([model], []) == sum(p.numel() for p in model.parameters())
 
 
 # --- tasks for another machine

@@ -9,26 +9,28 @@ from torch import nn
 from ..configuration import ConfigError
 
 
-def train_only(model: nn.Module, parts: Sequence[str]) -> int:
+def train_only(members: Sequence[nn.Module], parts: Sequence[str]) -> int:
     """Freezes every parameter outside of the named parts; no name leaves all trainable.
 
     Args:
-      parts: dotted names of modules or parameters, such as "head" or "encoder.layers.2".
+      members: of an ensemble, or one model.
+      parts: dotted names of modules or parameters, such as "head" or "encoder.layers.2", each of one member
+        at least; a member that has none of them stays as it is.
 
     Returns:
       How many numbers are still trained.
 
     Raises:
-      ConfigError: the model has no part of a name.
+      ConfigError: no member has a part of a name.
     """
-    named = dict(model.named_parameters())
+    named = [named for member in members for named in member.named_parameters()]
     for part in parts:
-        if not any(_is_in(name, part) for name in named):
-            tops = dict.fromkeys(name.partition(".")[0] for name in named)
+        if not any(_is_in(name, part) for name, _ in named):
+            tops = dict.fromkeys(name.partition(".")[0] for name, _ in named)
             raise ConfigError(f"train_only={part!r}: the model has no such part; it has {', '.join(tops)}")
-    for name, parameter in named.items():
+    for name, parameter in named:
         parameter.requires_grad_(not parts or any(_is_in(name, part) for part in parts))
-    return sum(parameter.numel() for parameter in named.values() if parameter.requires_grad)
+    return sum(parameter.numel() for _, parameter in named if parameter.requires_grad)
 
 
 def _is_in(name: str, part: str) -> bool:

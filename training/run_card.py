@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy as np
 from ..dataset.features.table import LabelledFeatures
 from ..models.card import Card, DataSummary, SplitSummary
 from ..models.checkpoint import Checkpoint
-from ..models.cost_model import Predictor
 from .config import TrainConfig
 from .datamodule import CostModelData
+from .outcome import Outcome
 
 SPLIT_PARTS = ("train", "validation", "test")
 
@@ -21,8 +20,7 @@ SPLIT_PARTS = ("train", "validation", "test")
 def run_card(
     config: TrainConfig,
     records: CostModelData,
-    predictor: Predictor,
-    metrics: Mapping[str, Mapping[str, float]],
+    outcome: Outcome,
     feature_version: str,
     epochs: int,
     seconds: float,
@@ -54,7 +52,7 @@ def run_card(
             tasks["test"],
             sorted({*seen_shapes.tolist(), *(before.card.split.seen_shapes if before else ())}),
         ),
-        metrics={part: dict(of_part) for part, of_part in metrics.items()},
+        metrics=outcome.figures,
         seed=config.seed,
         training={
             **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
@@ -64,8 +62,8 @@ def run_card(
             "epochs": epochs,
             "seconds": round(seconds, 1),
         },
-        std_scale=predictor.std_scale,
-        std_floor=predictor.std_floor,
+        std_scale=outcome.predictor.std_scale,
+        std_floor=outcome.predictor.std_floor,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,21 +17,23 @@ from omegaconf import DictConfig
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
-from ..models.calibration import Calibration, calibrate, fit_correction
+from ..models.calibration import Calibration
 from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
-from ..models.columns import LOG_VARIANCE
-from ..models.cost_model import CostModel, Predictor
+from ..models.cost_model import CostModel
 from ..models.ensemble import EnsembleCostModel, members_of
-from ..models.metrics import Metrics, evaluate
+from ..models.metrics import Metrics
 from ..models.normaliser import FeatureDims
 from ..models.registry import build_model, feature_version_of
+from ..models.trees import TreesCostModel
 from .config import TrainConfig, plain
 from .datamodule import CostModelData
 from .evaluation_networks import evaluation_networks, split_by_networks
 from .feature_source import load_features
 from .fit import LAST, fit, is_main_process
 from .freezing import train_only
+from .growing import grow
 from .module import CostModelModule
+from .outcome import Outcome
 from .run_card import SPLIT_PARTS, data_sha256, run_card
 
 __all__ = ["LAST", "TrainResult", "data_sha256", "run", "train_model"]
@@ -96,19 +97,15 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     epochs = _train(members, records, config)
 
     model = members[0] if len(members) == 1 else EnsembleCostModel(members)
-    predictor = Predictor(records.normaliser, model, config.target)
-    if LOG_VARIANCE in model.columns:
-        predictor = _corrected(predictor, records)
-    metrics, calibration = _evaluated(predictor, records)
+    outcome = Outcome.of(model, config.target, records)
     seconds = time.monotonic() - started
-    figures = {part: {**m.summary(), **_summary(calibration.get(part))} for part, m in metrics.items()}
-    card = run_card(config, records, predictor, figures, feature_version, epochs, seconds, before)
+    card = run_card(config, records, outcome, feature_version, epochs, seconds, before)
     if is_main_process():
         save_checkpoint(config.checkpoint_dir, model, card)
         (config.run_dir / "metrics.json").write_text(
             json.dumps(json.loads(card.to_json())["metrics"], indent=2) + "\n", encoding="utf-8"
         )
-    return TrainResult(config.checkpoint_dir, metrics, epochs, seconds, calibration)
+    return TrainResult(config.checkpoint_dir, outcome.metrics, epochs, seconds, outcome.calibration)
 
 
 def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | None) -> list[CostModel]:
@@ -116,13 +113,12 @@ def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | N
     if before:
         members = members_of(before.predictor.model)
     else:
-        single, dims = replace(config.model, members=1), FeatureDims.of(data.features)
+        dims = FeatureDims.of(data.features)
         members = []
-        for number in range(config.model.members):
+        for number, single in enumerate(config.model.singles):
             pl.seed_everything(config.seed + number * _SEED_STEP, verbose=False)
             members.append(build_model(single, dims))
-    for member in members:
-        train_only(member, config.train_only)
+    train_only(members, config.train_only)
     return members
 
 
@@ -135,8 +131,11 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         seed = config.seed + number * _SEED_STEP
         pl.seed_everything(seed, verbose=False)
         records.reseed(seed)
-        module = CostModelModule(member, config.target, config.loss, config.optimiser)
-        epochs += fit(module, records, config.trainer, folder, config.resume)
+        if isinstance(member, TreesCostModel) and not config.start_from:
+            grow(member, records, seed)
+        elif any(weights.requires_grad for weights in member.parameters()):
+            module = CostModelModule(member, config.target, config.loss, config.optimiser)
+            epochs += fit(module, records, config.trainer, folder, config.resume)
     return epochs
 
 
@@ -150,50 +149,12 @@ def _folders(config: TrainConfig, members: int) -> list[Path]:
 def _tell(config: TrainConfig, members: list[CostModel], records: CostModelData) -> None:
     log.info(
         "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
-        config.model.name if len(members) == 1 else f"{len(members)} x {config.model.name}",
+        config.model.title,
         f"{sum(p.numel() for member in members for p in member.parameters()):,}",
         len(records.train),
         len(records.data),
         *(len(np.unique(records.data.workload_hash[records.split.part(part)])) for part in SPLIT_PARTS),
     )
-
-
-def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:
-    """With standard deviations that fit the errors on validation tasks, as far as there are any."""
-    rows = _that_ran(records, "validation")
-    made = predictor.predict_all_table(records.data.features, rows)
-    if made.std is None:
-        return predictor
-    scale, floor = fit_correction(made.output, made.std, records.targets.primary[rows])
-    return replace(predictor, std_scale=scale, std_floor=floor)
-
-
-def _evaluated(
-    predictor: Predictor, records: CostModelData
-) -> tuple[dict[str, Metrics], dict[str, Calibration]]:
-    """How the model does on each part of the split that has a program that ran."""
-    metrics, calibration = {}, {}
-    data, group = records.data, records.labels.group
-    for part in ("validation", "test"):
-        rows, ran = records.split.part(part), _that_ran(records, part)
-        if len(ran) == 0:
-            continue
-        prediction = predictor.predict_table(data.features, rows)
-        scores = predictor.target.comparable(prediction, group[rows])
-        metrics[part] = evaluate(scores, data.latency_s[rows], group[rows])
-        made = predictor.predict_all_table(data.features, ran)
-        if made.std is not None:
-            calibration[part] = calibrate(made.output, made.std, records.targets.primary[ran])
-    return metrics, calibration
-
-
-def _that_ran(records: CostModelData, part: str) -> np.ndarray:
-    rows = records.split.part(part)
-    return rows[np.isfinite(records.data.latency_s[rows])]
-
-
-def _summary(calibration: Calibration | None) -> Mapping[str, float]:
-    return calibration.summary() if calibration else {}
 
 
 def _check_interrupted(config: TrainConfig) -> None:

@@ -1,0 +1,247 @@
+"""Gradient-boosted trees as a cost model: XGBoost fits them, tensors hold them, a checkpoint carries them.
+
+Where MetaSchedule's XGBoost model adds up what it says of each store (`gbdt`), these see a program as a
+whole: its stores summed up in a vector, beside the task and the hardware. They err differently from networks,
+which makes them good company in an ensemble. XGBoost is needed to fit them (`foretune[xgboost]`), not to
+predict or to fine-tune.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..dataset.features.table import FeatureTable
+from .cost_model import CostModel, FeatureTensors, masked_mean
+from .gbdt import GbdtError, boosting_progress, require_xgboost
+from .normaliser import FeatureDims
+
+_NEVER = float(np.finfo(np.float32).max)  # a threshold that no feature reaches; finite, so it can be averaged
+_FLOAT_OPS = slice(0, 7)  # of a store: how many operations of each kind on floats it takes
+_CHUNK = 4096  # candidates that are summed up at once
+
+
+class TreesCostModel(CostModel):
+    """The mean of trees over the summary of a program, on the scale of the training target.
+
+    The nodes of all trees stand in one list, the two children of a node side by side. A step goes to
+    `child[node]`, or to the node behind it where the feature reaches the threshold; a leaf leads to itself.
+    The structure is fixed once it is fitted, and `leaves` are parameters like those of any network: what
+    trains a network further moves them, too. They are the leaves' outputs times the number of trees, of which
+    the mean is taken, so that a step of an optimiser moves the output no more than itself.
+    """
+
+    def __init__(
+        self,
+        dims: FeatureDims,
+        rounds: int = 3000,
+        patience: int = 50,
+        max_depth: int = 8,
+        learning_rate: float = 0.04,
+        row_share: float = 0.7,
+        column_share: float = 0.1,
+    ) -> None:
+        """Before `fit` it gives every candidate 0.
+
+        Args:
+          dims: of the features.
+          rounds: most trees.
+          patience: trees after the best error on the validation rows that end the boosting.
+          max_depth: most questions from a root to a leaf.
+          learning_rate: share of what is missing that a tree adds.
+          row_share: of the records that each tree sees (Friedman 2002, "Stochastic gradient boosting").
+          column_share: of the features that each question is chosen from, as in random forests.
+
+        Raises:
+          GbdtError: a setting is out of range.
+        """
+        super().__init__()
+        if rounds < 1 or patience < 1 or max_depth < 1:
+            raise GbdtError(
+                f"rounds={rounds}, patience={patience}, max_depth={max_depth}: set each to 1 or more"
+            )
+        if not (0 < learning_rate <= 1 and 0 < row_share <= 1 and 0 < column_share <= 1):
+            raise GbdtError(
+                f"learning_rate={learning_rate}, row_share={row_share}, column_share={column_share}: set "
+                "each within (0, 1]"
+            )
+        self._rounds, self._patience, self._max_depth = rounds, patience, max_depth
+        self._shares = {"eta": learning_rate, "subsample": row_share, "colsample_bynode": column_share}
+        self._inputs = 3 * dims.stores + 1 + dims.task + dims.hardware
+        self.leaves: nn.Parameter
+        self.roots: Tensor
+        self.child: Tensor
+        self.features: Tensor
+        self.thresholds: Tensor
+        self._become([_STUMP], 0.0)
+
+    def fit(
+        self,
+        table: FeatureTable,
+        rows: NDArray[np.int64],
+        validation: NDArray[np.int64],
+        wanted: NDArray[np.float32],
+        seed: int = 0,
+        threads: int = 1,
+        tell: Callable[[int], None] | None = None,
+    ) -> int:
+        """Fits trees by squared error, and returns how many.
+
+        Args:
+          table: normalised features.
+          rows: the rows to fit, int64 [n].
+          validation: the rows that end the boosting; without any all rounds are made.
+          wanted: training targets of all rows of the table.
+          seed: of the draws of rows and columns.
+          threads: of XGBoost.
+          tell: called with the number of trees so far.
+
+        Raises:
+          GbdtError: xgboost is not installed.
+        """
+        xgboost = require_xgboost()
+        base = float(wanted[rows].mean())
+        fitted, watched = (
+            xgboost.DMatrix(self._summaries(table, some), label=wanted[some]) for some in (rows, validation)
+        )
+        stops = len(validation) > 0
+        booster = xgboost.train(
+            {
+                "max_depth": self._max_depth,
+                "tree_method": "hist",
+                "base_score": base,
+                "nthread": threads,
+                "seed": seed,
+                **self._shares,
+            },
+            fitted,
+            num_boost_round=self._rounds,
+            evals=[(watched, "validation")] if stops else [],
+            early_stopping_rounds=self._patience if stops else None,
+            verbose_eval=False,
+            callbacks=[boosting_progress(tell)] if tell else [],
+        )
+        best = booster.best_iteration + 1 if stops else booster.num_boosted_rounds()
+        saved = json.loads(bytes(booster[:best].save_raw("json")))
+        self._become(saved["learner"]["gradient_booster"]["model"]["trees"], base)
+        return best
+
+    def forward(self, features: FeatureTensors) -> Tensor:
+        """[n] outputs; see `CostModel.forward`."""
+        inputs = self._summary(features)
+        node = self.roots.expand(len(inputs), -1)  # [n, trees]
+        for _ in range(self._depth):
+            reached = inputs.gather(1, self.features[node].long()) >= self.thresholds[node]
+            node = self.child[node] + reached
+        # No question is true of NaN: it would go unnoticed.
+        return self.leaves[node].mean(dim=1) + 0 * inputs.sum(dim=1)
+
+    def _summary(self, features: FeatureTensors) -> Tensor:
+        """What the trees see of candidates, float32 [n, inputs].
+
+        Of the stores their mean, their greatest values, the one of most arithmetic, and their number; 0 where
+        there is none.
+        """
+        stores, mask = features.stores, features.store_mask.unsqueeze(-1)
+        work = stores[..., _FLOAT_OPS].sum(dim=-1).masked_fill(~features.store_mask, -torch.inf)
+        main = stores[torch.arange(len(stores)), work.argmax(dim=1)]
+        count = features.store_mask.sum(dim=1, keepdim=True)
+        greatest = stores.masked_fill(~mask, -torch.inf).amax(dim=1)
+        some = count > 0
+        return torch.cat(
+            [
+                main.where(some, 0),
+                masked_mean(stores, features.store_mask),
+                greatest.where(some, 0),
+                count.to(stores.dtype),
+                features.task,
+                features.hardware,
+            ],
+            dim=1,
+        )
+
+    def _summaries(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """[len(rows), inputs] of some rows of a table."""
+        made = [
+            self._summary(FeatureTensors.of(table.batch(rows[i : i + _CHUNK]))).numpy()
+            for i in range(0, len(rows), _CHUNK)
+        ]
+        return np.concatenate([np.empty((0, self._inputs), np.float32), *made])
+
+    def _become(self, trees: Sequence[Mapping[str, Any]], base: float) -> None:
+        """Takes over trees as XGBoost saves them, whose outputs are added to `base`."""
+        nodes = [_side_by_side(tree) for tree in trees]
+        starts = np.cumsum([0, *(len(of_tree) for of_tree in nodes)])
+        children = np.concatenate([of_tree["child"] + at for of_tree, at in zip(nodes, starts, strict=False)])
+        joined = np.concatenate(nodes)
+        self.register_buffer("roots", torch.from_numpy(starts[:-1].astype(np.int32)))
+        self.register_buffer("child", torch.from_numpy(children.astype(np.int32)))
+        self.register_buffer("features", torch.from_numpy(joined["feature"].astype(np.int32)))
+        self.register_buffer("thresholds", torch.from_numpy(joined["threshold"].astype(np.float32)))
+        leaves = joined["leaf"] * len(trees) + base
+        self.leaves = nn.Parameter(torch.from_numpy(leaves.astype(np.float32)))
+        self._depth = self._checked_depth()
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *more: Any) -> None:
+        """Makes room for as many trees as there are to load, and checks that they are trees."""
+        nodes = state.get(prefix + "leaves", self.leaves).shape
+        for name in ("child", "features", "thresholds"):
+            self.register_buffer(name, getattr(self, name).new_zeros(nodes))
+        self.leaves = nn.Parameter(self.leaves.new_zeros(nodes))
+        self.register_buffer("roots", self.roots.new_zeros(state.get(prefix + "roots", self.roots).shape))
+        super()._load_from_state_dict(state, prefix, *more)
+        self._depth = self._checked_depth()
+
+    def _checked_depth(self) -> int:
+        """The longest way from a root to a leaf; raises RuntimeError for what are no trees."""
+        children, roots = self.child.numpy(), self.roots.numpy()
+        nodes, itself = len(children), np.arange(len(children))
+        inner = children != itself
+        well = (
+            all(t.dtype == torch.int32 for t in (self.roots, self.child, self.features))
+            and len(roots) > 0
+            and ((roots >= 0) & (roots < nodes)).all()
+            # Behind itself and within the list: so no way is endless.
+            and (~inner | ((itself < children) & (children + 1 < nodes))).all()
+            and (self.thresholds.numpy()[~inner] == np.float32(_NEVER)).all()
+            and ((self.features >= 0) & (self.features < self._inputs)).all()
+        )
+        depth, here = 0, roots if well else roots[:0]
+        while (here := here[children[here] != here]).size and depth <= self._max_depth:
+            depth, here = depth + 1, np.unique([children[here], children[here] + 1])
+        if not well or depth > self._max_depth:
+            raise RuntimeError(
+                f"{len(roots)} roots and {nodes} nodes that are no trees of depth {self._max_depth}"
+            )
+        return depth
+
+
+_STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0]}
+"""A tree that is a leaf of 0, as XGBoost saves it."""
+
+_NODE = np.dtype([("child", "i8"), ("feature", "i8"), ("threshold", "f4"), ("leaf", "f4")])
+
+
+def _side_by_side(tree: Mapping[str, Any]) -> NDArray[Any]:
+    """The nodes of a tree of XGBoost, level by level, the right child behind the left one."""
+    left, right = tree["left_children"], tree["right_children"]
+    order, place = [0], {0: 0}
+    for node in order:  # grows on the way
+        if left[node] != -1:
+            for child in (left[node], right[node]):
+                place[child] = len(order)
+                order.append(child)
+    found = np.zeros(len(order), _NODE)
+    for at, node in enumerate(order):
+        value = tree["split_conditions"][node]  # of a leaf its output
+        if left[node] == -1:
+            found[at] = (at, 0, _NEVER, value)
+        else:
+            found[at] = (place[left[node]], tree["split_indices"][node], value, 0.0)
+    return found

@@ -1,0 +1,253 @@
+"""Boosted trees as a cost model: what XGBoost fits, held in tensors, in checkpoints and in ensembles."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foretune.dataset.features.table import FeatureTable
+from foretune.models.checkpoint import CorruptCheckpointError, load_checkpoint, save_checkpoint
+from foretune.models.checkpoint_verification import problems
+from foretune.models.cost_model import FeatureTensors, Predictor
+from foretune.models.gbdt import GbdtError
+from foretune.models.normaliser import FeatureDims, Normaliser
+from foretune.models.registry import MemberConfig, ModelConfig, ModelConfigError, build_model
+from foretune.models.target import TargetConfig
+from foretune.models.trees import TreesCostModel
+from foretune.training.config import TrainConfig, TrainerConfig
+from foretune.training.datamodule import DataConfig, DataError
+from foretune.training.labels import Labels
+from foretune.training.module import OptimiserConfig
+from foretune.training.train import train_model
+from safetensors.torch import load_file
+from synthetic import candidate, dataset, table
+
+QUICK = {"rounds": 100, "max_depth": 4, "patience": 20, "learning_rate": 0.1, "column_share": 1.0}
+TREES = ModelConfig("trees", QUICK)
+
+
+def settings(folder, **changes):
+    return TrainConfig(
+        dataset=Path("unused"),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        **{
+            "model": TREES,
+            "data": DataConfig(batch_size=32, rivals=8),
+            "trainer": TrainerConfig(max_epochs=2, progress_bar=False),
+            **changes,
+        },
+    )
+
+
+def stump(feature, threshold, left, right):
+    """A tree of one question, as XGBoost saves it; the right leaf comes before the left one."""
+    return {
+        "left_children": [2, -1, -1],
+        "right_children": [1, -1, -1],
+        "split_indices": [feature, 0, 0],
+        "split_conditions": [threshold, right, left],
+    }
+
+
+def by_hand(trees, dims, base=0.0):
+    model = TreesCostModel(dims)
+    model._become(trees, base)
+    return model.eval()
+
+
+def output(model, features: FeatureTable):
+    with torch.inference_mode():
+        return model(FeatureTensors.of(features.batch())).numpy()
+
+
+def test_trees_by_hand():
+    """Of two and of one store: the busiest, the mean, the greatest, their number; then task and hardware."""
+    made = candidate(np.random.default_rng(0), n_stores=2)
+    stores = np.zeros((2, 164), np.float32)
+    stores[:, 0] = [-3.0, 1.0]  # the second has more arithmetic
+    stores[:, 9] = [7.0, 4.0]
+    features = FeatureTable.from_candidates([replace(made, stores=stores), replace(made, stores=stores[:1])])
+    dims = FeatureDims.of(features)
+    main, mean, greatest, count, task = 9, 164 + 9, 328 + 9, 492, 493
+    summary = TreesCostModel(dims)._summary(FeatureTensors.of(features.batch())).numpy()
+    assert summary[:, [main, mean, greatest, count]].tolist() == [[4, 5.5, 7, 2], [7, 7, 7, 1]]
+    np.testing.assert_array_equal(summary[:, task:], np.hstack([features.task, features.hardware]))
+
+    # what is at the threshold goes right
+    trees = [stump(main, 7.0, 1.0, 2.0), stump(greatest, 7.0, 10.0, 20.0), stump(count, 1.5, 100.0, 200.0)]
+    np.testing.assert_allclose(output(by_hand(trees, dims, 0.5), features), [221.5, 122.5])
+    assert output(TreesCostModel(dims), features).tolist() == [0.0, 0.0]
+
+
+def test_they_predict_what_xgboost_predicts():
+    xgboost = pytest.importorskip("xgboost")
+    data = dataset(tasks=12, per_task=30)
+    normaliser = Normaliser.fit(data.features, np.arange(len(data)))
+    features, wanted = normaliser.table(data.features), Labels.of(data).score.astype(np.float32)
+    train, validation, rows = np.arange(240), np.arange(240, 360), np.arange(360)
+    model = TreesCostModel(normaliser.dims, **QUICK)
+    told = []
+    trees = model.fit(features, train, validation, wanted, seed=3, tell=told.append)
+    assert 1 < trees <= told[-1] == len(told) and len(model.roots) == trees
+
+    inputs = model._summaries(features, rows)
+    theirs = xgboost.train(
+        {"max_depth": 4, "eta": 0.1, "subsample": 0.7, "base_score": float(wanted[train].mean()), "seed": 3},
+        xgboost.DMatrix(inputs[train], label=wanted[train]),
+        num_boost_round=trees,
+    )
+    expected = theirs.predict(xgboost.DMatrix(inputs))
+    predictor = Predictor(normaliser, model, TargetConfig())
+    np.testing.assert_allclose(predictor.predict_table(data.features, rows), expected, atol=1e-5)
+    other = TreesCostModel(normaliser.dims, **QUICK)
+    other.fit(features, train, validation, wanted, seed=4)
+    assert not np.array_equal(output(other, features), output(model, features))
+
+
+def test_features_that_are_not_numbers_are_noticed():
+    features = table(4)
+    predictor = Predictor(
+        Normaliser.fit(features, np.arange(4)), TreesCostModel(FeatureDims.of(features)), TargetConfig()
+    )
+    batch = features.batch()
+    batch.task[2, 5] = np.nan
+    with pytest.raises(ValueError, match="candidate 2 hold NaN"):
+        predictor.predict(batch)
+
+
+def test_padding_does_not_matter():
+    features = table(8)
+    dims = FeatureDims.of(features)
+    model = by_hand([stump(0, 0.0, 1.0, 2.0)], dims)
+    together = output(model, features)
+    for row in range(8):
+        np.testing.assert_array_equal(output(model, features.take(np.array([row]))), together[[row]])
+
+
+def test_trees_are_trained_saved_loaded_and_verified(tmp_path):
+    pytest.importorskip("xgboost")
+    data = dataset(tasks=40, per_task=24)
+    config = settings(tmp_path, target=TargetConfig("log_score"))
+    result = train_model(config, data, "1")
+    assert result.metrics["test"].spearman > 0.2 and result.epochs == 0
+    loaded = load_checkpoint(result.checkpoint_dir, "1")
+    assert loaded.card.model == TREES and loaded.card.metrics["test"]["spearman"] > 0.2
+    again = train_model(replace(config, checkpoint_dir=tmp_path / "again"), data, "1").checkpoint_dir
+    assert load_checkpoint(again).card.weights_sha256 == loaded.card.weights_sha256
+    complaints = [problem for problem in problems(str(result.checkpoint_dir)) if "version" not in problem]
+    assert complaints == []
+
+
+def test_an_ensemble_of_kinds_is_trained_saved_and_trained_further(tmp_path):
+    pytest.importorskip("xgboost")
+    data = dataset(tasks=12, per_task=16)
+    model = ModelConfig("mlp", {"width": 16}, 2, beside=[MemberConfig("trees", QUICK)])
+    assert model.title == "2 x mlp + trees"
+    first = train_model(settings(tmp_path / "a", model=model), data, "1")
+    loaded = load_checkpoint(first.checkpoint_dir, "1")
+    assert loaded.card.model == model and "coverage_90" in loaded.card.metrics["test"]
+    frozen = settings(
+        tmp_path / "b",
+        start_from=str(first.checkpoint_dir),
+        train_only=["head"],
+        optimiser=OptimiserConfig(learning_rate=1e-2),
+    )
+    more = dataset(tasks=12, per_task=8, seed=1)
+    moved = load_checkpoint(train_model(frozen, more, "1").checkpoint_dir).predictor.model.state_dict()
+    before = loaded.predictor.model.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], moved[name])}
+    assert changed and all(".head." in name for name in changed)  # a tree has no head, so it stayed
+    free = replace(
+        frozen, train_only=[], run_dir=tmp_path / "c", checkpoint_dir=tmp_path / "c" / "checkpoint"
+    )
+    moved = load_checkpoint(train_model(free, more, "1").checkpoint_dir).predictor.model.state_dict()
+    of_trees = {name.rpartition(".")[2] for name in before if "members.2." in name}
+    changed = {
+        name for name in of_trees if not torch.equal(before[f"members.2.{name}"], moved[f"members.2.{name}"])
+    }
+    assert changed == {"leaves"} and of_trees > changed
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("child", lambda t: torch.zeros_like(t)),  # a node before itself: an endless way
+        ("child", lambda t: t + len(t)),
+        ("child", lambda t: t.float()),
+        ("child", lambda t: torch.tensor([2, 1, 2], dtype=torch.int32)),  # its right child is behind the last
+        ("features", lambda t: t - 1),
+        ("features", lambda t: t + 10_000),
+        ("roots", lambda t: t + 100_000),
+        ("roots", lambda t: t[:0]),
+        ("thresholds", lambda t: torch.zeros_like(t)),
+        ("thresholds", lambda t: t[:-1]),
+    ],
+)
+def test_what_are_no_trees_is_refused(tmp_path, name, edit):
+    features = table(8)
+    dims = FeatureDims.of(features)
+    model = by_hand([stump(0, 0.0, 1.0, 2.0)], dims)
+    state = {key: edit(value) if key == name else value for key, value in model.state_dict().items()}
+    with pytest.raises(RuntimeError, match=r"no trees of depth 8|size mismatch"):
+        TreesCostModel(dims).load_state_dict(state, assign=True)
+
+
+def test_a_long_chain_of_questions_is_refused():
+    """Each node leads to the next two, so that there are more ways than could ever be walked."""
+    dims = FeatureDims.of(table(2))
+    nodes = 100
+    child = torch.arange(nodes, dtype=torch.int32) + 1
+    child[-2:] = torch.arange(nodes - 2, nodes)
+    thresholds = torch.zeros(nodes)
+    thresholds[-2:] = torch.finfo(torch.float32).max
+    state = {
+        "leaves": torch.zeros(nodes),
+        "child": child,
+        "features": torch.zeros(nodes, dtype=torch.int32),
+        "thresholds": thresholds,
+        "roots": torch.zeros(1, dtype=torch.int32),
+        "least": torch.zeros(()),
+    }
+    with pytest.raises(RuntimeError, match="no trees of depth 8"):
+        TreesCostModel(dims).load_state_dict(state, assign=True)
+
+
+def test_damaged_trees_are_a_corrupt_checkpoint(tmp_path):
+    pytest.importorskip("xgboost")
+    checkpoint = train_model(settings(tmp_path), dataset(tasks=8, per_task=12), "1").checkpoint_dir
+    loaded = load_checkpoint(checkpoint)
+    model = loaded.predictor.model
+    model.child[:] = 0
+    save_checkpoint(tmp_path / "damaged", model, loaded.card)
+    assert set(load_file(tmp_path / "damaged" / "model.safetensors")) == set(model.state_dict())
+    with pytest.raises(CorruptCheckpointError, match="no trees"):
+        load_checkpoint(tmp_path / "damaged")
+
+
+def test_settings_out_of_range_and_mixtures_that_read_other_features_are_refused(tmp_path):
+    dims = FeatureDims.of(table(2))
+    with pytest.raises(GbdtError, match=r"row_share=0, column_share=0\.1: set each within"):
+        TreesCostModel(dims, row_share=0)
+    with pytest.raises(ModelConfigError, match=r"'trees' with .*max_depth=0"):
+        build_model(ModelConfig("trees", {"max_depth": 0}), dims)
+    with pytest.raises(ModelConfigError, match=r"model\.beside: mlp \+ draft read other features"):
+        ModelConfig("mlp", beside=[MemberConfig("draft")])
+    with pytest.raises(DataError, match=r"data\.without has stores"):
+        without = DataConfig(batch_size=32, rivals=8, without=["stores"])
+        train_model(settings(tmp_path, data=without), dataset(tasks=8, per_task=12), "1")
+
+
+def test_cards_of_before_have_no_other_kinds(tmp_path):
+    normaliser = Normaliser.fit(table(20), np.arange(20))
+    from test_checkpoint import make_card
+
+    model = ModelConfig("mlp", {"width": 16})
+    save_checkpoint(tmp_path / "old", build_model(model, normaliser.dims), make_card(normaliser, model))
+    file = tmp_path / "old" / "card.json"
+    values = json.loads(file.read_text())
+    assert values["model"].pop("beside") == []
+    file.write_text(json.dumps({**values, "schema_version": 3}))
+    assert load_checkpoint(tmp_path / "old").card.model == model

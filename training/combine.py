@@ -1,0 +1,175 @@
+"""Makes one ensemble of checkpoints that were trained apart on the same records (`foretune-combine`).
+
+Members of several kinds err differently, so that their mean errs less than any of them; trained apart, they
+train at the same time on several machines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig
+
+from ..configuration import ConfigError, from_hydra
+from ..dataset.features.table import LabelledFeatures
+from ..dataset.split import SplitConfig
+from ..errors import exits_cleanly
+from ..models.card import Card, Provenance
+from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
+from ..models.cost_model import CostModel
+from ..models.ensemble import EnsembleCostModel, members_of
+from ..models.registry import MemberConfig, ModelConfig, feature_version_of
+from .datamodule import CostModelData, DataConfig
+from .feature_source import load_features
+from .outcome import Outcome
+from .run_card import SPLIT_PARTS, data_sha256
+
+
+@dataclass(frozen=True)
+class CombineConfig:
+    """Everything that `foretune-combine` needs; `checkpoint_dir` must not exist yet."""
+
+    checkpoints: list[str]
+    dataset: Path
+    checkpoint_dir: Path
+
+    def __post_init__(self) -> None:
+        if len(self.checkpoints) < 2:
+            raise ConfigError(
+                f"checkpoints={list(self.checkpoints)}: name two or more, as in "
+                "checkpoints=[path/to/a,path/to/b]"
+            )
+
+
+def run(config: CombineConfig) -> Outcome:
+    """Combines the checkpoints and writes the ensemble, with its metrics on the dataset of their training.
+
+    Raises:
+      UserError: a checkpoint cannot be read, or was trained on other records than the first one.
+    """
+    if config.checkpoint_dir.exists():
+        raise CheckpointExistsError(
+            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
+        )
+    version = feature_version_of(load_checkpoint(config.checkpoints[0]).card.model.name)
+    checkpoints = [load_checkpoint(name, version) for name in config.checkpoints]
+    _check_alike(checkpoints)
+    return combine(checkpoints, load_features(config.dataset, version), config.checkpoint_dir)
+
+
+def combine(checkpoints: Sequence[Checkpoint], data: LabelledFeatures, directory: Path) -> Outcome:
+    """Writes the ensemble of checkpoints of one training set, of which `data` are all records."""
+    first = checkpoints[0].card
+    if (found := data_sha256(data)) != first.data.sha256:
+        raise ConfigError(
+            f"dataset: the checkpoints were trained on records with SHA-256 {first.data.sha256[:12]}..., and "
+            f"these have {found[:12]}...: give the dataset as it was"
+        )
+    split, settings = SplitConfig(**first.split.config), DataConfig(**first.training["data"])
+    kinds, members = _by_kind(checkpoints)
+    model = EnsembleCostModel(members)
+    records = CostModelData(data, split, first.target, settings, first.seed, columns=model.columns)
+    outcome = Outcome.of(model, first.target, records)
+    save_checkpoint(directory, model, _card(checkpoints, kinds, outcome))
+    return outcome
+
+
+def _check_alike(checkpoints: Sequence[Checkpoint]) -> None:
+    """Raises ConfigError where one does not belong to the others."""
+    first = _shared(checkpoints[0])
+    for checkpoint in checkpoints[1:]:
+        for what, value in _shared(checkpoint).items():
+            if value != first[what]:
+                raise ConfigError(
+                    f"checkpoints: {checkpoint.path} has another {what} than {checkpoints[0].path}: combine "
+                    "checkpoints of the same dataset, split, target and outputs"
+                )
+    started_from = [str(c.path) for c in checkpoints if c.card.training.get("start_from")]
+    if started_from:
+        raise ConfigError(
+            f"checkpoints: {started_from[0]} was trained further from another one, whose records are not of "
+            "this dataset: combine first, and train further then"
+        )
+
+
+def _shared(checkpoint: Checkpoint) -> dict[str, Any]:
+    card = checkpoint.card
+    return {
+        "dataset": card.data.sha256,
+        "split": {part: card.split.tasks(part) for part in SPLIT_PARTS},
+        "target": card.target,
+        "choice of features": list(card.normaliser.without),
+        "normaliser": card.normaliser.to_json(),
+        "list of outputs": members_of(checkpoint.predictor.model)[0].columns,
+    }
+
+
+def _by_kind(checkpoints: Sequence[Checkpoint]) -> tuple[ModelConfig, list[CostModel]]:
+    """The ensemble's configuration, and the members in its order: those of a kind together."""
+    found: dict[str, list[CostModel]] = {}
+    kinds: dict[str, MemberConfig] = {}
+    for checkpoint in checkpoints:
+        members = members_of(checkpoint.predictor.model)
+        for single, member in zip(checkpoint.card.model.singles, members, strict=True):
+            key = json.dumps([single.name, single.arguments], sort_keys=True)
+            found.setdefault(key, []).append(member)
+            kinds[key] = MemberConfig(single.name, single.arguments, len(found[key]))
+    one, *beside = (kinds[key] for key in found)
+    return (
+        ModelConfig(one.name, one.arguments, one.members, beside),
+        [member for of_kind in found.values() for member in of_kind],
+    )
+
+
+def _card(checkpoints: Sequence[Checkpoint], model: ModelConfig, outcome: Outcome) -> Card:
+    """The first one's card, with what the ensemble is, does, and was made of."""
+    cards = [checkpoint.card for checkpoint in checkpoints]
+    parts = [
+        {
+            "weights_sha256": card.weights_sha256,
+            "model": card.model.title,
+            "seed": card.seed,
+            "provenance": asdict(card.provenance),
+            **card.training,
+        }
+        for card in cards
+    ]
+    training = {**cards[0].training, "combined": parts}
+    for total in ("epochs", "seconds"):
+        training[total] = round(sum(card.training[total] for card in cards), 1)
+    return replace(
+        cards[0],
+        model=model,
+        metrics=outcome.figures,
+        training=training,
+        std_scale=outcome.predictor.std_scale,
+        std_floor=outcome.predictor.std_floor,
+        provenance=Provenance.of_this_process(),
+    )
+
+
+@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="combine")
+@exits_cleanly()
+def main(config: DictConfig) -> None:
+    """Entry point: composes, validates, combines, and says what it wrote."""
+    settings = from_hydra(config, CombineConfig)
+    outcome = run(settings)
+    for part, metrics in outcome.metrics.items():
+        print(f"{part:10}  {metrics.tasks} tasks, {metrics.records} records  {metrics}")
+        if part in outcome.calibration:
+            print(f"{'':10}  {outcome.calibration[part]}")
+    print(f"wrote {settings.checkpoint_dir}")
+    print(
+        "next:\n"
+        f"  foretune-evaluate checkpoint={settings.checkpoint_dir} dataset={settings.dataset}\n"
+        f"  foretune-tune checkpoint={settings.checkpoint_dir} network=resnet18"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Boosted trees from the records of a training, where networks are trained by Lightning."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from ..models.trees import TreesCostModel
+from .datamodule import CostModelData, DataError
+
+log = logging.getLogger(__name__)
+
+_TOLD_EACH = 100  # trees
+
+
+def grow(model: TreesCostModel, records: CostModelData, seed: int) -> None:
+    """Fits the trees to the training rows, until those for validation are predicted no better.
+
+    It takes minutes at most, so that an interrupted one begins anew.
+
+    Raises:
+      DataError: stores, which trees read, are left out.
+    """
+    if "stores" in records.normaliser.without:
+        raise DataError(
+            "data.without has stores, which are what trees read: leave them in, or take a network"
+        )
+    number = model.fit(
+        records.normaliser.table(records.data.features),
+        records.train.rows,
+        records.validation.rows,
+        records.targets.primary,
+        seed,
+        torch.get_num_threads(),
+        lambda trees: log.info("tree %4d", trees) if trees % _TOLD_EACH == 0 else None,
+    )
+    log.info("%d trees", number)

@@ -1,0 +1,75 @@
+"""What stands on the card of a finished model: its own certainty corrected, and its metrics by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..models.calibration import Calibration, calibrate, fit_correction
+from ..models.columns import LOG_VARIANCE
+from ..models.cost_model import CostModel, Predictor
+from ..models.metrics import Metrics, evaluate
+from ..models.target import TargetConfig
+from .datamodule import CostModelData
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A model ready to predict, and how it does on validation and test, as far as programs of them ran."""
+
+    predictor: Predictor
+    metrics: dict[str, Metrics]
+    calibration: dict[str, Calibration]  # of a model that knows its variance
+
+    @classmethod
+    def of(cls, model: CostModel, target: TargetConfig, records: CostModelData) -> Outcome:
+        """Evaluates a model on the records that it was trained on."""
+        predictor = Predictor(records.normaliser, model, target)
+        if LOG_VARIANCE in model.columns:
+            predictor = _corrected(predictor, records)
+        return cls(predictor, *_evaluated(predictor, records))
+
+    @property
+    def figures(self) -> dict[str, dict[str, float | None]]:
+        """Part -> name -> value, for the card."""
+        return {
+            part: {
+                **of_part.summary(),
+                **(self.calibration[part].summary() if part in self.calibration else {}),
+            }
+            for part, of_part in self.metrics.items()
+        }
+
+
+def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:
+    """With standard deviations that fit the errors on validation tasks, as far as there are any."""
+    rows = _that_ran(records, "validation")
+    made = predictor.predict_all_table(records.data.features, rows)
+    if made.std is None:
+        return predictor
+    scale, floor = fit_correction(made.output, made.std, records.targets.primary[rows])
+    return replace(predictor, std_scale=scale, std_floor=floor)
+
+
+def _evaluated(
+    predictor: Predictor, records: CostModelData
+) -> tuple[dict[str, Metrics], dict[str, Calibration]]:
+    metrics, calibration = {}, {}
+    data, group = records.data, records.labels.group
+    for part in ("validation", "test"):
+        rows, ran = records.split.part(part), _that_ran(records, part)
+        if len(ran) == 0:
+            continue
+        prediction = predictor.predict_table(data.features, rows)
+        scores = predictor.target.comparable(prediction, group[rows])
+        metrics[part] = evaluate(scores, data.latency_s[rows], group[rows])
+        made = predictor.predict_all_table(data.features, ran)
+        if made.std is not None:
+            calibration[part] = calibrate(made.output, made.std, records.targets.primary[ran])
+    return metrics, calibration
+
+
+def _that_ran(records: CostModelData, part: str) -> np.ndarray:
+    rows = records.split.part(part)
+    return rows[np.isfinite(records.data.latency_s[rows])]
