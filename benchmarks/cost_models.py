@@ -36,7 +36,7 @@ from rich.console import Console
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cost_models.json"
 # What is trained fast comes first, so that little time gives whole tables of fewer models.
-MODELS = ("random", "xgb", "xgb_task", "draft", "mlp", "transformer", "lstm")
+MODELS = ("random", "xgb", "xgb_task", "trees", "draft", "mlp", "transformer", "lstm")
 CURVE_MODELS = ("xgb", "xgb_task", "mlp")
 CURVE_TASKS = ("25", "50", "100", "200", "400", "800", "all")
 CURVE_RECORDS = ("4", "8", "16", "32", "all")

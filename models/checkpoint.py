@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
 
 from ..errors import UserError
 from .card import READABLE_SCHEMAS, Card
@@ -62,13 +63,15 @@ def shipped_checkpoints() -> list[str]:
 def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
     """Writes a checkpoint, whole or not at all, and returns the card with the hash of the weights.
 
+    Weights that half precision holds exactly, as those of `rounded_to_half` do, take half the space.
+
     Raises:
       CheckpointExistsError: the directory exists.
     """
     if directory.exists():
         raise CheckpointExistsError(f"{directory} exists: remove it or choose another directory")
     weights = tensors_to_bytes(
-        {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
+        {name: _smallest(t.detach().cpu().contiguous()) for name, t in model.state_dict().items()}
     )
     card = card.with_weights(hashlib.sha256(weights).hexdigest())
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
@@ -108,6 +111,23 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
         card.normaliser, model, card.target, std_scale=card.std_scale, std_floor=card.std_floor
     )
     return Checkpoint(predictor, card, path)
+
+
+def rounded_to_half(model: CostModel) -> None:
+    """Rounds the parameters in place to what half precision holds; buffers stay as they are."""
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.copy_(weights.half())
+
+
+def _smallest(tensor: Tensor) -> Tensor:
+    if tensor.dtype == torch.float32 and torch.equal(half := tensor.half(), tensor):
+        return half
+    return tensor
+
+
+def _single(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
 def _resolve(path_or_name: str | Path) -> Path:
@@ -170,7 +190,8 @@ def _load_model(file: Path, card: Card) -> CostModel:
         # compiler, which takes seconds.
         with torch.random.fork_rng(devices=[]):
             model = build_model(card.model, card.normaliser.dims)
-        model.load_state_dict(tensors_from_bytes(weights), strict=True, assign=True)
+        tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
+        model.load_state_dict(tensors, strict=True, assign=True)
     except SafetensorError as error:
         raise CorruptCheckpointError(
             f"{file} is not a safetensors file ({error}); other formats are never loaded"

@@ -17,7 +17,7 @@ from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
 from .transformer import TransformerCostModel
-from .trees import TreesCostModel
+from .trees import DraftTreesCostModel, TreesCostModel
 
 MODELS: Mapping[str, type[CostModel]] = {
     "transformer": TransformerCostModel,
@@ -25,6 +25,7 @@ MODELS: Mapping[str, type[CostModel]] = {
     "lstm": LstmCostModel,
     "draft": DraftCostModel,
     "trees": TreesCostModel,
+    "draft_trees": DraftTreesCostModel,
 }
 """A fixed table, because a checkpoint must not be able to name a class of its choice."""
 
@@ -104,4 +105,4 @@ def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
 
 def feature_version_of(model: str) -> str:
     """Version of the features that a model of that name reads: draft vectors, or those of programs."""
-    return DRAFT_VERSION if model == "draft" else FEATURE_VERSION
+    return DRAFT_VERSION if MODELS[model].reads_drafts else FEATURE_VERSION

@@ -64,14 +64,14 @@ class TargetConfig:
         """Scores or efficiencies, 0 for a failure -> training targets, both [n]."""
         if self.name == "score":
             return quantity.astype(np.float32)
-        least = self._least
+        least = self.least
         return (1 - np.log(np.maximum(quantity, least)) / np.log(least)).astype(np.float32)
 
     def decode(self, output: NDArray[np.float32]) -> NDArray[np.float32]:
         """Model outputs -> predicted scores or efficiencies, both [n]; increasing, so ranks are kept."""
         if self.name == "score":
             return output
-        quantity: NDArray[np.float32] = np.power(np.float32(self._least), 1 - output).astype(np.float32)
+        quantity: NDArray[np.float32] = np.power(np.float32(self.least), 1 - output).astype(np.float32)
         return quantity
 
     def latency_s(self, output: NDArray[np.float32], least_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ class TargetConfig:
                 f"the model was trained on target.name={self.name}, which ranks the programs of a task and "
                 "gives no seconds: use a checkpoint of target.name=efficiency"
             )
-        latency_s: NDArray[np.float64] = least_s * np.power(self._least, output.astype(np.float64) - 1)
+        latency_s: NDArray[np.float64] = least_s * np.power(self.least, output.astype(np.float64) - 1)
         return latency_s
 
     def comparable(self, decoded: NDArray[np.float32], group: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -102,6 +102,8 @@ class TargetConfig:
         return scores
 
     @property
-    def _least(self) -> float:
-        """Where a logarithmic target is 0."""
+    def least(self) -> float:
+        """The quantity at which a logarithmic target is 0; 0 for a target that is none."""
+        if self.name == "score":
+            return 0.0
         return self.min_efficiency if self.is_absolute else 1 / self.max_slowdown

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.split import SplitConfig
-from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
+from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint, save_checkpoint
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
 from foretune.training import combine as module
@@ -56,6 +57,16 @@ def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path):
     assert [part["weights_sha256"] for part in told["combined"]] == [p.card.weights_sha256 for p in parts]
     assert told["epochs"] == sum(part.card.training["epochs"] for part in parts) == 4
     assert loaded.card.split == parts[0].card.split
+
+    # rounding to half precision halves the file and hardly moves a score
+    combine(parts, DATA, tmp_path / "half", half=True)
+    half = load_checkpoint(tmp_path / "half", "1")
+    assert all(weights.dtype == torch.float32 for weights in half.predictor.model.parameters())
+    np.testing.assert_allclose(half.predictor.predict(batch), loaded.predictor.predict(batch), atol=5e-3)
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "all")]
+    assert sizes[0] < 0.6 * sizes[1]
+    save_checkpoint(tmp_path / "again", half.predictor.model, half.card)
+    assert load_checkpoint(tmp_path / "again").card.weights_sha256 == half.card.weights_sha256
 
     # an ensemble of one kind is what training its members in one run writes
     twice = combine([parts[2], trained(tmp_path / "d", seed=6)], DATA, tmp_path / "twice")

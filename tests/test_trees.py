@@ -12,8 +12,15 @@ from foretune.models.checkpoint import CorruptCheckpointError, load_checkpoint, 
 from foretune.models.checkpoint_verification import problems
 from foretune.models.cost_model import FeatureTensors, Predictor
 from foretune.models.gbdt import GbdtError
+from foretune.models.metrics import spearman
 from foretune.models.normaliser import FeatureDims, Normaliser
-from foretune.models.registry import MemberConfig, ModelConfig, ModelConfigError, build_model
+from foretune.models.registry import (
+    MemberConfig,
+    ModelConfig,
+    ModelConfigError,
+    build_model,
+    feature_version_of,
+)
 from foretune.models.target import TargetConfig
 from foretune.models.trees import TreesCostModel
 from foretune.training.config import TrainConfig, TrainerConfig
@@ -52,9 +59,10 @@ def stump(feature, threshold, left, right):
     }
 
 
-def by_hand(trees, dims, base=0.0):
+def by_hand(trees, dims, base=0.0, least=0.0):
     model = TreesCostModel(dims)
     model._become(trees, base)
+    model.least = torch.tensor(least)
     return model.eval()
 
 
@@ -80,9 +88,13 @@ def test_trees_by_hand():
     trees = [stump(main, 7.0, 1.0, 2.0), stump(greatest, 7.0, 10.0, 20.0), stump(count, 1.5, 100.0, 200.0)]
     np.testing.assert_allclose(output(by_hand(trees, dims, 0.5), features), [221.5, 122.5])
     assert output(TreesCostModel(dims), features).tolist() == [0.0, 0.0]
+    # 0.4 and a score below the least one on the scale of the logarithm, which is 0 at a twentieth
+    logarithm = by_hand([stump(greatest, 7.5, 0.4, 9.0), stump(count, 1.5, -1.0, 0.0)], dims, least=1 / 20)
+    np.testing.assert_allclose(output(logarithm, features), [1 + np.log(0.4) / np.log(20), 0.0], atol=1e-6)
 
 
-def test_they_predict_what_xgboost_predicts():
+@pytest.mark.parametrize("target", ["score", "log_score"])
+def test_they_predict_what_xgboost_predicts(target):
     xgboost = pytest.importorskip("xgboost")
     data = dataset(tasks=12, per_task=30)
     normaliser = Normaliser.fit(data.features, np.arange(len(data)))
@@ -90,7 +102,8 @@ def test_they_predict_what_xgboost_predicts():
     train, validation, rows = np.arange(240), np.arange(240, 360), np.arange(360)
     model = TreesCostModel(normaliser.dims, **QUICK)
     told = []
-    trees = model.fit(features, train, validation, wanted, seed=3, tell=told.append)
+    given = (features, train, validation, normaliser, wanted, TargetConfig(target))
+    trees = model.fit(*given, seed=3, tell=told.append)
     assert 1 < trees <= told[-1] == len(told) and len(model.roots) == trees
 
     inputs = model._summaries(features, rows)
@@ -100,11 +113,53 @@ def test_they_predict_what_xgboost_predicts():
         num_boost_round=trees,
     )
     expected = theirs.predict(xgboost.DMatrix(inputs))
-    predictor = Predictor(normaliser, model, TargetConfig())
+    if target == "log_score":
+        expected = np.maximum(expected, 1 / 20)
+    predictor = Predictor(normaliser, model, TargetConfig(target))
     np.testing.assert_allclose(predictor.predict_table(data.features, rows), expected, atol=1e-5)
     other = TreesCostModel(normaliser.dims, **QUICK)
-    other.fit(features, train, validation, wanted, seed=4)
+    other.fit(*given, seed=4)
     assert not np.array_equal(output(other, features), output(model, features))
+
+
+def test_the_store_of_most_arithmetic_is_that_of_raw_features():
+    """Normalised, one operation that is rare in other programs would outweigh many common ones."""
+    pytest.importorskip("xgboost")
+    made = candidate(np.random.default_rng(0), n_stores=2)
+    stores = np.zeros((2, 164), np.float32)
+    stores[:, 0] = [9.0, 1.0]
+    stores[:, 5] = [0.0, 1.0]
+    rare = table(40)
+    rare.stores[:, :7] = 0
+    rare.stores[:, 0] = np.linspace(0, 20, len(rare.stores))
+    rare.stores[0, 5] = 1
+    normaliser = Normaliser.fit(rare, np.arange(40))
+    model = TreesCostModel(normaliser.dims, rounds=1)
+    score = np.linspace(0, 1, 40, dtype=np.float32)
+    rows = np.arange(40)
+    model.fit(normaliser.table(rare), rows, rows[:0], normaliser, score, TargetConfig())
+    busy = FeatureTable.from_candidates([replace(made, stores=stores)])
+    normalised = normaliser.table(busy)
+    assert normalised.stores[1, :7].sum() > normalised.stores[0, :7].sum()
+    np.testing.assert_array_equal(model._summaries(normalised, np.arange(1))[0, :164], normalised.stores[0])
+
+
+def test_draft_trees_see_task_and_hardware_alone():
+    pytest.importorskip("xgboost")
+    data = dataset(tasks=20, per_task=12)
+    model = ModelConfig("draft_trees", {**QUICK, "patience": 3})
+    assert feature_version_of("draft_trees") == feature_version_of("draft") != feature_version_of("trees")
+    normaliser = Normaliser.fit(data.features, np.arange(len(data)))
+    built = build_model(model, normaliser.dims)
+    rows, score = np.arange(len(data)), Labels.of(data).score.astype(np.float32)
+    normalised = normaliser.table(data.features)
+    assert isinstance(built, TreesCostModel)
+    built.fit(normalised, rows, rows[:0], normaliser, score, TargetConfig())
+    batch = normalised.batch(rows[:40])
+    made = built(FeatureTensors.of(batch)).detach().numpy()
+    other = replace(batch, stores=batch.stores + 1, decisions=batch.decisions + 1)
+    np.testing.assert_array_equal(built(FeatureTensors.of(other)).detach().numpy(), made)
+    assert len(np.unique(made)) > 1
 
 
 def test_features_that_are_not_numbers_are_noticed():
@@ -132,9 +187,11 @@ def test_trees_are_trained_saved_loaded_and_verified(tmp_path):
     data = dataset(tasks=40, per_task=24)
     config = settings(tmp_path, target=TargetConfig("log_score"))
     result = train_model(config, data, "1")
-    assert result.metrics["test"].spearman > 0.2 and result.epochs == 0
+    assert result.epochs == 0
     loaded = load_checkpoint(result.checkpoint_dir, "1")
-    assert loaded.card.model == TREES and loaded.card.metrics["test"]["spearman"] > 0.2
+    assert loaded.card.model == TREES and set(loaded.card.metrics) == {"validation", "test"}
+    rows = np.flatnonzero(np.isin(data.workload_hash, loaded.card.split.train_tasks))
+    assert spearman(loaded.predictor.predict_table(data.features, rows), Labels.of(data).score[rows]) > 0.5
     again = train_model(replace(config, checkpoint_dir=tmp_path / "again"), data, "1").checkpoint_dir
     assert load_checkpoint(again).card.weights_sha256 == loaded.card.weights_sha256
     complaints = [problem for problem in problems(str(result.checkpoint_dir)) if "version" not in problem]
@@ -177,6 +234,7 @@ def test_an_ensemble_of_kinds_is_trained_saved_and_trained_further(tmp_path):
         ("child", lambda t: torch.zeros_like(t)),  # a node before itself: an endless way
         ("child", lambda t: t + len(t)),
         ("child", lambda t: t.float()),
+        ("features", lambda t: t.int()),
         ("child", lambda t: torch.tensor([2, 1, 2], dtype=torch.int32)),  # its right child is behind the last
         ("features", lambda t: t - 1),
         ("features", lambda t: t + 10_000),
@@ -206,10 +264,11 @@ def test_a_long_chain_of_questions_is_refused():
     state = {
         "leaves": torch.zeros(nodes),
         "child": child,
-        "features": torch.zeros(nodes, dtype=torch.int32),
+        "features": torch.zeros(nodes, dtype=torch.int16),
         "thresholds": thresholds,
         "roots": torch.zeros(1, dtype=torch.int32),
         "least": torch.zeros(()),
+        "effort": torch.ones(7),
     }
     with pytest.raises(RuntimeError, match="no trees of depth 8"):
         TreesCostModel(dims).load_state_dict(state, assign=True)

@@ -20,7 +20,13 @@ from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import SplitConfig
 from ..errors import exits_cleanly
 from ..models.card import Card, Provenance
-from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
+from ..models.checkpoint import (
+    Checkpoint,
+    CheckpointExistsError,
+    load_checkpoint,
+    rounded_to_half,
+    save_checkpoint,
+)
 from ..models.cost_model import CostModel
 from ..models.ensemble import EnsembleCostModel, members_of
 from ..models.registry import MemberConfig, ModelConfig, feature_version_of
@@ -32,11 +38,15 @@ from .run_card import SPLIT_PARTS, data_sha256
 
 @dataclass(frozen=True)
 class CombineConfig:
-    """Everything that `foretune-combine` needs; `checkpoint_dir` must not exist yet."""
+    """Everything that `foretune-combine` needs; `checkpoint_dir` must not exist yet.
+
+    `half` rounds the weights to half precision, in which they take half the space.
+    """
 
     checkpoints: list[str]
     dataset: Path
     checkpoint_dir: Path
+    half: bool = False
 
     def __post_init__(self) -> None:
         if len(self.checkpoints) < 2:
@@ -59,10 +69,13 @@ def run(config: CombineConfig) -> Outcome:
     version = feature_version_of(load_checkpoint(config.checkpoints[0]).card.model.name)
     checkpoints = [load_checkpoint(name, version) for name in config.checkpoints]
     _check_alike(checkpoints)
-    return combine(checkpoints, load_features(config.dataset, version), config.checkpoint_dir)
+    data = load_features(config.dataset, version)
+    return combine(checkpoints, data, config.checkpoint_dir, config.half)
 
 
-def combine(checkpoints: Sequence[Checkpoint], data: LabelledFeatures, directory: Path) -> Outcome:
+def combine(
+    checkpoints: Sequence[Checkpoint], data: LabelledFeatures, directory: Path, half: bool = False
+) -> Outcome:
     """Writes the ensemble of checkpoints of one training set, of which `data` are all records."""
     first = checkpoints[0].card
     if (found := data_sha256(data)) != first.data.sha256:
@@ -73,6 +86,8 @@ def combine(checkpoints: Sequence[Checkpoint], data: LabelledFeatures, directory
     split, settings = SplitConfig(**first.split.config), DataConfig(**first.training["data"])
     kinds, members = _by_kind(checkpoints)
     model = EnsembleCostModel(members)
+    if half:  # before anything is fitted or measured
+        rounded_to_half(model)
     records = CostModelData(data, split, first.target, settings, first.seed, columns=model.columns)
     outcome = Outcome.of(model, first.target, records)
     save_checkpoint(directory, model, _card(checkpoints, kinds, outcome))

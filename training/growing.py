@@ -6,6 +6,7 @@ import logging
 
 import torch
 
+from ..models.target import TargetConfig
 from ..models.trees import TreesCostModel
 from .datamodule import CostModelData, DataError
 
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 _TOLD_EACH = 100  # trees
 
 
-def grow(model: TreesCostModel, records: CostModelData, seed: int) -> None:
+def grow(model: TreesCostModel, records: CostModelData, target: TargetConfig, seed: int) -> None:
     """Fits the trees to the training rows, until those for validation are predicted no better.
 
     It takes minutes at most, so that an interrupted one begins anew.
@@ -22,7 +23,7 @@ def grow(model: TreesCostModel, records: CostModelData, seed: int) -> None:
     Raises:
       DataError: stores, which trees read, are left out.
     """
-    if "stores" in records.normaliser.without:
+    if "stores" in records.normaliser.without and not model.reads_drafts:
         raise DataError(
             "data.without has stores, which are what trees read: leave them in, or take a network"
         )
@@ -30,7 +31,9 @@ def grow(model: TreesCostModel, records: CostModelData, seed: int) -> None:
         records.normaliser.table(records.data.features),
         records.train.rows,
         records.validation.rows,
-        records.targets.primary,
+        records.normaliser,
+        target.decode(records.targets.primary),
+        target,
         seed,
         torch.get_num_threads(),
         lambda trees: log.info("tree %4d", trees) if trees % _TOLD_EACH == 0 else None,

@@ -132,7 +132,7 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         pl.seed_everything(seed, verbose=False)
         records.reseed(seed)
         if isinstance(member, TreesCostModel) and not config.start_from:
-            grow(member, records, seed)
+            grow(member, records, config.target, seed)
         elif any(weights.requires_grad for weights in member.parameters()):
             module = CostModelModule(member, config.target, config.loss, config.optimiser)
             epochs += fit(module, records, config.trainer, folder, config.resume)
