@@ -44,7 +44,8 @@ def list_(options: argparse.Namespace, console: Console) -> int:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in ("checkpoint", "model", "MB", "tasks", "records", *METRICS.values()):
         left = column in ("checkpoint", "model")
-        table.add_column(column, justify="left" if left else "right", no_wrap=left)
+        # The kinds of an ensemble may take several lines, lest they push the figures out.
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "model")
     broken = []
     for name in found:
         try:
@@ -126,6 +127,7 @@ def _line(name: str, checkpoint: Checkpoint) -> list[str]:
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     card, dims = checkpoint.card, checkpoint.card.normaliser.dims
     split = ", ".join(f"{name} {value}" for name, value in card.split.config.items() if value)
+    parts = card.training.get("combined", [])
     return [
         ("checkpoint", str(checkpoint.path)),
         ("weights", f"{_parameters(checkpoint):,} parameters, SHA-256 {card.weights_sha256}"),
@@ -147,7 +149,15 @@ def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         ("devices", ", ".join(card.data.hardware_ids)),
         ("split", f"{split}; {_counts(card)}"),
         ("seed", str(card.seed)),
-        *((f"training: {name}", _text(value)) for name, value in card.training.items()),
+        *((f"training: {name}", _text(value)) for name, value in card.training.items() if name != "combined"),
+        *(
+            (
+                f"part {number} of {len(parts)}",
+                f"{part['model']}, seed {part['seed']}, {part['epochs']} epochs, {part['seconds']:,.0f} s, "
+                f"SHA-256 {part['weights_sha256']}",
+            )
+            for number, part in enumerate(parts, 1)
+        ),
         *((f"made by: {name}", _text(value)) for name, value in vars(card.provenance).items()),
     ]
 

@@ -17,7 +17,7 @@ from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
 from .transformer import TransformerCostModel
-from .trees import DraftTreesCostModel, TreesCostModel
+from .trees import TreesCostModel
 
 MODELS: Mapping[str, type[CostModel]] = {
     "transformer": TransformerCostModel,
@@ -25,7 +25,6 @@ MODELS: Mapping[str, type[CostModel]] = {
     "lstm": LstmCostModel,
     "draft": DraftCostModel,
     "trees": TreesCostModel,
-    "draft_trees": DraftTreesCostModel,
 }
 """A fixed table, because a checkpoint must not be able to name a class of its choice."""
 

@@ -78,7 +78,7 @@ class TreesCostModel(CostModel):
             )
         self._rounds, self._patience, self._max_depth = rounds, patience, max_depth
         self._shares = {"eta": learning_rate, "subsample": row_share, "colsample_bynode": column_share}
-        self._inputs = self._summary_dim(dims)
+        self._inputs = 3 * dims.stores + 1 + dims.task + dims.hardware
         self.leaves: nn.Parameter
         self.effort: Tensor
         self.least: Tensor
@@ -164,10 +164,6 @@ class TreesCostModel(CostModel):
             return quantity
         return 1 - quantity.clamp(min=float(self.least)).log() / self.least.log()
 
-    @staticmethod
-    def _summary_dim(dims: FeatureDims) -> int:
-        return 3 * dims.stores + 1 + dims.task + dims.hardware
-
     def _summary(self, features: FeatureTensors) -> Tensor:
         """What the trees see of candidates, float32 [n, inputs].
 
@@ -249,19 +245,6 @@ class TreesCostModel(CostModel):
                 f"{len(roots)} roots and {nodes} nodes that are no trees of depth {self._max_depth}"
             )
         return depth
-
-
-class DraftTreesCostModel(TreesCostModel):
-    """Trees over draft vectors, beside those of task and hardware."""
-
-    reads_drafts = True
-
-    @staticmethod
-    def _summary_dim(dims: FeatureDims) -> int:
-        return dims.task + dims.hardware
-
-    def _summary(self, features: FeatureTensors) -> Tensor:
-        return torch.cat([features.task, features.hardware], dim=1)
 
 
 _STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0]}

@@ -9,6 +9,7 @@ import torch
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.split import SplitConfig
 from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint, save_checkpoint
+from foretune.models.cli import main as show
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
 from foretune.training import combine as module
@@ -37,7 +38,7 @@ def trained(folder, records=DATA, **changes):
     return load_checkpoint(train_model(config, records, "1").checkpoint_dir)
 
 
-def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path):
+def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path, capsys):
     lstm = ModelConfig("lstm", {"width": 8, "layers": 1})
     parts = [
         trained(tmp_path / "a", model=ModelConfig("mlp", {"width": 16}, 2)),
@@ -57,6 +58,10 @@ def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path):
     assert [part["weights_sha256"] for part in told["combined"]] == [p.card.weights_sha256 for p in parts]
     assert told["epochs"] == sum(part.card.training["epochs"] for part in parts) == 4
     assert loaded.card.split == parts[0].card.split
+
+    show(["show", f"{tmp_path}/all"])
+    shown = capsys.readouterr().out
+    assert "part 2 of 3" in shown and "lstm, seed 0, 1 epochs" in shown and "combined" not in shown
 
     # rounding to half precision halves the file and hardly moves a score
     combine(parts, DATA, tmp_path / "half", half=True)

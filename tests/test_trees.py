@@ -19,7 +19,6 @@ from foretune.models.registry import (
     ModelConfig,
     ModelConfigError,
     build_model,
-    feature_version_of,
 )
 from foretune.models.target import TargetConfig
 from foretune.models.trees import TreesCostModel
@@ -142,24 +141,6 @@ def test_the_store_of_most_arithmetic_is_that_of_raw_features():
     normalised = normaliser.table(busy)
     assert normalised.stores[1, :7].sum() > normalised.stores[0, :7].sum()
     np.testing.assert_array_equal(model._summaries(normalised, np.arange(1))[0, :164], normalised.stores[0])
-
-
-def test_draft_trees_see_task_and_hardware_alone():
-    pytest.importorskip("xgboost")
-    data = dataset(tasks=20, per_task=12)
-    model = ModelConfig("draft_trees", {**QUICK, "patience": 3})
-    assert feature_version_of("draft_trees") == feature_version_of("draft") != feature_version_of("trees")
-    normaliser = Normaliser.fit(data.features, np.arange(len(data)))
-    built = build_model(model, normaliser.dims)
-    rows, score = np.arange(len(data)), Labels.of(data).score.astype(np.float32)
-    normalised = normaliser.table(data.features)
-    assert isinstance(built, TreesCostModel)
-    built.fit(normalised, rows, rows[:0], normaliser, score, TargetConfig())
-    batch = normalised.batch(rows[:40])
-    made = built(FeatureTensors.of(batch)).detach().numpy()
-    other = replace(batch, stores=batch.stores + 1, decisions=batch.decisions + 1)
-    np.testing.assert_array_equal(built(FeatureTensors.of(other)).detach().numpy(), made)
-    assert len(np.unique(made)) > 1
 
 
 def test_features_that_are_not_numbers_are_noticed():

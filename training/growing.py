@@ -23,7 +23,7 @@ def grow(model: TreesCostModel, records: CostModelData, target: TargetConfig, se
     Raises:
       DataError: stores, which trees read, are left out.
     """
-    if "stores" in records.normaliser.without and not model.reads_drafts:
+    if "stores" in records.normaliser.without:
         raise DataError(
             "data.without has stores, which are what trees read: leave them in, or take a network"
         )
