@@ -46,15 +46,18 @@ def figure_html(plot: Plot) -> str:
     )
 
 
-def table_html(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    """A card with a table and a note below it; all texts are escaped."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        '<section class="card"><div class="scroll"><table><thead><tr>'
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        f'<p class="note">{escape(note)}</p></section>'
+def table_html(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], note: str, title: str | None = None
+) -> str:
+    """A card with a table and a note, if any, below it or below the title; all texts are escaped."""
+    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    table = (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
     )
+    told = f'<p class="note">{escape(note)}</p>' if note else ""
+    content = f"{table}{told}" if title is None else f"<h2>{escape(title)}</h2>{told}{table}"
+    return f'<section class="card">{content}</section>'
 
 
 # The names of the colours are those of `figures.CSS_VARIABLES`.

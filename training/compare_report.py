@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 
 from ..models import metrics as metrics_module
-from ..page import Fact, fact_html, figure_html, page_html
+from ..page import Fact, fact_html, figure_html, page_html, table_html
 from .compare_plots import plots
 from .compare_result import LOWER_IS_BETTER, MEASURES, Comparison
 
@@ -113,26 +112,26 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
         cells.append([row.name, *figures, latency, took])
     lower = ", ".join(TITLES[measure] for measure in MEASURES if measure in LOWER_IS_BETTER)
     sections = [
-        _table(
-            "All figures",
-            f"Means over the test tasks; lower is better for {lower}. Latency R2 is of the logarithms "
-            "of the latencies over all tasks, for models that predict seconds. Seconds are of the training.",
+        table_html(
             ["model", *(TITLES[measure] for measure in MEASURES), "latency R2", "seconds"],
             cells,
+            f"Means over the test tasks; lower is better for {lower}. Latency R2 is of the logarithms "
+            "of the latencies over all tasks, for models that predict seconds. Seconds are of the training.",
+            "All figures",
         )
     ]
     margins = comparison.margins(baseline)
     if margins:
         sections.append(
-            _table(
-                f"Ahead of {baseline}",
-                "Difference of the means over the test tasks, positive where better, with a 95% bootstrap "
-                "interval over the tasks.",
+            table_html(
                 ["model", *(TITLES[measure] for measure in _MARGINS)],
                 [
                     [name, *(f"{of[m].ahead:+.3f} ({_ends(of[m].low, of[m].high)})" for m in _MARGINS)]
                     for name, of in margins.items()
                 ],
+                "Difference of the means over the test tasks, positive where better, with a 95% bootstrap "
+                "interval over the tasks.",
+                f"Ahead of {baseline}",
             )
         )
     networks = [
@@ -148,12 +147,12 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
     ]
     if networks:
         sections.append(
-            _table(
-                "Networks",
-                "Tasks weighted by their calls; share is the part of the calls that has records.",
+            table_html(
                 ["model", "network", "tasks", "share"]
                 + [f"top-{k}{kind}" for kind in ("", " sums") for k in (1, 5, 10)],
                 networks,
+                "Tasks weighted by their calls; share is the part of the calls that has records.",
+                "Networks",
             )
         )
     return sections
@@ -161,13 +160,3 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
 
 def _ends(low: float, high: float) -> str:
     return "-" if math.isnan(low) else f"{low:+.2f}, {high:+.2f}"
-
-
-def _table(title: str, note: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f'<section class="card"><h2>{escape(title)}</h2><p class="note">{escape(note)}</p>'
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}\n</tbody></table>'
-        "</div></section>"
-    )

@@ -14,9 +14,9 @@ from string import Template
 from typing import Any
 
 from ...errors import UserError
-from ...page import fact_html, figure_html, page_html
+from ...page import fact_html, figure_html, page_html, table_html
 from ..store import RecordStore
-from .content import Section, facts, limits, method, sections
+from .content import facts, limits, method, sections
 from .overview import Overview, look_at
 from .plots import plots
 
@@ -106,7 +106,7 @@ def _page(overview: Overview, noise: dict[str, Any] | None) -> str:
     content = _CONTENT.substitute(
         facts="\n".join(map(fact_html, facts(overview, noise))),
         plots="\n".join(map(figure_html, plots(overview))),
-        sections="\n".join(map(_section_html, sections(overview))),
+        sections="\n".join(table_html(s.columns, s.rows, s.note, s.title) for s in sections(overview)),
         method="\n".join(f"<p>{escape(text)}</p>" for text in method(overview)),
         limits="\n".join(f"<li>{escape(limit)}</li>" for limit in limits(overview, noise)),
     )
@@ -114,16 +114,4 @@ def _page(overview: Overview, noise: dict[str, Any] | None) -> str:
         f"Datasheet of {overview.name}",
         f"measured on {devices or 'no described device'} | content {overview.content_hash}",
         content,
-    )
-
-
-def _section_html(section: Section) -> str:
-    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in section.columns)
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in section.rows
-    )
-    note = f'<p class="note">{escape(section.note)}</p>' if section.note else ""
-    return (
-        f'<section class="card"><h2>{escape(section.title)}</h2>{note}<div class="scroll">'
-        f"<table><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n</tbody></table></div></section>"
     )
