@@ -21,16 +21,17 @@ class EnsembleCostModel(CostModel):
 
     The members count as a mixture of equal weights (section 2.4 of the paper), of which mean and variance are
     m = mean_i(m_i) and v = mean_i(v_i) + mean_i((m_i - m)^2); v_i is 0 for members without a variance of
-    their own.
+    their own. Of the other columns it has those that all members have.
     """
 
     def __init__(self, members: Sequence[CostModel]) -> None:
-        """Raises ValueError for no members, or members of different columns."""
+        """Raises ValueError for no members."""
         super().__init__()
-        if not members or any(member.columns != members[0].columns for member in members):
-            raise ValueError(f"{len(members)} members: give one or more with equal columns")
+        if not members:
+            raise ValueError("no members: give one or more")
         self.members: nn.ModuleList = nn.ModuleList(members)
-        self._means = tuple(name for name in members[0].columns if name != LOG_VARIANCE)
+        shared = set.intersection(*(set(member.columns) for member in members)) - {LOG_VARIANCE}
+        self._means = tuple(name for name in members[0].columns if name in shared)
         self.columns = (*self._means, LOG_VARIANCE)
 
     def forward(self, features: FeatureTensors) -> Tensor:
@@ -39,13 +40,15 @@ class EnsembleCostModel(CostModel):
 
     def all_columns(self, features: FeatureTensors) -> Tensor:
         """[n, columns] outputs; see `CostModel.all_columns`."""
-        each = torch.stack(
-            [member.all_columns(features) for member in members_of(self)]
-        )  # [members, n, columns]
-        means, own = each[..., : len(self._means)], each[..., len(self._means) :]
-        variance = means[..., 0].var(dim=0, correction=0) + own.exp().sum(dim=-1).mean(dim=0)  # [n]
+        means, own = [], []  # [n, means] and [n] of each member
+        for member in members_of(self):
+            of = dict(zip(member.columns, member.all_columns(features).unbind(dim=-1), strict=True))
+            means.append(torch.stack([of[name] for name in self._means], dim=-1))
+            own.append(of[LOG_VARIANCE].exp() if LOG_VARIANCE in of else torch.zeros_like(means[-1][:, 0]))
+        each = torch.stack(means)
+        variance = each[..., 0].var(dim=0, correction=0) + torch.stack(own).mean(dim=0)  # [n]
         log_variance = variance.clamp(min=_LEAST_VARIANCE).log()
-        return torch.cat([means.mean(dim=0), log_variance.unsqueeze(-1)], dim=-1)
+        return torch.cat([each.mean(dim=0), log_variance.unsqueeze(-1)], dim=-1)
 
 
 def members_of(model: CostModel) -> list[CostModel]:

@@ -79,6 +79,21 @@ def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path, capsys
     assert load_checkpoint(tmp_path / "twice").card.model == ModelConfig("mlp", {"width": 16}, 2)
 
 
+def test_of_other_outputs_it_has_those_that_all_members_have(tmp_path):
+    many = ModelConfig("mlp", {"width": 16, "outputs": ["score", "core", "memory"]})
+    parts = [
+        trained(tmp_path / "a", model=many),
+        trained(tmp_path / "b", model=ModelConfig("mlp", {"width": 16, "outputs": ["score", "memory"]})),
+    ]
+    combine(parts, DATA, tmp_path / "two")
+    loaded = load_checkpoint(tmp_path / "two", "1")
+    assert loaded.predictor.model.columns == ("score", "memory", "log_variance")
+    batch = DATA.features.batch(np.arange(6))
+    one, other, both = (c.predictor.predict_all(batch) for c in (*parts, loaded))
+    np.testing.assert_allclose(both.score, (one.score + other.score) / 2, atol=1e-6)
+    assert both.memory is not None and both.core is None
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -86,7 +101,6 @@ def test_members_of_a_kind_stand_together_and_each_counts_alike(tmp_path, capsys
         ({"target": TargetConfig("log_score")}, "target"),
         ({"data": DataConfig(batch_size=32, rivals=8, without=["hardware"])}, "choice of features"),
         ({"data": DataConfig(batch_size=32, rivals=8, keep_failed=True)}, "normaliser"),
-        ({"model": ModelConfig("mlp", {"width": 16, "outputs": ["score", "core"]})}, "list of outputs"),
         ({"data_too": dataset(tasks=12, per_task=12, seed=1)}, "dataset"),
     ],
 )

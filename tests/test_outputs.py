@@ -125,10 +125,15 @@ def test_an_ensemble_is_a_mixture_by_hand():
     assert torch.isfinite(agreeing.all_columns(FeatureTensors.of(table(2).batch()))).all()
 
 
-def test_members_have_to_fit_together():
-    with pytest.raises(ValueError, match="equal columns"):
-        EnsembleCostModel([Fixed(("score",), [0.1]), Fixed(("score", "core"), [0.1, 0.2])])
-    with pytest.raises(ValueError, match="0 members"):
+def test_an_ensemble_has_what_all_members_tell():
+    both = EnsembleCostModel(
+        [Fixed(("score", "core"), [0.1, 0.2]), Fixed(("score", "log_variance"), [0.3, 0])]
+    )
+    assert both.columns == ("score", "log_variance")
+    made = both.all_columns(FeatureTensors.of(table(2).batch()))
+    # a member without a variance of its own has none: (0 + e^0) / 2 and 0.1^2
+    np.testing.assert_allclose(made.detach(), [[0.2, np.log(0.51)]] * 2, rtol=1e-5)
+    with pytest.raises(ValueError, match="no members"):
         EnsembleCostModel([])
 
 

@@ -102,7 +102,7 @@ def _check_alike(checkpoints: Sequence[Checkpoint]) -> None:
             if value != first[what]:
                 raise ConfigError(
                     f"checkpoints: {checkpoint.path} has another {what} than {checkpoints[0].path}: combine "
-                    "checkpoints of the same dataset, split, target and outputs"
+                    "checkpoints of the same dataset, split and target"
                 )
     started_from = [str(c.path) for c in checkpoints if c.card.training.get("start_from")]
     if started_from:
@@ -120,7 +120,6 @@ def _shared(checkpoint: Checkpoint) -> dict[str, Any]:
         "target": card.target,
         "choice of features": list(card.normaliser.without),
         "normaliser": card.normaliser.to_json(),
-        "list of outputs": members_of(checkpoint.predictor.model)[0].columns,
     }
 
 
