@@ -137,7 +137,7 @@ def test_an_ensemble_has_what_all_members_tell():
         EnsembleCostModel([])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"trees"}))  # which differ once they are fitted
 def test_an_ensemble_by_configuration_has_members_that_differ(name):
     config = ModelConfig(name, SMALL.get(name, {}), members=2)
     model = build_model(config, DIMS).eval()
