@@ -17,7 +17,7 @@ from foretune.models.checkpoint import load_checkpoint
 from foretune.models.ensemble import EnsembleCostModel, members_of
 from foretune.models.losses import LossConfig, LossError
 from foretune.models.metrics import evaluate
-from foretune.models.registry import ModelConfig
+from foretune.models.registry import MemberConfig, ModelConfig
 from foretune.models.target import TargetConfig
 from foretune.training import config as config_module
 from foretune.training.config import TrainConfig, TrainerConfig
@@ -178,6 +178,22 @@ def test_members_are_fixed_by_the_seed_and_resumed_where_they_stopped(tmp_path):
     assert (second_member / DONE).is_file()
 
 
+def test_each_member_is_trained_to_its_own_outputs(tmp_path):
+    """The second predicts a share that the first does not, and the third another one."""
+    data = dataset(tasks=20, per_task=12)
+    kinds = [MemberConfig("mlp", {"width": 32, "outputs": ["score", share]}) for share in ("memory", "core")]
+    model = ModelConfig("mlp", {"width": 32}, beside=kinds)
+    train_model(settings(tmp_path / "all", epochs=3, model=model), data, "1")
+    together = members_of(load_checkpoint(tmp_path / "all" / "checkpoint").predictor.model)
+    step = 1_000_003  # between the seeds of members
+    for number, kind in enumerate(kinds, 1):
+        alone = settings(tmp_path / f"{number}", epochs=3, model=ModelConfig(kind.name, kind.arguments))
+        train_model(replace(alone, seed=number * step), data, "1")
+        expected = load_checkpoint(tmp_path / f"{number}" / "checkpoint").predictor.model.state_dict()
+        for name, weights in together[number].state_dict().items():
+            torch.testing.assert_close(weights, expected[name])
+
+
 def test_an_ensemble_is_trained_further_as_one(tmp_path):
     data = dataset(tasks=6, per_task=8)
     first = train_model(settings(tmp_path / "a", epochs=1, model=mlp(members=2)), data, "1")
@@ -292,7 +308,7 @@ def test_processes_share_out_the_batches(monkeypatch):
 TWO_PROCESSES = """
 import sys
 from pathlib import Path
-from foretune.models.registry import ModelConfig
+from foretune.models.registry import MemberConfig, ModelConfig
 from foretune.training.config import TrainConfig, TrainerConfig
 from foretune.training.datamodule import DataConfig
 from foretune.training.train import train_model

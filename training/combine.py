@@ -88,7 +88,7 @@ def combine(
     model = EnsembleCostModel(members)
     if half:  # before anything is fitted or measured
         rounded_to_half(model)
-    records = CostModelData(data, split, first.target, settings, first.seed, columns=model.columns)
+    records = CostModelData(data, split, first.target, settings, first.seed)
     outcome = Outcome.of(model, first.target, records)
     save_checkpoint(directory, model, _card(checkpoints, kinds, outcome))
     return outcome

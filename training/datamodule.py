@@ -154,16 +154,15 @@ class CostModelData(pl.LightningDataModule):
         config: DataConfig,
         seed: int = 0,
         before: Checkpoint | None = None,
-        columns: Sequence[str] = (SCORE,),
     ) -> None:
         """Takes normaliser and seen tasks from `before`, the checkpoint of a model to be trained further.
 
-        `columns` are those of the model that is to be trained.
+        Targets are of the primary output; `aim_at` adds those of others.
         """
         super().__init__()
         self.data = data
         self.labels = Labels.of(data)
-        self.targets = Targets.of(data, self.labels, target, columns)
+        self.targets = Targets.of(data, self.labels, target, (SCORE,))
         self.split: Split = split_rows(data, split, before.card.split.seen_in(data) if before else ())
         train = self.labels.usable(
             self.split.train, target.max_slowdown, config.keep_slow, config.keep_failed
@@ -188,11 +187,10 @@ class CostModelData(pl.LightningDataModule):
         )
         _warn_of_poor_data(data, self.labels, train, self.normaliser.without)
         self._features = self.normaliser.table(data.features)
-        self._config = config
+        self._config, self._target = config, target
         self.reseed(seed)
-        self.train = self.records(train)
         known = self.split.validation[~np.isnan(self.labels.score[self.split.validation])]
-        self.validation = self.records(known)
+        self.train, self.validation = self.records(train), self.records(known)
         self.validates = self.labels.ranks(known)
         if len(known) and not self.validates:
             log.warning(
@@ -203,6 +201,12 @@ class CostModelData(pl.LightningDataModule):
     def records(self, rows: NDArray[np.int64]) -> RecordDataset:
         """The dataset of some rows."""
         return RecordDataset(self._features, self.labels, self.targets, rows)
+
+    def aim_at(self, columns: Sequence[str]) -> None:
+        """Serves the targets of a model's columns from now on."""
+        self.targets = Targets.of(self.data, self.labels, self._target, columns)
+        self.train = self.records(self.train.rows)
+        self.validation = self.records(self.validation.rows)
 
     def reseed(self, seed: int) -> None:
         """Starts the order of the batches anew."""

@@ -91,8 +91,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     if before:
         config = replace(config, model=before.card.model, target=before.card.target)
     members = _members(config, data, before)
-    columns = members[0].columns
-    records = CostModelData(data, config.split, config.target, config.data, config.seed, before, columns)
+    records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
     _tell(config, members, records)
     epochs = _train(members, records, config)
 
@@ -134,6 +133,7 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         if isinstance(member, TreesCostModel) and not config.start_from:
             grow(member, records, config.target, seed)
         elif any(weights.requires_grad for weights in member.parameters()):
+            records.aim_at(member.columns)
             module = CostModelModule(member, config.target, config.loss, config.optimiser)
             epochs += fit(module, records, config.trainer, folder, config.resume)
     return epochs
