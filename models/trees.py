@@ -237,9 +237,12 @@ class TreesCostModel(CostModel):
             and (self.thresholds.numpy()[~inner] == np.float32(_NEVER)).all()
             and ((self.features >= 0) & (self.features < self._inputs)).all()
         )
-        depth, here = 0, roots if well else roots[:0]
-        while (here := here[children[here] != here]).size and depth <= self._max_depth:
-            depth, here = depth + 1, np.unique([children[here], children[here] + 1])
+        depth, here = 0, roots[inner[roots]] if well else roots[:0]
+        while here.size and depth <= self._max_depth:
+            # Marks and not lists, which would double at each step where ways meet.
+            reached = np.zeros(nodes, np.bool_)
+            reached[children[here]] = reached[children[here] + 1] = True
+            depth, here = depth + 1, np.flatnonzero(reached & inner)
         if not well or depth > self._max_depth:
             raise RuntimeError(
                 f"{len(roots)} roots and {nodes} nodes that are no trees of depth {self._max_depth}"
