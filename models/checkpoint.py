@@ -60,6 +60,14 @@ def shipped_checkpoints() -> list[str]:
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD_FILE}"))
 
 
+def refuse_to_overwrite(checkpoint_dir: Path) -> None:
+    """Raises CheckpointExistsError where the setting of that name is taken, before anything is computed."""
+    if checkpoint_dir.exists():
+        raise CheckpointExistsError(
+            f"checkpoint_dir={checkpoint_dir} exists: remove it or choose another directory"
+        )
+
+
 def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
     """Writes a checkpoint, whole or not at all, and returns the card with the hash of the weights.
 

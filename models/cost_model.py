@@ -40,8 +40,6 @@ class CostModel(nn.Module, ABC):
 
     columns: tuple[str, ...] = (SCORE,)
     """Names of what `all_columns` returns, the primary one first; see `columns`."""
-    reads_drafts: bool = False
-    """Whether it reads the vectors of task and hardware alone, as draft features have no tokens."""
 
     @abstractmethod
     def forward(self, features: FeatureTensors) -> Tensor:

@@ -16,8 +16,6 @@ from .normaliser import FeatureDims
 class DraftCostModel(CostModel):
     """`layers` hidden layers of `width` over the task and hardware vectors."""
 
-    reads_drafts = True
-
     def __init__(self, dims: FeatureDims, width: int = 256, layers: int = 2, dropout: float = 0.1) -> None:
         super().__init__()
         if layers < 1:

@@ -104,4 +104,4 @@ def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
 
 def feature_version_of(model: str) -> str:
     """Version of the features that a model of that name reads: draft vectors, or those of programs."""
-    return DRAFT_VERSION if MODELS[model].reads_drafts else FEATURE_VERSION
+    return DRAFT_VERSION if model == "draft" else FEATURE_VERSION

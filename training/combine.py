@@ -22,8 +22,8 @@ from ..errors import exits_cleanly
 from ..models.card import Card, Provenance
 from ..models.checkpoint import (
     Checkpoint,
-    CheckpointExistsError,
     load_checkpoint,
+    refuse_to_overwrite,
     rounded_to_half,
     save_checkpoint,
 )
@@ -32,7 +32,7 @@ from ..models.ensemble import EnsembleCostModel, members_of
 from ..models.registry import MemberConfig, ModelConfig, feature_version_of
 from .datamodule import CostModelData, DataConfig
 from .feature_source import load_features
-from .outcome import Outcome
+from .outcome import Outcome, report
 from .run_card import SPLIT_PARTS, data_sha256
 
 
@@ -62,10 +62,7 @@ def run(config: CombineConfig) -> Outcome:
     Raises:
       UserError: a checkpoint cannot be read, or was trained on other records than the first one.
     """
-    if config.checkpoint_dir.exists():
-        raise CheckpointExistsError(
-            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
-        )
+    refuse_to_overwrite(config.checkpoint_dir)
     version = feature_version_of(load_checkpoint(config.checkpoints[0]).card.model.name)
     checkpoints = [load_checkpoint(name, version) for name in config.checkpoints]
     _check_alike(checkpoints)
@@ -173,16 +170,7 @@ def main(config: DictConfig) -> None:
     """Entry point: composes, validates, combines, and says what it wrote."""
     settings = from_hydra(config, CombineConfig)
     outcome = run(settings)
-    for part, metrics in outcome.metrics.items():
-        print(f"{part:10}  {metrics.tasks} tasks, {metrics.records} records  {metrics}")
-        if part in outcome.calibration:
-            print(f"{'':10}  {outcome.calibration[part]}")
-    print(f"wrote {settings.checkpoint_dir}")
-    print(
-        "next:\n"
-        f"  foretune-evaluate checkpoint={settings.checkpoint_dir} dataset={settings.dataset}\n"
-        f"  foretune-tune checkpoint={settings.checkpoint_dir} network=resnet18"
-    )
+    report(outcome.metrics, outcome.calibration, "wrote", settings.checkpoint_dir, settings.dataset)
 
 
 if __name__ == "__main__":

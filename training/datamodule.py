@@ -186,7 +186,7 @@ class CostModelData(pl.LightningDataModule):
             before.predictor.normaliser if before else _fitted(data.features, train, config.without)
         )
         _warn_of_poor_data(data, self.labels, train, self.normaliser.without)
-        self._features = self.normaliser.table(data.features)
+        self.features = self.normaliser.table(data.features)
         self._config, self._target = config, target
         self.reseed(seed)
         known = self.split.validation[~np.isnan(self.labels.score[self.split.validation])]
@@ -200,7 +200,7 @@ class CostModelData(pl.LightningDataModule):
 
     def records(self, rows: NDArray[np.int64]) -> RecordDataset:
         """The dataset of some rows."""
-        return RecordDataset(self._features, self.labels, self.targets, rows)
+        return RecordDataset(self.features, self.labels, self.targets, rows)
 
     def aim_at(self, columns: Sequence[str]) -> None:
         """Serves the targets of a model's columns from now on."""

@@ -20,7 +20,7 @@ from rich.table import Table
 from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
-from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint
+from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
 from ..models.metrics import Metrics, evaluate
 from .chosen_tasks import ChosenTasks, write_tasks
 from .feature_source import load_with_features
@@ -65,7 +65,8 @@ def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
     Raises:
       UserError: settings, dataset or checkpoint are not usable; the message says what to do.
     """
-    _refuse_to_overwrite(config)
+    if config.tasks_into is None:
+        refuse_to_overwrite(config.checkpoint_dir)
     checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     if config.tasks_into is not None:
         pool = of_device(data, device_of(data, config.hardware)) if config.hardware else data
@@ -79,7 +80,7 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     Raises:
       TransferError, TaskChoiceError: the dataset does not hold what is asked for.
     """
-    _refuse_to_overwrite(config)
+    refuse_to_overwrite(config.checkpoint_dir)
     hardware = device_of(data, config.hardware)
     target = of_device(data, hardware)
     tasks = _chosen(config, target)
@@ -127,13 +128,6 @@ def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
 
 def _backend(data: LabelledFeatures) -> str:
     return "GPU" if data.features.hardware[:, 0].mean() > 0.5 else "CPU"
-
-
-def _refuse_to_overwrite(config: FinetuneConfig) -> None:
-    if config.tasks_into is None and config.checkpoint_dir.exists():
-        raise CheckpointExistsError(
-            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
-        )
 
 
 def _write(result: FinetuneResult, config: FinetuneConfig) -> None:

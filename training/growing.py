@@ -28,7 +28,7 @@ def grow(model: TreesCostModel, records: CostModelData, target: TargetConfig, se
             "data.without has stores, which are what trees read: leave them in, or take a network"
         )
     number = model.fit(
-        records.normaliser.table(records.data.features),
+        records.features,
         records.train.rows,
         records.validation.rows,
         records.normaliser,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -40,6 +42,29 @@ class Outcome:
             }
             for part, of_part in self.metrics.items()
         }
+
+
+def report(
+    metrics: Mapping[str, Metrics],
+    calibration: Mapping[str, Calibration],
+    wrote: str,
+    checkpoint_dir: Path,
+    dataset: Path,
+) -> None:
+    """Prints how a model does, what was written, and what to run next.
+
+    Printed, not logged: a log wraps lines, and these are to be copied.
+    """
+    for part, of_part in metrics.items():
+        print(f"{part:10}  {of_part.tasks} tasks, {of_part.records} records  {of_part}")
+        if part in calibration:
+            print(f"{'':10}  {calibration[part]}")
+    print(
+        f"{wrote} {checkpoint_dir}\n"
+        "next:\n"
+        f"  foretune-evaluate checkpoint={checkpoint_dir} dataset={dataset}\n"
+        f"  foretune-tune checkpoint={checkpoint_dir} network=resnet18"
+    )
 
 
 def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:

@@ -18,7 +18,7 @@ from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..errors import exits_cleanly
 from ..models.calibration import Calibration
-from ..models.checkpoint import Checkpoint, CheckpointExistsError, load_checkpoint, save_checkpoint
+from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
 from ..models.cost_model import CostModel
 from ..models.ensemble import EnsembleCostModel, members_of
 from ..models.metrics import Metrics
@@ -33,7 +33,7 @@ from .fit import LAST, fit, is_main_process
 from .freezing import train_only
 from .growing import grow
 from .module import CostModelModule
-from .outcome import Outcome
+from .outcome import Outcome, report
 from .run_card import SPLIT_PARTS, data_sha256, run_card
 
 __all__ = ["LAST", "TrainResult", "data_sha256", "run", "train_model"]
@@ -61,7 +61,7 @@ def run(config: TrainConfig) -> TrainResult:
     Raises:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
-    _refuse_to_overwrite(config)
+    refuse_to_overwrite(config.checkpoint_dir)
     version = feature_version_of(config.model.name)
     data = load_features(config.dataset, version)
     seen = load_checkpoint(config.start_from).card.split.seen_in(data) if config.start_from else ()
@@ -77,7 +77,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     The seed fixes split, initialisation and batches, and on one CPU the result. The members of an ensemble
     are trained one after the other, on the same records.
     """
-    _refuse_to_overwrite(config)
+    refuse_to_overwrite(config.checkpoint_dir)
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     config.run_dir.mkdir(parents=True, exist_ok=True)
@@ -173,13 +173,6 @@ def _check_interrupted(config: TrainConfig) -> None:
         )
 
 
-def _refuse_to_overwrite(config: TrainConfig) -> None:
-    if config.checkpoint_dir.exists():
-        raise CheckpointExistsError(
-            f"checkpoint_dir={config.checkpoint_dir} exists: remove it or choose another directory"
-        )
-
-
 @hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="train")
 @exits_cleanly()
 def main(config: DictConfig) -> None:
@@ -188,17 +181,8 @@ def main(config: DictConfig) -> None:
     result = run(settings)
     if not is_main_process():
         return
-    # Printed, not logged: a log wraps lines, and these are to be copied.
-    for part, metrics in result.metrics.items():
-        print(f"{part:10}  {metrics.tasks} tasks, {metrics.records} records  {metrics}")
-        if part in result.calibration:
-            print(f"{'':10}  {result.calibration[part]}")
-    print(f"trained {result.epochs} epochs in {result.seconds:.0f} s; wrote {result.checkpoint_dir}")
-    print(
-        "next:\n"
-        f"  foretune-evaluate checkpoint={result.checkpoint_dir} dataset={settings.dataset}\n"
-        f"  foretune-tune checkpoint={result.checkpoint_dir} network=resnet18"
-    )
+    wrote = f"trained {result.epochs} epochs in {result.seconds:.0f} s; wrote"
+    report(result.metrics, result.calibration, wrote, result.checkpoint_dir, settings.dataset)
 
 
 if __name__ == "__main__":
