@@ -27,6 +27,7 @@ from ..dataset.program_sampling import (
 )
 from ..dataset.replay import candidate_module_json, replay
 from ..dataset.task import Task
+from .code_limit import limited_space
 from .draft_model import DraftModel
 from .draft_sampler import DraftSampler
 from .drafting import DraftConfig, UnreadableSpaceError
@@ -67,14 +68,18 @@ def make_sampler(
     config: OneShotConfig,
     *,
     draft_model: DraftModel | None = None,
-    space: ms.SpaceGenerator | str = "post-order-apply",
+    space: ms.SpaceGenerator | str | None = None,
     threads: int | None = None,
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
-    A task that drafting cannot follow is searched by evolution. Raises NoDesignSpaceError where there is
+    A task that drafting cannot follow is searched by evolution. `config.max_code` holds for TVM's own design
+    space of a CPU; a space that is given is searched as it is. Raises NoDesignSpaceError where there is
     nothing to tune.
     """
+    if space is None:
+        most = config.max_code if target.kind.name == "llvm" else None
+        space = "post-order-apply" if most is None else limited_space(task.mod, target, most)
     if config.strategy == "draft":
         if draft_model is None:
             raise ValueError("search.strategy=draft: needs a draft_model")
