@@ -38,12 +38,14 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "profile_tuning.json"
 
+_ANY = "search.max_code=null"
 _EVOLUTION, _FIXED = "search.strategy=evolutionary", "search.stop.expected_improvement=0"
 WAYS = {
-    "one process": (_EVOLUTION, _FIXED, "search.processes=0"),
-    "search processes": (_EVOLUTION, _FIXED),
-    "adaptive K": (_EVOLUTION,),
-    "drafting": (),
+    "one process": (_ANY, _EVOLUTION, _FIXED, "search.processes=0"),
+    "search processes": (_ANY, _EVOLUTION, _FIXED),
+    "adaptive K": (_ANY, _EVOLUTION),
+    "drafting": (_ANY,),
+    "no long programs": (),
 }
 """Overrides by name: each way adds one thing to the one before."""
 
