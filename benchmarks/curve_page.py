@@ -28,7 +28,8 @@ def write_page(rows: Sequence[dict[str, Any]], summary: dict[str, Any], path: Pa
     body = f'<dl class="facts">{"".join(map(fact_html, facts))}</dl>\n<div class="plots">\n{plots}\n</div>\n'
     body += _table(summary) if summary else ""
     machines = ", ".join(sorted({row["machine"] for row in rows}))
-    subtitle = f"{machines} | {rows[0]['target']} | stock with {rows[0]['trials']:,} trials a task"
+    trials = " and ".join(f"{count:,}" for count in sorted({row["trials"] for row in rows}))
+    subtitle = f"{machines} | {rows[0]['target']} | stock with {trials} trials a task"
     path.write_text(page_html("Latency against tuning time", subtitle, body), encoding="utf-8")
 
 
@@ -66,7 +67,8 @@ def _curves(row: dict[str, Any]) -> Plot:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, fontsize=10)
         axes.axhline(factor * stock_s, color=MUTED, linewidth=0.8)
         caption = (
-            f"{row['task']}, {significant(row['gflop'])} GFLOP. Latencies are timed in turns at the end, so "
+            f"{row['task']}, {significant(row['gflop'])} GFLOP, stock with {row['trials']:,} trials. "
+            "Latencies are timed in turns at the end, so "
             "that a step can be smaller than its tuner took it for. A dot is the end of a run, the thin "
             "line what stock ends with."
         )

@@ -4,8 +4,8 @@
     python benchmarks/network_runs.py --networks resnet18 --runs 5 -- search=high_quality
 
 The networks take turns, so that a slow hour of the machine is no network's own. A run that is there, in
---runs-in, is not made again unless its settings change: stop it and go on as you like. Writes a table with all
-runs, and the report of each network's median run beside it.
+--runs-in, is not made again unless its settings change: stop it and go on as you like. Writes a table with
+all runs, and the report of each network's median run beside it.
 """
 
 from __future__ import annotations

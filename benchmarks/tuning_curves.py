@@ -1,10 +1,11 @@
 """Latency against time: foretune's search beside stock MetaSchedule on the same tasks, one after the other.
 
-    python benchmarks/tuning_curves.py --tasks resnet18:0 bert_base:0 GMM:0 --trials 1000
+    python benchmarks/tuning_curves.py --tasks resnet18:0 bert_base:0@256 GMM:0 --trials 1000
     python benchmarks/tuning_curves.py --tasks resnet18:all --tuners foretune stock --trials 64
 
 A task is one of a network, by its place in the order of its share of the operations, or an operator of TVM's
-`te_workload` with the number of its configuration. The tuners:
+`te_workload` with the number of its configuration; behind an @ stand the trials of MetaSchedule's tuners,
+where they are not those of --trials. The tuners:
 
 - foretune: one search with the shipped model and its validation, by the defaults of `foretune-tune`
 - foretune_longer: the same with twelve rounds in place of two
@@ -62,20 +63,22 @@ def largest_first(network: str, target: Target) -> list[Task]:
     return sorted(found, key=lambda task: -task.weight * task.flops)
 
 
-def tasks_of(names: Sequence[str], target: Target) -> Iterator[tuple[str, Task]]:
-    """Yields the name and task of each argument of --tasks."""
+def tasks_of(names: Sequence[str], target: Target, trials: int = 0) -> Iterator[tuple[str, Task, int]]:
+    """Yields the name, task and trials of each argument of --tasks; `trials` where it has none of its own."""
     networks: dict[str, list[Task]] = {}
     for name in names:
+        name, _, own_trials = name.partition("@")
+        count = int(own_trials or trials)
         source, _, place = name.partition(":")
         if source in te_workload.CONFIGS:
             function = te_workload.create_te_workload(source, int(place or 0))
-            yield f"{source}-{place or 0}", as_task(as_task_module(function))
+            yield f"{source}-{place or 0}", as_task(as_task_module(function)), count
             continue
         if source not in networks:
             networks[source] = largest_first(source, target)
         chosen = range(len(networks[source])) if place == "all" else [int(place or 0)]
         for number in chosen:
-            yield f"{source}-{number}", networks[source][number]
+            yield f"{source}-{number}", networks[source][number], count
 
 
 def kept_run(path: Path, tuner: Tuner, task: Task, target: Target, machine: Hardware, seed: int) -> Run:
@@ -204,15 +207,15 @@ def main() -> None:
     target = parse_target("llvm")
     load_tensor_intrinsics()  # no tuner pays for this import
     machine = target_hardware(target)
-    every = tuners(arguments.checkpoint, arguments.trials)
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for name, task in tasks_of(arguments.tasks, target):
+    for name, task, trials in tasks_of(arguments.tasks, target, arguments.trials):
         print(f"{name}: {task.name}", flush=True)
+        every = tuners(arguments.checkpoint, trials)
         runs = {}
         for tuner in arguments.tuners:
             own = "max_trials_global" not in every[tuner].settings
-            kept = f"{name}-{tuner}" if own else f"{name}-{tuner}-{arguments.trials}"
+            kept = f"{name}-{tuner}" if own else f"{name}-{tuner}-{trials}"
             runs[tuner] = [
                 kept_run(
                     arguments.programs / f"{kept}-{seed}.json.xz", every[tuner], task, target, machine, seed
@@ -220,18 +223,18 @@ def main() -> None:
                 for seed in range(arguments.runs if own else arguments.stock_runs)
             ]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
-        row |= {"target": str(target), "machine": machine.name, "trials": arguments.trials}
+        row |= {"target": str(target), "machine": machine.name, "trials": trials}
         row["settings"] = {tuner: every[tuner].settings for tuner in arguments.tuners}
         row["tuners"] = with_latencies(runs, target)
-        path = arguments.out / f"{name}-{arguments.trials}.json"
+        path = arguments.out / f"{name}-{trials}.json"
         path.write_text(json.dumps(row, indent=1) + "\n")
         rows.append(row)
         if "stock" in runs:
             print(json.dumps(summary_of([row]), indent=1), flush=True)
     if "stock" in arguments.tuners:
         summary = summary_of(rows)
-        (arguments.out / f"summary-{arguments.trials}.json").write_text(json.dumps(summary, indent=1) + "\n")
-        write_page(rows, summary, arguments.out / f"curves-{arguments.trials}.html")
+        (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        write_page(rows, summary, arguments.out / "curves.html")
         for name, of in summary.items():
             print(
                 f"{name}, by geometric means of {len(rows)} tasks: stock takes {of['time_ratio']:.1f}x "
