@@ -17,7 +17,8 @@ where they are not those of --trials. The tuners:
 Each clock runs from before the model is loaded or the first process started. Whenever a tuner finds a program
 that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
 turns by one evaluator, so that no tuner's own measurement decides. A run that is kept is not run again unless
-its settings or the checkpoint change: stop it and go on as you like, on one machine.
+its settings or the checkpoint change: stop it and go on as you like, on one machine. What is kept of tuners
+that are not asked for is shown, too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from typing import Any
 
 from curve_page import TUNERS, write_page
 from curve_tuners import Tuner, tuners
-from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.target_hardware import target_hardware
@@ -81,14 +81,17 @@ def tasks_of(names: Sequence[str], target: Target, trials: int = 0) -> Iterator[
             yield f"{source}-{number}", networks[source][number], count
 
 
-def kept_run(path: Path, tuner: Tuner, task: Task, target: Target, machine: Hardware, seed: int) -> Run:
-    """The run of a tuner with a seed: that of an earlier call, or one that is made now."""
-    settings = tuner.settings | {"target": str(target), "machine": machine.hardware_id, "seed": seed}
-    if path.is_file():
-        run: Run = json.loads(lzma.decompress(path.read_bytes()))
-        if run["settings"] == settings:
-            return run
-    curve = tuner.run(task, target, seed)
+def kept_run(path: Path, settings: Mapping[str, Any]) -> Run | None:
+    """The run of an earlier call, None where it was none with these settings."""
+    run: Run | None = json.loads(lzma.decompress(path.read_bytes())) if path.is_file() else None
+    return run if run is not None and run["settings"] == settings else None
+
+
+def made_run(path: Path, tuner: Tuner, task: Task, target: Target, settings: Mapping[str, Any]) -> Run:
+    """The run of a tuner: that of an earlier call, or one that is made now."""
+    if (run := kept_run(path, settings)) is not None:
+        return run
+    curve = tuner.run(task, target, settings["seed"])
     seconds = time.perf_counter() - curve.start
     run = {"settings": settings, "seconds": seconds, "measured": curve.measured, "steps": curve.improvements}
     best = curve.improvements[-1][1] if curve.improvements else math.inf
@@ -139,7 +142,11 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Of each tuner beside stock: times and latencies of medians of runs, by geometric means of tasks."""
     found = {}
     for name in sorted({name for row in rows for name in row["tuners"]} - {"stock"}):
-        tasks = {row["name"]: beside_stock(row["tuners"][name], row["tuners"]["stock"]) for row in rows}
+        tasks = {
+            row["name"]: beside_stock(row["tuners"][name], row["tuners"]["stock"])
+            for row in rows
+            if name in row["tuners"]
+        }
         reached = [of["time_ratio_to_reach_stock"] for of in tasks.values()]
         found[name] = {
             "tasks": tasks,
@@ -212,19 +219,20 @@ def main() -> None:
     for name, task, trials in tasks_of(arguments.tasks, target, arguments.trials):
         print(f"{name}: {task.name}", flush=True)
         every = tuners(arguments.checkpoint, trials)
+        settled = {"target": str(target), "machine": machine.hardware_id}
         runs = {}
-        for tuner in arguments.tuners:
-            own = "max_trials_global" not in every[tuner].settings
-            kept = f"{name}-{tuner}" if own else f"{name}-{tuner}-{trials}"
-            runs[tuner] = [
-                kept_run(
-                    arguments.programs / f"{kept}-{seed}.json.xz", every[tuner], task, target, machine, seed
-                )
-                for seed in range(arguments.runs if own else arguments.stock_runs)
-            ]
+        for which, tuner in every.items():
+            online = "max_trials_global" in tuner.settings
+            kept = f"{name}-{which}-{trials}" if online else f"{name}-{which}"
+            wanted = {
+                arguments.programs / f"{kept}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
+                for seed in range(arguments.stock_runs if online else arguments.runs)
+            }
+            if which in arguments.tuners or all(kept_run(*each) for each in wanted.items()):
+                runs[which] = [made_run(path, tuner, task, target, of) for path, of in wanted.items()]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
         row |= {"target": str(target), "machine": machine.name, "trials": trials}
-        row["settings"] = {tuner: every[tuner].settings for tuner in arguments.tuners}
+        row["settings"] = {which: every[which].settings for which in runs}
         row["tuners"] = with_latencies(runs, target)
         path = arguments.out / f"{name}-{trials}.json"
         path.write_text(json.dumps(row, indent=1) + "\n")
@@ -237,7 +245,7 @@ def main() -> None:
         write_page(rows, summary, arguments.out / "curves.html")
         for name, of in summary.items():
             print(
-                f"{name}, by geometric means of {len(rows)} tasks: stock takes {of['time_ratio']:.1f}x "
+                f"{name}, geometric means of {len(of['tasks'])} tasks: stock takes {of['time_ratio']:.1f}x "
                 f"its time for {of['latency_ratio']:.2f}x its latency"
             )
     print(f"wrote {arguments.out}")
