@@ -141,7 +141,9 @@ class _ModuleBuilder(ms.builder.PyBuilder):
         results = []
         for each in build_inputs:
             self.count += 1
-            path = self.folder / f"{self.count}.json"
+            # MetaSchedule removes the folder of a module that has been run.
+            path = self.folder / str(self.count) / "module.json"
+            path.parent.mkdir()
             path.write_text(tvm.ir.save_json(each.mod))
             results.append(ms.builder.BuilderResult(str(path), None))
         return results
