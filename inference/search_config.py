@@ -93,7 +93,7 @@ class OneShotConfig:
     # Candidates measured in all rounds, K in the paper.
     top_k: int = 24
     # Vector instructions of a program at most, by `code_size`; None for no limit. What is longer takes LLVM
-    # seconds, and of 61 tasks it had the best program of a single one, which another came near by 6 %.
+    # seconds, and of 61 tasks it had the best program of a single one, see benchmarks/code_limit.py.
     max_code: int | None = 6000
     # Rounds after those, which go to the tasks that may gain most; Fasor's high-quality mode.
     extra_rounds: int = 0
