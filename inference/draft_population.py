@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dataset.drafting.domains import DomainError
-from ..dataset.drafting.limits import GpuLimits, within
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.space import Choices, SketchSpace
 
 Rate: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 """Values of candidates of one sketch, int64 [n, width], to scores [n], higher is faster."""
+
+Allowed: TypeAlias = Callable[[Nest], NDArray[np.bool_]]
+"""Which candidates may be taken in, bool [n], by their loop nests."""
 
 _TRIES = 30
 """Draws for each candidate wanted: on a GPU few random tiles keep the limits."""
@@ -25,14 +27,15 @@ PARENT_SHARE = 0.125
 
 
 class Population:
-    """Grows by candidates that are new and keep the limits; every one of them is rated once."""
+    """Grows by candidates that are new and allowed; every one of them is rated once."""
 
-    def __init__(self, space: SketchSpace, rate: Rate, limits: GpuLimits | None) -> None:
+    def __init__(self, space: SketchSpace, rate: Rate, allowed: Allowed | None = None) -> None:
+        """Without `allowed`, all of the space is."""
         self.space = space
         self.choices: Choices = np.zeros((0, len(space.domains)), dtype=np.int32)
         self.scores: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
         self._rate = rate
-        self._limits = limits
+        self._is_allowed = allowed
 
     def add_traces(self, traces: Sequence[str]) -> None:
         """Adds candidates by their traces, without those of other sketches."""
@@ -102,9 +105,9 @@ class Population:
         return self._allowed(rows)
 
     def _allowed(self, choices: Choices) -> Choices:
-        if self._limits is None or not len(choices):
+        if self._is_allowed is None or not len(choices):
             return choices
-        return choices[within(Nest.of(self.space.sketch, self.space.values(choices)), self._limits)]
+        return choices[self._is_allowed(Nest.of(self.space.sketch, self.space.values(choices)))]
 
     def _none(self) -> Choices:
         return np.zeros((0, len(self.space.domains)), dtype=np.int32)

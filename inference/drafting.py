@@ -12,7 +12,7 @@ One-Shot Tuner searches with a frozen model (section 4.2) and lets 512 candidate
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ..dataset.drafting.limits import within
+from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_spaces import limits_of, read_spaces
 from ..dataset.drafting.read_structure import read_structure
 from ..dataset.features.task import task_features
@@ -29,10 +31,14 @@ from ..dataset.task import Task
 from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context
 from ..errors import UserError
 from .draft_model import DraftModel, Rater
-from .draft_population import Population, Rate
+from .draft_population import Allowed, Population, Rate
 
 if TYPE_CHECKING:
     from .residual import ResidualModel
+
+
+LEAST_LANES = 4
+"""Lanes from which on an innermost loop counts as vectorised: float32 of the narrowest registers."""
 
 
 class DraftConfigError(UserError, ValueError):
@@ -51,7 +57,7 @@ class DraftConfig:
     and some drawn at random.
     """
 
-    population: int = 1024
+    population: int = 2048
     generations: int = 12
     # Candidates that are handed on, best first.
     keep: int = 256
@@ -59,6 +65,10 @@ class DraftConfig:
     mutation_probability: float = 0.7
     # New candidates drawn at random, and kept ones picked at random: insurance against a wrong model.
     random_share: float = 0.05
+    # Share of a CPU's candidates that evolves apart, among programs alone whose innermost loop MetaSchedule
+    # vectorises. LLVM finds vectors in others, too; where a model prefers these, a single evolution ends
+    # there. The former are built in less time, and measure as well or better (benchmarks/search_settings.py).
+    vectorised_share: float = 0.5
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4
     seed: int = 0
@@ -69,7 +79,7 @@ class DraftConfig:
                 raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be at least 1")
         if self.generations < 0:
             raise DraftConfigError(f"draft.generations={self.generations}: must not be negative")
-        for name in ("mutation_probability", "random_share"):
+        for name in ("mutation_probability", "random_share", "vectorised_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
 
@@ -107,7 +117,9 @@ class Drafter:
         if not self.spaces:
             raise UnreadableSpaceError("no sketch draws a decision")
         vector = task_features(task.mod)
-        self._limits = limits_of(target)
+        limits = limits_of(target)
+        self._allowed: Allowed | None = None if limits is None else partial(within, limits=limits)
+        self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
         self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
         self.rated = 0
 
@@ -118,22 +130,48 @@ class Drafter:
         known: Sequence[str] = (),
         measured: Mapping[str, float] | None = None,
     ) -> list[Draft]:
-        """Up to `config.keep` different candidates, by descending score; those at random come last.
+        """Up to `config.keep` different candidates.
+
+        First those of all kinds, by descending score and then some at random, then those that evolved apart
+        (`config.vectorised_share`), in the same order.
 
         `parents` are traces to start from, as those of the fastest programs measured; `known` are traces that
         are not to be drafted again. With `measured`, latencies in seconds by trace, scores are corrected by
         what these tell. The same arguments give the same drafts.
         """
         rng = np.random.default_rng(config.seed)
+        rates = self._rates(measured or {})
+        share = config.vectorised_share if self._has_vectors else 0.0
+        part = _sized(config, round(share * config.population), round(share * config.keep))
+        apart = self._evolved(part, _vectorised, rates, parents, set(known), rng)
+        spent = part.population if part and apart else 0
+        rest = _sized(config, config.population - spent, config.keep - len(apart))
+        taken = {*known, *(draft.trace for draft in apart)}
+        return self._evolved(rest, self._allowed, rates, parents, taken, rng) + apart
+
+    def _evolved(
+        self,
+        config: DraftConfig | None,
+        allowed: Allowed | None,
+        rates: Sequence[Rate],
+        parents: Sequence[str],
+        known: set[str],
+        rng: np.random.Generator,
+    ) -> list[Draft]:
+        """What evolution finds among the allowed candidates; nothing without `config`."""
+        if config is None:
+            return []
         populations = [
-            Population(space, rate, self._limits)
-            for space, rate in zip(self.spaces, self._rates(measured or {}), strict=True)
+            Population(space, rate, allowed) for space, rate in zip(self.spaces, rates, strict=True)
         ]
         for population in populations:
             population.add_traces(parents)
         share = _shares(populations, config.population)
         for population, count in zip(populations, share, strict=True):
             population.add(population.sample(count, rng))
+        populations = [population for population in populations if len(population.scores)]
+        if not populations:
+            return []
         for _ in range(config.generations):
             best = _best_scores(populations, config.population // 4)
             share = _shares(populations, config.population, best)
@@ -142,7 +180,7 @@ class Drafter:
                 children = population.children(count - fresh, config.mutation_probability, rng)
                 population.add(np.concatenate([children, population.sample(fresh, rng)]))
         self.rated += sum(len(population.scores) for population in populations)
-        return _kept(populations, config, set(known), rng)
+        return _kept(populations, config, known, rng)
 
     def _rates(self, measured: Mapping[str, float]) -> Sequence[Rate]:
         """What rates the candidates of each sketch: the model, corrected where programs were measured."""
@@ -161,6 +199,15 @@ class Drafter:
 
         model = ResidualModel.fit(np.concatenate(places), np.concatenate(scores), np.array(latencies))
         return [partial(_corrected, rater, model) for rater in self._raters]
+
+
+def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | None:
+    """The settings for so many candidates; None where that is nothing to do."""
+    return replace(config, population=population, keep=keep) if population and keep else None
+
+
+def _vectorised(nest: Nest) -> NDArray[np.bool_]:
+    return nest.innermost_lanes() >= LEAST_LANES
 
 
 def _corrected(rater: Rater, model: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -49,10 +49,12 @@ class DraftingConfig:
     # fits the target. Where none fits, and with null, the search is evolutionary.
     checkpoint: str | None = AUTO
     # Candidates rated a generation, without a replay.
-    population: int = 1024
+    population: int = 2048
     generations: int = 12
     # The best of them, which are replayed and scored by the cost model.
     keep: int = 64
+    # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
+    vectorised_share: float = 0.5
     # Standard deviations that a candidate's output is lowered by, where the draft model tells them. A search
     # through thousands ends at what a model overrates, which its members seldom agree on.
     caution: float = 1.0
@@ -63,6 +65,10 @@ class DraftingConfig:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"
                 )
+        if not 0 <= self.vectorised_share <= 1:
+            raise OneShotConfigError(
+                f"search.draft.vectorised_share={self.vectorised_share}: must be in [0, 1]"
+            )
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def make_sampler(
                     population=config.draft.population,
                     generations=config.draft.generations,
                     keep=config.draft.keep,
+                    vectorised_share=config.draft.vectorised_share,
                 ),
                 random_share=config.random_share,
                 residual=config.residual,

@@ -1,5 +1,6 @@
 """Drafting: a search over decisions that finds what its model likes, within limits, and only programs."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from drafts_under_test import CPU, matmul, matmul_trace
 from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.dataset import draft_table
 from foretune.dataset.drafting.features import DRAFT_DIM
+from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.task import TASK_DIM
@@ -134,17 +136,43 @@ def test_a_cautious_model_takes_off_what_its_members_disagree_on():
 
 def test_measurements_correct_what_is_drafted_next(model, task):
     drafter = Drafter(task, parse_target({"kind": "llvm", "num-cores": 2}), model)
-    first = drafter.draft(SMALL)
+    config = replace(SMALL, vectorised_share=0)
+    first = drafter.draft(config)
     best, worst = first[0].trace, first[-1].trace
     told = {best: 1.0, worst: 1e-3, first[1].trace: float("inf")}
     plain, taught = (
-        {draft.trace: draft.score for draft in drafter.draft(SMALL, [best, worst], measured=measured)}
+        {draft.trace: draft.score for draft in drafter.draft(config, [best, worst], measured=measured)}
         for measured in (None, told)
     )
     assert best in plain and best not in taught
     assert taught[worst] == max(taught.values())
     # Where nothing ran, there is nothing to learn.
-    assert drafter.draft(SMALL, measured={best: float("inf")}) == first
+    assert drafter.draft(config, measured={best: float("inf")}) == first
+
+
+class ScalarOnly:
+    """Stands in for a DraftModel that rates programs the lower the longer their innermost loop is."""
+
+    def rater(self, sketch, structure, task):
+        return lambda values: -Nest.of(sketch, values).extents[-1]
+
+
+@pytest.mark.parametrize(("share", "vectorised"), [(0.0, 0), (0.25, 3), (0.5, 6), (1.0, 12)])
+def test_vectorised_programs_evolve_apart_from_what_a_model_prefers(task, share, vectorised):
+    drafter = Drafter(task, parse_target("llvm"), ScalarOnly())
+    config = replace(SMALL, generations=6, random_share=0.0, vectorised_share=share)
+    drafts = drafter.draft(config)
+    assert len(drafts) == len({draft.trace for draft in drafts}) == 12
+    # The score is minus the innermost extent: 4 lanes are the least that count.
+    assert [draft.score <= -4 for draft in drafts] == [False] * (12 - vectorised) + [True] * vectorised
+
+
+def test_a_task_without_vectors_is_drafted_all_the_same():
+    """Its innermost loop has three iterations."""
+    module = as_task_module(Dense(rows=32, in_features=64, out_features=3).prim_func())
+    task = Task("dense", module, 1, "operator", "dense", {}, count_flops(module))
+    drafts = Drafter(task, parse_target("llvm"), ScalarOnly()).draft(SMALL)
+    assert len(drafts) == 12
 
 
 def test_drafts_for_a_gpu_keep_its_limits(model, task):
@@ -163,6 +191,7 @@ def test_drafts_for_a_gpu_keep_its_limits(model, task):
         ({"generations": -1}, "draft.generations=-1"),
         ({"random_share": 1.5}, "draft.random_share=1.5"),
         ({"mutation_probability": -0.1}, "draft.mutation_probability=-0.1"),
+        ({"vectorised_share": 2}, "draft.vectorised_share=2"),
     ],
 )
 def test_settings_that_cannot_be(setting, message):

@@ -140,7 +140,7 @@ class DraftFeaturizer:
         """Parallel iterations and their balance, vector lanes, unrolled body, innermost strides."""
         cores = np.float32(self.hardware.cores)
         parallel = self._parallel(nest)
-        lanes = self._lanes(nest)
+        lanes = nest.lanes()
         register_lanes = self.hardware.vector_bits / 32
         step = self._unroll(nest)
         inside = nest.outer[-1] / nest.outer
@@ -174,17 +174,6 @@ class DraftFeaturizer:
             if self.reduction[i] or (self.sketch.write_level and i >= self.sketch.write_level):
                 break
             count = np.where(count > self.sketch.max_parallel, count, count * extent)
-        return count
-
-    def _lanes(self, nest: Nest) -> Floats:
-        """[n]: iterations of the loops that MetaSchedule vectorises: the innermost over space, as allowed."""
-        count = np.ones(len(nest), dtype=np.float32)
-        growing = np.ones(len(nest), dtype=np.bool_)
-        for i in range(len(nest.extents) - 1, -1, -1):
-            if self.reduction[i]:
-                break
-            growing &= count * nest.extents[i] <= self.sketch.max_vector
-            count = np.where(growing, count * nest.extents[i], count)
         return count
 
     def _unroll(self, nest: Nest) -> Floats:
