@@ -16,9 +16,10 @@ where they are not those of --trials. The tuners:
 
 Each clock runs from before the model is loaded or the first process started. Whenever a tuner finds a program
 that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
-turns by one evaluator, so that no tuner's own measurement decides. A run that is kept is not run again unless
-its settings or the checkpoint change: stop it and go on as you like, on one machine. What is kept of tuners
-that are not asked for is shown, too.
+turns by one evaluator, so that no tuner's own measurement decides: with caches flushed before each run, as in
+a network where other operators ran before, or with --warm as LocalRunner leaves them. A run that is kept is
+not run again unless its settings or the checkpoint change: stop it and go on as you like, on one machine.
+What is kept of tuners that are not asked for is shown, too.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ TURNS = 7
 """How often each kept program is timed at the end."""
 
 TIMED_WITHIN = 1.5
-"""A program that its own tuner measured at more than so many times the best is not timed again."""
+"""A program that its tuner measured at more than so many times its best is not timed again."""
 
 Run = dict[str, Any]
 """`settings`, `seconds`, `measured` and `steps` of one run: see `Curve.improvements`."""
@@ -101,10 +102,10 @@ def made_run(path: Path, tuner: Tuner, task: Task, target: Target, settings: Map
     return run
 
 
-def time_in_turns(modules: Sequence[str], target: Target) -> list[float]:
+def time_in_turns(modules: Sequence[str], target: Target, cache_flush: bool = True) -> list[float]:
     """Median latency in seconds of each module over `TURNS` turns."""
     samples: list[list[float]] = [[] for _ in modules]
-    config = MeasureConfig(repeats=5, groups=2, budget_s=0.5)
+    config = MeasureConfig(repeats=5, groups=2, budget_s=0.5, cache_flush=cache_flush)
     with WorkerPool(target, config, workers=1) as pool:
         for _ in range(TURNS):
             for number, module in enumerate(modules):
@@ -112,15 +113,18 @@ def time_in_turns(modules: Sequence[str], target: Target) -> list[float]:
     return [statistics.median(values) for values in samples]
 
 
-def with_latencies(runs: Mapping[str, Sequence[Run]], target: Target) -> dict[str, list[Run]]:
+def with_latencies(
+    runs: Mapping[str, Sequence[Run]], target: Target, cache_flush: bool
+) -> dict[str, list[Run]]:
     """The runs of each tuner with a `curve` in place of their programs: `at_s`, `measured_s`, `latency_s`.
 
     A program that is far from the best is not timed again: its latency is as its tuner measured it.
     """
-    steps = [step for each in runs.values() for run in each for step in run["steps"]]
-    bound_s = TIMED_WITHIN * min((own_s for _, own_s, _ in steps), default=math.inf)
-    modules = sorted({module for _, own_s, module in steps if own_s <= bound_s})
-    latency_s = dict(zip(modules, time_in_turns(modules, target), strict=True))
+    every = [run["steps"] for each in runs.values() for run in each if run["steps"]]
+    # The last step is the best; tuners differ in how they measure, so that each has a bound of its own.
+    timed = {module for steps in every for _, own_s, module in steps if own_s <= TIMED_WITHIN * steps[-1][1]}
+    modules = sorted(timed)
+    latency_s = dict(zip(modules, time_in_turns(modules, target, cache_flush), strict=True))
     return {
         name: [
             {
@@ -206,6 +210,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000, help="of MetaSchedule's tuners (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="seeds of foretune's tuners (%(default)s)")
     parser.add_argument("--stock-runs", type=int, default=1, help="those of MetaSchedule's (%(default)s)")
+    parser.add_argument("--warm", action="store_true", help="time without flushing caches between runs")
     parser.add_argument("--checkpoint", default="cpu")
     parser.add_argument("--programs", type=Path, default=PROGRAMS, help="where runs are kept (%(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -232,8 +237,9 @@ def main() -> None:
                 runs[which] = [made_run(path, tuner, task, target, of) for path, of in wanted.items()]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
         row |= {"target": str(target), "machine": machine.name, "trials": trials}
+        row["caches"] = "warm" if arguments.warm else "flushed"
         row["settings"] = {which: every[which].settings for which in runs}
-        row["tuners"] = with_latencies(runs, target)
+        row["tuners"] = with_latencies(runs, target, cache_flush=not arguments.warm)
         path = arguments.out / f"{name}-{trials}.json"
         path.write_text(json.dumps(row, indent=1) + "\n")
         rows.append(row)
