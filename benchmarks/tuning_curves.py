@@ -64,7 +64,7 @@ def largest_first(network: str, target: Target) -> list[Task]:
     return sorted(found, key=lambda task: -task.weight * task.flops)
 
 
-def tasks_of(names: Sequence[str], target: Target, trials: int = 0) -> Iterator[tuple[str, Task, int]]:
+def tasks_of(names: Sequence[str], target: Target, trials: int) -> Iterator[tuple[str, Task, int]]:
     """Yields the name, task and trials of each argument of --tasks; `trials` where it has none of its own."""
     networks: dict[str, list[Task]] = {}
     for name in names:
@@ -89,9 +89,7 @@ def kept_run(path: Path, settings: Mapping[str, Any]) -> Run | None:
 
 
 def made_run(path: Path, tuner: Tuner, task: Task, target: Target, settings: Mapping[str, Any]) -> Run:
-    """The run of a tuner: that of an earlier call, or one that is made now."""
-    if (run := kept_run(path, settings)) is not None:
-        return run
+    """Runs a tuner and keeps the run."""
     curve = tuner.run(task, target, settings["seed"])
     seconds = time.perf_counter() - curve.start
     run = {"settings": settings, "seconds": seconds, "measured": curve.measured, "steps": curve.improvements}
@@ -228,13 +226,16 @@ def main() -> None:
         runs = {}
         for which, tuner in every.items():
             online = "max_trials_global" in tuner.settings
-            kept = f"{name}-{which}-{trials}" if online else f"{name}-{which}"
+            stem = f"{name}-{which}-{trials}" if online else f"{name}-{which}"
             wanted = {
-                arguments.programs / f"{kept}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
+                arguments.programs / f"{stem}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
                 for seed in range(arguments.stock_runs if online else arguments.runs)
             }
-            if which in arguments.tuners or all(kept_run(*each) for each in wanted.items()):
-                runs[which] = [made_run(path, tuner, task, target, of) for path, of in wanted.items()]
+            kept = {path: kept_run(path, of) for path, of in wanted.items()}
+            if which in arguments.tuners or all(kept.values()):
+                runs[which] = [
+                    kept[path] or made_run(path, tuner, task, target, of) for path, of in wanted.items()
+                ]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
         row |= {"target": str(target), "machine": machine.name, "trials": trials}
         row["caches"] = "warm" if arguments.warm else "flushed"

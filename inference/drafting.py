@@ -207,7 +207,7 @@ def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | Non
 
 
 def _vectorised(nest: Nest) -> NDArray[np.bool_]:
-    return nest.innermost_lanes() >= LEAST_LANES
+    return nest.lanes(loops=1) >= LEAST_LANES
 
 
 def _corrected(rater: Rater, model: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -73,9 +73,9 @@ def test_a_nest_by_hand():
     assert nest.extents[:, 0].tolist() == [2, 1, 1, 2, 8, 2, 1, 4, 2, 8]
     assert nest.outer[:, 0].tolist() == [1, 2, 2, 2, 4, 32, 64, 64, 256, 512, 4096]
     assert nest.lanes().tolist() == [16]
-    assert nest.innermost_lanes().tolist() == [8]
+    assert nest.lanes(loops=1).tolist() == [8]
     narrow = replace(sketch, max_vector=4)
-    assert Nest.of(narrow, np.array([values])).innermost_lanes().tolist() == [1]
+    assert Nest.of(narrow, np.array([values])).lanes(loops=1).tolist() == [1]
     # Within the outer reduction loop: 4 rows, 8 columns, 4 of the inner extent, of float32.
     write, (left, right) = sketch.block.writes[0], sketch.block.reads
     for access, elements, run in ((write, 4 * 8, 8), (left, 4 * 4, 4), (right, 4 * 8, 8)):

@@ -109,12 +109,13 @@ def test_what_was_replayed_and_not_proposed_is_not_replayed_again():
     assert len(sampler._drafted) >= first + second - (first - 6)
 
 
-def test_a_quick_round_rates_and_replays_less_and_leaves_the_rest_for_later():
-    config = DraftConfig(population=200, generations=8, keep=20)
+@pytest.mark.parametrize(("share", "rounding"), [(0.0, 0), (0.5, 3)])
+def test_a_quick_round_rates_and_replays_less_and_leaves_the_rest_for_later(share, rounding):
+    config = DraftConfig(population=200, generations=8, keep=20, vectorised_share=share)
     sampler, settings = sampler_of(config=config)
     quick = sampler.propose_quickly(2, 5)
     assert len(quick) == 2
-    assert settings["model"].rated < 4 * 200  # two generations instead of eight
+    assert settings["model"].rated <= 3 * 200 + rounding  # two generations instead of eight
     assert settings["scorer"].asked == [5]
     later = sampler.propose()
     assert len(later) == 6

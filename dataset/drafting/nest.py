@@ -61,23 +61,20 @@ class Nest:
         """[n]: iterations of the marked atoms together."""
         return np.prod(self.extents[np.asarray(atoms, dtype=np.bool_)], axis=0, dtype=np.float32)
 
-    def lanes(self) -> Floats:
-        """[n]: iterations of the loops that MetaSchedule vectorises: the innermost over space, as allowed."""
+    def lanes(self, loops: int | None = None) -> Floats:
+        """[n]: iterations of the loops that MetaSchedule vectorises: the innermost over space, as allowed.
+
+        With `loops`, of so many of them at most.
+        """
         reduction = self.sketch.block.reduction
         count = np.ones(len(self), dtype=np.float32)
         growing = np.ones(len(self), dtype=np.bool_)
-        for atom, extent in zip(self.sketch.atoms[::-1], self.extents[::-1], strict=True):
+        for atom, extent in zip(self.sketch.atoms[::-1][:loops], self.extents[::-1][:loops], strict=True):
             if reduction[atom.axis]:
                 break
             growing &= count * extent <= self.sketch.max_vector
             count = np.where(growing, count * extent, count)
         return count
-
-    def innermost_lanes(self) -> Floats:
-        """[n]: those of `lanes` that the innermost loop alone has: 1 where it is not vectorised."""
-        atom, extent = self.sketch.atoms[-1], self.extents[-1]
-        allowed = (extent <= self.sketch.max_vector) & (not self.sketch.block.reduction[atom.axis])
-        return np.where(allowed, extent, np.float32(1))
 
     def shared_footprint(self, access: Access, level: int) -> Floats:
         """Bytes [n] that all threads of a block together touch within a level."""
