@@ -29,7 +29,8 @@ def write_page(rows: Sequence[dict[str, Any]], summary: dict[str, Any], path: Pa
     body += _table(summary) if summary else ""
     machines = ", ".join(sorted({row["machine"] for row in rows}))
     trials = " and ".join(f"{count:,}" for count in sorted({row["trials"] for row in rows}))
-    subtitle = f"{machines} | {rows[0]['target']} | stock with {trials} trials a task"
+    caches = " and ".join(sorted({row["caches"] for row in rows}))
+    subtitle = f"{machines} | {rows[0]['target']} | stock with {trials} trials a task | caches {caches}"
     path.write_text(page_html("Latency against tuning time", subtitle, body), encoding="utf-8")
 
 

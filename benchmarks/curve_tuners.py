@@ -16,6 +16,7 @@ from foretune.dataset.measure import MeasureJob, WorkerPool
 from foretune.dataset.records import latency_of
 from foretune.dataset.task import Task
 from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference.draft_choice import with_fitting_draft
 from foretune.inference.one_shot import search_one_shot
 from foretune.models.checkpoint import load_checkpoint
 from tvm.ir.utils import derived_object
@@ -50,13 +51,11 @@ class Tuner:
 
 
 def tuners(checkpoint: str, trials: int) -> dict[str, Tuner]:
-    """The tuners by name; `trials` are those of MetaSchedule's."""
-    # A checkpoint is its weights, whatever its folder is called.
-    weights = load_checkpoint(checkpoint).card.weights_sha256
+    """The tuners of a CPU by name; `trials` are those of MetaSchedule's."""
     return {
-        "foretune": _foretune(checkpoint, weights, OneShotConfig()),
-        "foretune_longer": _foretune(checkpoint, weights, LONGER),
-        "evolution": _foretune(checkpoint, weights, OneShotConfig(strategy="evolutionary")),
+        "foretune": _foretune(checkpoint, OneShotConfig()),
+        "foretune_longer": _foretune(checkpoint, LONGER),
+        "evolution": _foretune(checkpoint, OneShotConfig(strategy="evolutionary")),
         "stock": _metaschedule(trials, fast=False),
         "stock_measured_by_foretune": _metaschedule(trials, fast=True),
         "random": _metaschedule(trials, fast=True, strategy="replay-trace"),
@@ -67,7 +66,7 @@ LONGER = OneShotConfig(rounds=12, top_k=144)
 """The default search with twelve rounds in place of two."""
 
 
-def _foretune(checkpoint: str, weights: str, config: OneShotConfig) -> Tuner:
+def _foretune(checkpoint: str, config: OneShotConfig) -> Tuner:
     def run(task: Task, target: Target, seed: int) -> Curve:
         curve = Curve()
         model = PretrainedCostModel.load(checkpoint)
@@ -75,7 +74,15 @@ def _foretune(checkpoint: str, weights: str, config: OneShotConfig) -> Tuner:
             search_one_shot(task, target, model, _Watched(pool, curve), replace(config, seed=seed))
         return curve
 
-    return Tuner(run, {"checkpoint": checkpoint, "weights_sha256": weights, "search": asdict(config)})
+    # A checkpoint is its weights, whatever its folder is called.
+    draft = (
+        with_fitting_draft(config, Target("llvm")).draft.checkpoint if config.strategy == "draft" else None
+    )
+    weights = {
+        "weights_sha256": load_checkpoint(checkpoint).card.weights_sha256,
+        "draft_weights_sha256": load_checkpoint(draft).card.weights_sha256 if draft else None,
+    }
+    return Tuner(run, {"checkpoint": checkpoint, **weights, "search": asdict(config)})
 
 
 def _metaschedule(trials: int, *, fast: bool, strategy: str = "evolutionary") -> Tuner:

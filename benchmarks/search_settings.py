@@ -2,8 +2,10 @@
 
     python benchmarks/search_settings.py --settings "" search.draft.caution=0 search.draft.keep=32
     python benchmarks/search_settings.py --tasks 12 --settings "" "search.rounds=4 search.top_k=32"
+    python benchmarks/search_settings.py --settings "" "checkpoint=A search.draft.checkpoint=B"
 
-A setting is a word of Hydra overrides of foretune-tune; the first one is what the others are held against.
+A setting is a word of Hydra overrides of foretune-tune's search and of its checkpoint; the first one is what
+the others are held against.
 The tasks are the largest of each network, one network after the other. Each search is of one task in one
 process, without the network's overlap of searching and measuring. The best programs of all settings of a task
 and seed are timed in turns by one evaluator, so that a search that measured more has no luck of its own.
@@ -45,10 +47,10 @@ def largest_tasks(count: int, target: Target) -> list[Task]:
     return [task for same_place in zip(*of_networks, strict=False) for task in same_place][:count]
 
 
-def search_config(overrides: str) -> OneShotConfig:
-    """The settings of a search by overrides of foretune-tune; raises as that command does."""
-    composed = compose("tune", overrides.split())
-    return from_hydra(composed, TuneConfig).search
+def search_config(overrides: str) -> tuple[str, OneShotConfig]:
+    """Checkpoint and settings of a search by overrides of foretune-tune; raises as that command does."""
+    composed = from_hydra(compose("tune", overrides.split()), TuneConfig)
+    return composed.checkpoint, composed.search
 
 
 def summary_of(rows: list[dict[str, Any]], settings: list[str]) -> dict[str, Any]:
@@ -72,7 +74,6 @@ def main() -> None:
     parser.add_argument("--settings", nargs="+", default=["", "search.draft.caution=0"])
     parser.add_argument("--tasks", type=int, default=9, help="how many (%(default)s)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--checkpoint", default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
@@ -80,13 +81,16 @@ def main() -> None:
     load_tensor_intrinsics()
     with initialize_config_module("foretune.conf", version_base="1.3"):
         configs = {name or "default": search_config(name) for name in arguments.settings}
-    model = PretrainedCostModel.load(arguments.checkpoint)
-    told = {
-        "machine": target_hardware(target).name,
+    hardware = target_hardware(target)
+    models = {name: PretrainedCostModel.load(name, hardware) for name, _ in configs.values()}
+    told: dict[str, Any] = {
+        "machine": hardware.name,
+        "hardware_id": hardware.hardware_id,
         "target": str(target),
-        "checkpoint": arguments.checkpoint,
     }
-    told["settings"] = {name: asdict(config) for name, config in configs.items()}
+    told["settings"] = {
+        name: {"checkpoint": checkpoint, **asdict(config)} for name, (checkpoint, config) in configs.items()
+    }
     rows: list[dict[str, Any]] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     tasks = largest_tasks(arguments.tasks, target)
@@ -95,8 +99,10 @@ def main() -> None:
         for seed in arguments.seeds:
             for task in tasks:
                 found, modules = {}, []
-                for name, config in configs.items():
-                    result = search_one_shot(task, target, model, pool, replace(config, seed=seed))
+                for name, (checkpoint, config) in configs.items():
+                    result = search_one_shot(
+                        task, target, models[checkpoint], pool, replace(config, seed=seed)
+                    )
                     if result.best is None:
                         raise SystemExit(f"{task.name}, {name}: no candidate ran")
                     modules.append(result.best.proposal.module)

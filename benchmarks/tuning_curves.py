@@ -18,8 +18,8 @@ Each clock runs from before the model is loaded or the first process started. Wh
 that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
 turns by one evaluator, so that no tuner's own measurement decides: with caches flushed before each run, as in
 a network where other operators ran before, or with --warm as LocalRunner leaves them. A run that is kept is
-not run again unless its settings or the checkpoint change: stop it and go on as you like, on one machine.
-What is kept of tuners that are not asked for is shown, too.
+not run again unless its settings or a checkpoint change: stop it and go on as you like. Each machine keeps
+its own. What is kept of tuners that are not asked for is shown, too.
 """
 
 from __future__ import annotations
@@ -217,6 +217,7 @@ def main() -> None:
     target = parse_target("llvm")
     load_tensor_intrinsics()  # no tuner pays for this import
     machine = target_hardware(target)
+    programs = arguments.programs / machine.hardware_id
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for name, task, trials in tasks_of(arguments.tasks, target, arguments.trials):
@@ -228,7 +229,7 @@ def main() -> None:
             online = "max_trials_global" in tuner.settings
             stem = f"{name}-{which}-{trials}" if online else f"{name}-{which}"
             wanted = {
-                arguments.programs / f"{stem}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
+                programs / f"{stem}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
                 for seed in range(arguments.stock_runs if online else arguments.runs)
             }
             kept = {path: kept_run(path, of) for path, of in wanted.items()}

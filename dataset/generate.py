@@ -6,12 +6,10 @@ goes on where it was: tasks with enough records are skipped, others continue wit
 
 from __future__ import annotations
 
-import json
 import math
 import time
 
 import hydra
-import tvm
 from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
@@ -33,8 +31,8 @@ from .measure.memory_counters import why_not_counted
 from .measure.undisturbed import goes_ahead_of_others
 from .network_weights import NetworkWeights, put_networks, read_networks, united
 from .program_sampling import DatabaseTasks, make_scorer
-from .records import TaskRow
 from .store import RecordStore
+from .stored_tasks import stored_tasks, task_row
 from .task import Task
 from .task_sampling import sample_tasks
 from .tvm_compat import parse_target, target_to_json
@@ -66,7 +64,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         if networks:
             put_networks(store, united([read_networks(store.folder), networks], store.folder))
         known = {row.workload_hash for row in store.tasks()}
-        store.append_tasks([_task_row(task) for task in tasks if task.workload_hash not in known])
+        store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
         earlier = EarlierRecords(
             store,
             [task.workload_hash for task in tasks],
@@ -111,8 +109,7 @@ def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]
     if database is not None:
         return database.tasks[: config.tasks]
     if config.tasks_from is not None:
-        stored = RecordStore(config.tasks_from).require().require_whole().tasks()
-        return [_task(row) for row in stored[: config.tasks]]
+        return stored_tasks(config.tasks_from)[: config.tasks]
     given = {name: value for name, value in config.task_sampling.items() if value is not None}
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
@@ -125,31 +122,6 @@ def _lanes_per_device(config: GenerateConfig, target: Target) -> int:
     if target.kind.name != "llvm" or config.executor.kind == "rpc":
         return 2
     return 2 if config.executor.kind == "local" and goes_ahead_of_others() else 1
-
-
-def _task_row(task: Task) -> TaskRow:
-    return TaskRow(
-        workload_hash=task.workload_hash,
-        name=task.name,
-        operator=task.operator,
-        settings=json.dumps(dict(task.settings), sort_keys=True),
-        source=task.source,
-        flops=task.flops,
-        tir=tvm.ir.save_json(task.mod),
-    )
-
-
-def _task(row: TaskRow) -> Task:
-    """Inverse of `_task_row`, save for the weight that a network gave to the task."""
-    return Task(
-        name=row.name,
-        mod=tvm.ir.load_json(row.tir),
-        weight=1,
-        source=row.source,
-        operator=row.operator,
-        settings=json.loads(row.settings),
-        flops=row.flops,
-    )
 
 
 @hydra.main(config_path="pkg://foretune.conf", config_name="generate", version_base="1.3")

@@ -34,7 +34,7 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.dropped_lines = sum(
-            _drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, ROUNDS_FILE)
+            drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, ROUNDS_FILE)
         )
         self._rounds = _read_rounds(self.folder / ROUNDS_FILE)
         self._target = target
@@ -69,17 +69,26 @@ class TuningDatabase:
 
     def commit(self, task: Task, validations: Sequence[Validation]) -> None:
         """Adds every candidate that ran."""
-        workload = self.database.commit_workload(task.mod)
-        target = json.loads(target_to_json(self._target))
-        arguments = [
-            argument.as_json()
-            for argument in ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
-        ]
-        for validation in validations:
-            if math.isfinite(validation.latency_s):
-                # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
-                content = [json.loads(validation.proposal.record), [validation.latency_s], target, arguments]
-                self.database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))
+        ran = [validation for validation in validations if math.isfinite(validation.latency_s)]
+        # One value: MetaSchedule ranks by the mean, and ours is the shortest of the repeats.
+        write_records(self.database, self._target, task, [(v.proposal.record, [v.latency_s]) for v in ran])
+
+
+def write_records(
+    database: ms.database.Database,
+    target: Target,
+    task: Task,
+    programs: Sequence[tuple[str, list[float] | None]],
+) -> None:
+    """Adds programs of a task by their records and latencies in seconds, None for one not measured."""
+    workload = database.commit_workload(task.mod)
+    described = json.loads(target_to_json(target))
+    arguments = [
+        argument.as_json() for argument in ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
+    ]
+    for record, run_secs in programs:
+        content = [json.loads(record), run_secs, described, arguments]
+        database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))
 
 
 def _read_rounds(path: Path) -> dict[str, tuple[int, int]]:
@@ -88,7 +97,7 @@ def _read_rounds(path: Path) -> dict[str, tuple[int, int]]:
     return {line["workload"]: (line["rounds"], line["of"]) for line in map(json.loads, lines)}
 
 
-def _drop_broken_last_line(path: Path) -> int:
+def drop_broken_last_line(path: Path) -> int:
     """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
     if not path.exists():
         return 0

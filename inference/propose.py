@@ -1,0 +1,205 @@
+"""`foretune-propose`: what a search would measure, written down unmeasured, for a dataset to train on.
+
+Programs on the trajectory of a search that learns as it goes (One-Shot Tuner section 4.1.2) are not those
+that a search through thousands with a frozen model ends at, which are what the model overrates. Measured and
+trained on, they tell it so. They go into a MetaSchedule database, which `foretune-generate` measures.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig
+from rich.console import Console
+from tvm.s_tir import meta_schedule as ms
+
+from ..configuration import from_hydra
+from ..dataset.exchange import RECORD_FILE, WORKLOAD_FILE, database_folder_name
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.measure.process import WorkerGone
+from ..dataset.progress import job_progress
+from ..dataset.stored_tasks import stored_tasks
+from ..dataset.target_hardware import target_hardware
+from ..dataset.task import Task
+from ..dataset.tvm_compat import parse_target, target_to_json
+from ..errors import UserError, exits_cleanly
+from ..models.checkpoint import load_checkpoint
+from .search_config import OneShotConfig
+from .search_process import task_to_json
+from .searchers import Searcher, start_searchers
+from .tuning_database import drop_broken_last_line, write_records
+
+TAKEN_FILE = "foretune_proposed.json"
+"""One line of JSON for each task that was searched: `workload` and how many `programs` it brought."""
+
+
+class ProposeConfigError(UserError, ValueError):
+    """A setting of the proposals cannot be."""
+
+
+@dataclass(frozen=True)
+class ProposeConfig:
+    """What to search; the fields are those of conf/propose.yaml."""
+
+    dataset: Path
+    database: Path
+    checkpoint: str = "cpu"
+    target: Any = "llvm"
+    tasks: int = 100
+    seed: int = 0
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1))
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise ProposeConfigError(f"tasks={self.tasks}: must be at least 1")
+        if self.search.rounds != 1 or self.search.extra_rounds:
+            raise ProposeConfigError(
+                f"search.rounds={self.search.rounds}, search.extra_rounds={self.search.extra_rounds}: rounds "
+                "after the first follow what was measured, and nothing is; leave them at 1 and 0"
+            )
+
+
+@dataclass
+class ProposeSummary:
+    """What a run did; `without` counts tasks whose search proposed nothing."""
+
+    folder: Path
+    tasks: int = 0
+    programs: int = 0
+    known: int = 0
+    without: int = 0
+
+
+def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary:
+    """Searches tasks of a dataset and writes the programs found. Raises UserError."""
+    console = console or Console()
+    target = parse_target(config.target)
+    held_out = load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION).card.split.test_tasks
+    tasks = chosen_tasks(stored_tasks(config.dataset), held_out, config.tasks, config.seed)
+    if not tasks:
+        raise ProposeConfigError(
+            f"dataset={config.dataset}: checkpoint={config.checkpoint} holds out every task of it for tests; "
+            "name a dataset with others"
+        )
+    hardware = target_hardware(target)
+    folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
+    done = _opened(folder)
+    database = ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural")
+    summary = ProposeSummary(folder)
+    left = [task for task in tasks if task.workload_hash not in done]
+    summary.known = len(tasks) - len(left)
+    with ExitStack() as stack:
+        searchers = start_searchers(config.search, target, config.checkpoint, hardware, nice=False)
+        for searcher in searchers:
+            stack.callback(searcher.close)
+        progress = stack.enter_context(job_progress(console))
+        bar = progress.add_task("propose", total=len(tasks), completed=summary.known)
+        for task, records in searched(left, searchers):
+            write_records(database, target, task, [(record, None) for record in records])
+            _note(folder / TAKEN_FILE, task, len(records))
+            summary.tasks += 1
+            summary.programs += len(records)
+            summary.without += not records
+            progress.update(bar, description=task.name, advance=1)
+    _tell(summary, config, console)
+    return summary
+
+
+def chosen_tasks(tasks: Sequence[Task], held_out: Sequence[str], count: int, seed: int) -> list[Task]:
+    """`count` random tasks, none of which is held out: their programs are to be trained on."""
+    left = [task for task in tasks if task.workload_hash not in set(held_out)]
+    random.Random(seed).shuffle(left)
+    return left[:count]
+
+
+def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[tuple[Task, list[str]]]:
+    """Each task with the records of what its search proposes, in the order of their ends.
+
+    Nothing is proposed for a task that cannot be searched, or that its searcher died of.
+    """
+    waiting = list(reversed(tasks))
+    asked: dict[int, Task] = {}
+    while waiting or asked:
+        for number, searcher in enumerate(searchers):
+            if number not in asked and waiting:
+                asked[number] = waiting.pop()
+                searcher.ask(_request(asked[number]))
+        for number in _ready(searchers, list(asked)):
+            task = asked.pop(number)
+            try:
+                reply = searchers[number].reply()
+            except WorkerGone:
+                reply = {}
+            yield task, [values["record"] for values in reply.get("proposals", ())]
+
+
+def _request(task: Task) -> dict[str, Any]:
+    # One key for all: a searcher forgets each task with the next.
+    return {"op": "propose", "key": "", "learned": {}, "task": task_to_json(task)}
+
+
+def _ready(searchers: Sequence[Searcher], asked: Sequence[int]) -> list[int]:
+    """Which of those that were asked have replied; waits for one."""
+    connections = {
+        connection: number for number in asked if (connection := searchers[number].connection) is not None
+    }
+    if not connections:
+        return list(asked)
+    return [connections[found] for found in wait(list(connections)) if found in connections]
+
+
+def _opened(folder: Path) -> set[str]:
+    """Makes the folder, or mends what a kill left of it; returns the hashes of the tasks searched.
+
+    Raises ProposeConfigError where it is a database of something else: whoever compiles from that one would
+    meet programs without a latency.
+    """
+    taken = folder / TAKEN_FILE
+    if (folder / RECORD_FILE).exists() and not taken.exists():
+        raise ProposeConfigError(
+            f"database={folder.parent}: {folder.name} in it holds other records than proposals; name "
+            "an empty folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    taken.touch()
+    for name in (WORKLOAD_FILE, RECORD_FILE, TAKEN_FILE):
+        drop_broken_last_line(folder / name)
+    return {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
+
+
+def _note(path: Path, task: Task, programs: int) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps({"workload": task.workload_hash, "programs": programs}) + "\n")
+
+
+def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> None:
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(f"{summary.programs} programs of {summary.tasks} tasks written to {summary.folder}")
+    if summary.known:
+        say(f"{summary.known} tasks were searched before")
+    if summary.without:
+        say(f"{summary.without} tasks brought none")
+    say(
+        "measure them: foretune-generate dataset=data/proposed program_sampling.sampler=database "
+        f"program_sampling.database={summary.folder} tasks={config.tasks}"
+    )
+
+
+@hydra.main(config_path="pkg://foretune.conf", config_name="propose", version_base="1.3")
+@exits_cleanly()
+def main(cfg: DictConfig) -> None:
+    """Entry of `foretune-propose`."""
+    run(from_hydra(cfg, ProposeConfig))
+
+
+if __name__ == "__main__":
+    main()
