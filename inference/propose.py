@@ -23,12 +23,11 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 
 from ..configuration import from_hydra
-from ..dataset.exchange import RECORD_FILE, WORKLOAD_FILE, database_folder_name
+from ..dataset.exchange import HERE, RECORD_FILE, WORKLOAD_FILE, database_folder_name, find_hardware
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.process import WorkerGone
 from ..dataset.progress import job_progress
 from ..dataset.stored_tasks import stored_tasks
-from ..dataset.target_hardware import target_hardware
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target, target_to_json
 from ..errors import UserError, exits_cleanly
@@ -54,6 +53,7 @@ class ProposeConfig:
     database: Path
     checkpoint: str = "cpu"
     target: Any = "llvm"
+    hardware: str = HERE
     tasks: int = 100
     seed: int = 0
     search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1))
@@ -90,7 +90,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
             f"dataset={config.dataset}: checkpoint={config.checkpoint} holds out every task of it for tests; "
             "name a dataset with others"
         )
-    hardware = target_hardware(target)
+    hardware = find_hardware(config.hardware, target)
     folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
     done = _opened(folder)
     database = ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural")

@@ -6,11 +6,12 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from fake_executor import FakeExecutor
 from foretune.dataset import generate
-from foretune.dataset.exchange import RECORD_FILE, read_database
+from foretune.dataset.exchange import RECORD_FILE, DatabaseError, read_database
 from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
@@ -160,6 +161,22 @@ def test_rounds_that_follow_measurements_are_refused(dataset, tmp_path):
         propose(dataset, tmp_path, search=OneShotConfig(rounds=2))
     with pytest.raises(ProposeConfigError, match="tasks=0"):
         propose(dataset, tmp_path, tasks=0)
+
+
+def test_programs_for_a_gpu_need_none(dataset, tmp_path):
+    search = replace(SEARCH, strategy="evolutionary", population_size=8, generations=1)
+    summary, _ = propose(
+        dataset, tmp_path / "new", target="nvidia/nvidia-a100", hardware="a100", tasks=1, search=search
+    )
+    assert summary.programs == 4
+    (target,) = {record.target for record in read_database(summary.folder)}
+    assert json.loads(target)["kind"] == "cuda"
+
+
+def test_a_device_that_does_not_run_the_target_is_refused(dataset, tmp_path):
+    with pytest.raises(DatabaseError, match="runs no programs of the target"):
+        propose(dataset, tmp_path / "new", hardware="a100")
+    assert not (tmp_path / "new").exists()
 
 
 def test_the_command_says_what_is_wrong(tmp_path):
