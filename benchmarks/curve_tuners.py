@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,15 @@ def _foretune(checkpoint: str, config: OneShotConfig) -> Tuner:
         with_fitting_draft(config, Target("llvm")).draft.checkpoint if config.strategy == "draft" else None
     )
     weights = {
-        "weights_sha256": load_checkpoint(checkpoint).card.weights_sha256,
-        "draft_weights_sha256": load_checkpoint(draft).card.weights_sha256 if draft else None,
+        "weights_sha256": _weights(checkpoint),
+        "draft_weights_sha256": _weights(draft) if draft else None,
     }
     return Tuner(run, {"checkpoint": checkpoint, **weights, "search": asdict(config)})
+
+
+@cache
+def _weights(checkpoint: str) -> str:
+    return load_checkpoint(checkpoint).card.weights_sha256
 
 
 def _metaschedule(trials: int, *, fast: bool, strategy: str = "evolutionary") -> Tuner:

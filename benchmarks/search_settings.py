@@ -82,7 +82,8 @@ def main() -> None:
     with initialize_config_module("foretune.conf", version_base="1.3"):
         configs = {name or "default": search_config(name) for name in arguments.settings}
     hardware = target_hardware(target)
-    models = {name: PretrainedCostModel.load(name, hardware) for name, _ in configs.values()}
+    checkpoints = {checkpoint for checkpoint, _ in configs.values()}
+    models = {name: PretrainedCostModel.load(name, hardware) for name in checkpoints}
     told: dict[str, Any] = {
         "machine": hardware.name,
         "hardware_id": hardware.hardware_id,

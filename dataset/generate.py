@@ -32,7 +32,7 @@ from .measure.undisturbed import goes_ahead_of_others
 from .network_weights import NetworkWeights, put_networks, read_networks, united
 from .program_sampling import DatabaseTasks, make_scorer
 from .store import RecordStore
-from .stored_tasks import stored_tasks, task_row
+from .stored_tasks import stored_rows, stored_task, task_row
 from .task import Task
 from .task_sampling import sample_tasks
 from .tvm_compat import parse_target, target_to_json
@@ -109,7 +109,7 @@ def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]
     if database is not None:
         return database.tasks[: config.tasks]
     if config.tasks_from is not None:
-        return stored_tasks(config.tasks_from)[: config.tasks]
+        return [stored_task(row) for row in stored_rows(config.tasks_from)[: config.tasks]]
     given = {name: value for name, value in config.task_sampling.items() if value is not None}
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 

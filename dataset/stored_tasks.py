@@ -12,9 +12,9 @@ from .store import RecordStore
 from .task import Task
 
 
-def stored_tasks(folder: Path) -> list[Task]:
+def stored_rows(folder: Path) -> list[TaskRow]:
     """Every task of a dataset, in the order of writing; raises StoreError where one cannot be read."""
-    return [_task(row) for row in RecordStore(folder).require().require_whole().tasks()]
+    return RecordStore(folder).require().require_whole().tasks()
 
 
 def task_row(task: Task) -> TaskRow:
@@ -30,7 +30,7 @@ def task_row(task: Task) -> TaskRow:
     )
 
 
-def _task(row: TaskRow) -> Task:
+def stored_task(row: TaskRow) -> Task:
     """Inverse of `task_row`, save for the weight that a network gave to the task."""
     return Task(
         name=row.name,

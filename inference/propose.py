@@ -27,7 +27,8 @@ from ..dataset.exchange import HERE, RECORD_FILE, WORKLOAD_FILE, database_folder
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.process import WorkerGone
 from ..dataset.progress import job_progress
-from ..dataset.stored_tasks import stored_tasks
+from ..dataset.records import TaskRow
+from ..dataset.stored_tasks import stored_rows, stored_task
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target, target_to_json
 from ..errors import UserError, exits_cleanly
@@ -84,7 +85,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     console = console or Console()
     target = parse_target(config.target)
     held_out = load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION).card.split.test_tasks
-    tasks = chosen_tasks(stored_tasks(config.dataset), held_out, config.tasks, config.seed)
+    tasks = chosen_tasks(stored_rows(config.dataset), held_out, config.tasks, config.seed)
     if not tasks:
         raise ProposeConfigError(
             f"dataset={config.dataset}: checkpoint={config.checkpoint} holds out every task of it for tests; "
@@ -95,7 +96,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     done = _opened(folder)
     database = ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural")
     summary = ProposeSummary(folder)
-    left = [task for task in tasks if task.workload_hash not in done]
+    left = [stored_task(row) for row in tasks if row.workload_hash not in done]
     summary.known = len(tasks) - len(left)
     with ExitStack() as stack:
         searchers = start_searchers(config.search, target, config.checkpoint, hardware, nice=False)
@@ -114,9 +115,10 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     return summary
 
 
-def chosen_tasks(tasks: Sequence[Task], held_out: Sequence[str], count: int, seed: int) -> list[Task]:
+def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, seed: int) -> list[TaskRow]:
     """`count` random tasks, none of which is held out: their programs are to be trained on."""
-    left = [task for task in tasks if task.workload_hash not in set(held_out)]
+    hidden = set(held_out)
+    left = [task for task in tasks if task.workload_hash not in hidden]
     random.Random(seed).shuffle(left)
     return left[:count]
 

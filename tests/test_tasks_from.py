@@ -11,7 +11,7 @@ from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import ProgramSamplingConfig
 from foretune.dataset.store import RecordStore, StoreError
-from foretune.dataset.stored_tasks import stored_tasks, task_row
+from foretune.dataset.stored_tasks import stored_rows, stored_task, task_row
 from foretune.training.chosen_tasks import write_tasks
 from rich.console import Console
 
@@ -42,8 +42,9 @@ def run(monkeypatch, dataset, **changes):
 
 
 def test_a_stored_task_is_the_task_that_was_stored(known):
-    for task, read in zip(TASKS, stored_tasks(known), strict=True):
-        assert read.workload_hash == task.workload_hash
+    for task, row in zip(TASKS, stored_rows(known), strict=True):
+        read = stored_task(row)
+        assert read.workload_hash == row.workload_hash == task.workload_hash
         assert (read.name, read.operator, read.settings, read.flops) == (
             task.name,
             task.operator,
