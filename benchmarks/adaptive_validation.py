@@ -1,8 +1,9 @@
-"""How many validations the stop rule saves, and what it loses, on held-out tasks of the shipped records.
+"""Which proposals of a search to validate, and how many: what the choice and the stop rule bring.
 
-Each task's recorded programs are the proposals of a round, the shipped checkpoint scores them, and their
-recorded latencies are what a validation would measure. Also says how calibrated the residual's posterior is
-after 16 programs drawn at random. No clock is read: the result does not depend on the machine.
+A search of each of some held-out tasks, by the defaults of foretune-tune, hands over its proposals, and every
+one is measured; the measurements are kept in --pools and made once. Rules are then held against the best of
+each task: a fixed number of the best predicted, as many chosen by what was measured before, or as many as the
+stop rule asks for. Also says how calibrated the residual's posterior is after 16 proposals at random.
 
     python benchmarks/adaptive_validation.py
 """
@@ -11,50 +12,88 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import math
+import random
 import statistics
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import tvm
-from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.replay import replay
-from foretune.dataset.store import RecordStore
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.inference import PretrainedCostModel, StopConfig
+from foretune.dataset.measure import MeasureJob, MeasureOutcome, WorkerPool
+from foretune.dataset.stored_tasks import stored_rows, stored_task
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.inference import OneShotConfig, PretrainedCostModel, StopConfig
+from foretune.inference.draft_choice import with_fitting_draft
+from foretune.inference.draft_model import drafting_model
 from foretune.inference.residual import NOISE, ResidualModel
-from foretune.inference.session import knob_vector
-from foretune.inference.validation import Proposal, best_of, validate
-from foretune.models.checkpoint import load_checkpoint
+from foretune.inference.session import SearchSession
+from foretune.inference.validation import Choice, Proposal, best_of, validate
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "adaptive_validation.json"
+RESULTS = ROOT / "benchmarks" / "results" / "adaptive_validation"
+FLOPS = (1e6, 3e9)
+"""What is smaller cannot be timed well, what is larger takes minutes."""
+BATCH = 8
 
 
-def held_out(checkpoint, dataset, tasks, programs):
-    """Proposals and latencies in seconds of each of the first `tasks` held-out tasks."""
-    store, hidden = RecordStore(dataset), set(checkpoint.card.split.test_tasks)
-    hardware, rows = store.hardware(), {row.workload_hash: row for row in store.tasks()}
-    recorded = defaultdict(list)
-    for record in store.records():
-        if record.workload_hash in hidden:
-            recorded[record.workload_hash].append(record)
-    models = {name: PretrainedCostModel(checkpoint, device) for name, device in hardware.items()}
-    for name, records in sorted(recorded.items())[:tasks]:
-        target = parse_target(json.loads(records[0].target))
-        context = make_tune_context(tvm.ir.load_json(rows[name].tir), target, seed=0)
-        replayed = [(replay(context, record.trace), record) for record in records[:programs]]
-        pairs = [(candidate, record) for candidate, record in replayed if candidate is not None]
-        scores = models[records[0].hardware_id].predict(context, [candidate for candidate, _ in pairs])
-        latencies = [min(record.run_secs, default=math.inf) for _, record in pairs]
-        yield (
-            name,
-            [
-                Proposal(record.trace, "", str(latency), float(score), knob_vector(candidate.sch.trace))
-                for (candidate, record), score, latency in zip(pairs, scores, latencies, strict=True)
-            ],
-        )
+def held_out(model, dataset, count):
+    """`count` tasks of a dataset that the model's checkpoint was not trained on."""
+    hidden = set(model.checkpoint.card.split.test_tasks)
+    rows = [row for row in stored_rows(dataset) if row.workload_hash in hidden]
+    rows = sorted((row for row in rows if FLOPS[0] < row.flops < FLOPS[1]), key=lambda row: row.workload_hash)
+    return random.Random(0).sample(rows, min(count, len(rows)))
+
+
+def measured_pool(task, target, model, draft_model, config, pool):
+    """Every proposal of one search of a task, as JSON values, each with its latency in seconds."""
+    proposals = SearchSession(task, target, model, config, draft_model).propose()
+    latencies = []
+    for start in range(0, len(proposals), BATCH):
+        best_s = min(latencies, default=math.inf)
+        jobs = [MeasureJob(each.module, best_s) for each in proposals[start : start + BATCH]]
+        latencies += [outcome.latency_s for outcome in pool.measure(jobs)]
+    return [
+        {
+            "trace": each.trace,
+            "score": each.score,
+            "knobs": np.round(each.knobs, 4).tolist(),
+            "latency_s": latency_s if math.isfinite(latency_s) else None,
+        }
+        for each, latency_s in zip(proposals, latencies, strict=True)
+    ]
+
+
+def measured_pools(arguments):
+    """Proposals and latencies of each task, measured where they are not kept; latencies are their modules."""
+    target = parse_target("llvm")
+    load_tensor_intrinsics()
+    hardware = target_hardware(target)
+    model = PretrainedCostModel.load(arguments.checkpoint, hardware)
+    config = with_fitting_draft(OneShotConfig(), target)
+    draft_model = drafting_model(config, hardware)
+    rows = held_out(model, arguments.dataset, arguments.tasks)
+    arguments.pools.mkdir(parents=True, exist_ok=True)
+    with WorkerPool(target) as pool:
+        for number, row in enumerate(rows):
+            path = arguments.pools / f"{row.workload_hash}.json.xz"
+            if not path.exists():
+                print(f"{number + 1} of {len(rows)}: {row.name}", flush=True)
+                found = measured_pool(stored_task(row), target, model, draft_model, config, pool)
+                path.write_bytes(lzma.compress(json.dumps(found).encode()))
+            yield (
+                row.workload_hash,
+                [
+                    Proposal(
+                        of["trace"],
+                        "",
+                        str(math.inf if of["latency_s"] is None else of["latency_s"]),
+                        of["score"],
+                        np.array(of["knobs"], dtype=np.float32),
+                    )
+                    for of in json.loads(lzma.decompress(path.read_bytes()))
+                ],
+            )
 
 
 def recorded(jobs):
@@ -95,26 +134,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", type=Path, default=ROOT / "data" / "cpu")
     parser.add_argument("--checkpoint", default="cpu")
-    parser.add_argument("--tasks", type=int, default=None, help="held-out tasks at most")
-    parser.add_argument("--programs", type=int, default=48, help="programs of a task at most")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--tasks", type=int, default=24, help="held-out tasks (%(default)s)")
+    parser.add_argument("--pools", type=Path, default=RESULTS / "pools", help="measurements (%(default)s)")
+    parser.add_argument("--out", type=Path, default=RESULTS / "summary.json")
     arguments = parser.parse_args()
 
-    checkpoint = load_checkpoint(arguments.checkpoint)
-    found = held_out(checkpoint, arguments.dataset, arguments.tasks, arguments.programs)
-    tasks = {name: proposals for name, proposals in found if len(proposals) >= 24}
+    tasks = {name: found for name, found in measured_pools(arguments) if len(found) >= 48}
     rows = {}
-    for bar in (0.005, 0.01, 0.02, 0.05):
-        done = {n: validate(p, recorded, StopConfig(bar, 8, 4)) for n, p in tasks.items()}
+    for bar in (0.005, 0.01, 0.02, 0.05):  # of all, without a number at most
+        done = {n: validate(Choice(p, StopConfig(bar, 8, 4)), recorded) for n, p in tasks.items()}
         rows[f"stop at {bar:g}"] = summary(
             [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
         )
-    for count in (8, 12, 16, 24):
-        done = {
-            n: validate(sorted(p, key=lambda q: -q.score)[:count], recorded, StopConfig(0.0))
-            for n, p in tasks.items()
-        }
-        rows[f"fixed {count}"] = summary([count] * len(done), [regret(d, tasks[n]) for n, d in done.items()])
+    for count in (8, 12, 16, 24, 36):
+        done = {n: validate(Choice(p, StopConfig(0.0), most=count), recorded) for n, p in tasks.items()}
+        rows[f"best predicted {count}"] = summary(
+            [count] * len(done), [regret(d, tasks[n]) for n, d in done.items()]
+        )
+        stop = StopConfig(1e-9, 8, 4)
+        done = {n: validate(Choice(p, stop, most=count), recorded) for n, p in tasks.items()}
+        rows[f"chosen {count}"] = summary(
+            [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
+        )
     finite = {n: [q for q in p if math.isfinite(float(q.module))] for n, p in tasks.items()}
     within, error, frozen = zip(*(calibration(p) for p in finite.values() if len(p) >= 24), strict=True)
     result = {

@@ -3,12 +3,14 @@
     python benchmarks/search_settings.py --settings "" search.draft.caution=0 search.draft.keep=32
     python benchmarks/search_settings.py --tasks 12 --settings "" "search.rounds=4 search.top_k=32"
     python benchmarks/search_settings.py --settings "" "checkpoint=A search.draft.checkpoint=B"
+    python benchmarks/search_settings.py --of C1D:0 mobilenetv2:0 --settings "" search.top_k=48
 
 A setting is a word of Hydra overrides of foretune-tune's search and of its checkpoint; the first one is what
 the others are held against.
-The tasks are the largest of each network, one network after the other. Each search is of one task in one
-process, without the network's overlap of searching and measuring. The best programs of all settings of a task
-and seed are timed in turns by one evaluator, so that a search that measured more has no luck of its own.
+The tasks are the largest of each network, one network after the other, or those of --of, as tuning_curves.py
+names them. Each search is of one task in one process, without the network's overlap of searching and
+measuring. The best programs of all settings of a task and seed are timed in turns by one evaluator, so that
+a search that measured more has no luck of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.one_shot import search_one_shot
 from foretune.inference.tune import TuneConfig
 from hydra import compose, initialize_config_module
-from tuning_curves import geometric_mean, largest_first, time_in_turns
+from tuning_curves import geometric_mean, largest_first, tasks_of, time_in_turns
 from tvm.target import Target
 
 RESULTS = Path(__file__).parent / "results" / "search_settings.json"
@@ -45,6 +48,12 @@ def largest_tasks(count: int, target: Target) -> list[Task]:
         [task for task in largest_first(name, target) if task.flops > SMALLEST_FLOPS] for name in NETWORKS
     ]
     return [task for same_place in zip(*of_networks, strict=False) for task in same_place][:count]
+
+
+def tasks_named(names: Sequence[str], target: Target) -> list[Task]:
+    """The tasks of networks and of TVM's `te_workload` by names such as resnet18:0 and C1D:0."""
+    named = ((name, task) for name, task, _ in tasks_of(names, target, 0))
+    return [task if task.source else replace(task, source=name) for name, task in named]
 
 
 def search_config(overrides: str) -> tuple[str, OneShotConfig]:
@@ -73,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--settings", nargs="+", default=["", "search.draft.caution=0"])
     parser.add_argument("--tasks", type=int, default=9, help="how many (%(default)s)")
+    parser.add_argument("--of", nargs="+", metavar="SOURCE:NUMBER", help="these tasks instead")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
@@ -94,7 +104,7 @@ def main() -> None:
     }
     rows: list[dict[str, Any]] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    tasks = largest_tasks(arguments.tasks, target)
+    tasks = tasks_named(arguments.of, target) if arguments.of else largest_tasks(arguments.tasks, target)
     started = time.monotonic()
     with WorkerPool(target) as pool:
         for seed in arguments.seeds:

@@ -8,7 +8,7 @@ A task is one of a network, by its place in the order of its share of the operat
 where they are not those of --trials. The tuners:
 
 - foretune: one search with the shipped model and its validation, by the defaults of `foretune-tune`
-- foretune_longer: the same with twelve rounds in place of two
+- foretune_longer: the same with four times the measurements, in twelve rounds in place of one
 - evolution: the first without the draft model
 - stock: MetaSchedule's own search, XGBoost retrained on the way, LocalBuilder and LocalRunner
 - stock_measured_by_foretune: the same search with foretune's measurement: what that part brings alone

@@ -14,7 +14,7 @@ from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig, OneShotConfigError, StopConfig
 from .session import SearchSession
-from .validation import Validation, best_of, validate
+from .validation import Choice, Validation, best_of, validate
 
 __all__ = ["OneShotConfig", "OneShotConfigError", "OneShotResult", "StopConfig", "search_one_shot"]
 
@@ -51,8 +51,8 @@ def search_one_shot(
     for _ in range(config.rounds):
         proposals = session.propose()
         measuring = time.monotonic()
-        room = config.top_k - len(validations)
-        measured = validate(proposals[:room], executor.measure, config.stop, validations)
+        room = min(config.per_round, config.top_k - len(validations))
+        measured = validate(Choice(proposals, config.stop, validations, room), executor.measure)
         measure_s += time.monotonic() - measuring
         session.learn({v.proposal.trace: v.latency_s for v in measured})
         validations += measured

@@ -45,6 +45,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         self.hardware = hardware or probe_cpu(available_cores())
         self._assembler = FeatureAssembler(self.hardware)
         self.candidates_scored = 0
+        """Programs that were scored; one that a search comes back to counts once."""
         self.clock = StageClock()
         """Seconds spent on features and on prediction."""
         self._scores: dict[int, float] = {}
@@ -76,7 +77,6 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         """Predicted scores, float64 [n]; higher is faster, near 1 for the best program of the task."""
         if not len(candidates):
             return np.zeros(0)
-        self.candidates_scored += len(candidates)
         # A search comes back to a fifth of its programs, and what it proposes in the end was scored before.
         programs = [tvm_ffi.structural_hash(candidate.sch.mod) for candidate in candidates]
         new = {
@@ -87,6 +87,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         if len(self._scores) + len(new) > _SCORES_KEPT:
             self._scores.clear()
             new = dict(zip(programs, candidates, strict=True))
+        self.candidates_scored += len(new)
         if new:
             with self.clock.stage("features"):
                 table = self._assembler.assemble(context, list(new.values()))

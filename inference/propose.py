@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from ..errors import UserError, exits_cleanly
 from ..models.checkpoint import load_checkpoint
 from .search_config import OneShotConfig
 from .search_process import task_to_json
-from .searchers import Searcher, start_searchers
+from .searchers import Searcher, replied, start_searchers
 from .tuning_database import drop_broken_last_line, write_records
 
 TAKEN_FILE = "foretune_proposed.json"
@@ -57,16 +56,17 @@ class ProposeConfig:
     hardware: str = HERE
     tasks: int = 100
     seed: int = 0
-    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1))
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(choice=1))
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
             raise ProposeConfigError(f"tasks={self.tasks}: must be at least 1")
-        if self.search.rounds != 1 or self.search.extra_rounds:
-            raise ProposeConfigError(
-                f"search.rounds={self.search.rounds}, search.extra_rounds={self.search.extra_rounds}: rounds "
-                "after the first follow what was measured, and nothing is; leave them at 1 and 0"
-            )
+        for name, only in (("rounds", 1), ("extra_rounds", 0), ("choice", 1)):
+            if (value := getattr(self.search, name)) != only:
+                raise ProposeConfigError(
+                    f"search.{name}={value}: rounds after the first and a choice among proposals follow what "
+                    f"was measured, and nothing is; leave it at {only}"
+                )
 
 
 @dataclass
@@ -135,7 +135,7 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
             if number not in asked and waiting:
                 asked[number] = waiting.pop()
                 searcher.ask(_request(asked[number]))
-        for number in _ready(searchers, list(asked)):
+        for number in replied(searchers, asked):
             task = asked.pop(number)
             try:
                 reply = searchers[number].reply()
@@ -147,16 +147,6 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
 def _request(task: Task) -> dict[str, Any]:
     # One key for all: a searcher forgets each task with the next.
     return {"op": "propose", "key": "", "learned": {}, "task": task_to_json(task)}
-
-
-def _ready(searchers: Sequence[Searcher], asked: Sequence[int]) -> list[int]:
-    """Which of those that were asked have replied; waits for one."""
-    connections = {
-        connection: number for number in asked if (connection := searchers[number].connection) is not None
-    }
-    if not connections:
-        return list(asked)
-    return [connections[found] for found in wait(list(connections)) if found in connections]
 
 
 def _opened(folder: Path) -> set[str]:

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
-from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
@@ -46,24 +45,24 @@ class Posterior:
         """Standard deviations [n]."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
-    def improvement(self, best_latency_s: float) -> NDArray[np.float64]:
-        """Expected improvement [n] of each candidate alone over `best_latency_s`, as a share of it.
+    def best_batch(self, count: int, best_latency_s: float, seed: int = 0) -> tuple[NDArray[np.int64], float]:
+        """Rows of up to `count` candidates to measure together, and what their best is expected to save.
 
-        Jones' closed form on the log scale, where small differences are shares.
+        The saving is a share of `best_latency_s`. One candidate after the other is taken that adds most to
+        it, over samples of the joint posterior: a second one that is like the first adds little.
         """
-        gain = self.mean + np.log(best_latency_s)
-        deviation = np.maximum(self.deviation, 1e-12)
-        z = gain / deviation
-        expected: NDArray[np.float64] = gain * norm.cdf(z) + deviation * norm.pdf(z)
-        return expected
-
-    def batch_improvement(self, rows: NDArray[np.int64], best_latency_s: float, seed: int = 0) -> float:
-        """Expected improvement of the best of some candidates together, by sampling their joint posterior."""
-        covariance = self.covariance[np.ix_(rows, rows)]
         draws = np.random.default_rng(seed).multivariate_normal(
-            self.mean[rows], covariance, size=DRAWS, method="eigh"
+            self.mean, self.covariance, size=DRAWS, method="eigh"
         )
-        return float(np.maximum(draws.max(axis=1) + np.log(best_latency_s), 0.0).mean())
+        known = -np.log(best_latency_s)
+        reached = np.full(DRAWS, known)
+        rows: list[int] = []
+        for _ in range(min(count, len(self.mean))):
+            gains = np.maximum(draws, reached[:, None]).mean(axis=0)
+            gains[rows] = -np.inf
+            rows.append(int(gains.argmax()))
+            reached = np.maximum(reached, draws[:, rows[-1]])
+        return np.array(rows, dtype=np.int64), float(reached.mean() - known)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class DraftingConfig:
     population: int = 2048
     generations: int = 12
     # The best of them, which are replayed and scored by the cost model.
-    keep: int = 64
+    keep: int = 128
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
     vectorised_share: float = 0.5
     # Standard deviations that a candidate's output is lowered by, where the draft model tells them. A search
@@ -78,12 +78,13 @@ class OneShotConfig:
     One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
     at no cost. A MetaSchedule candidate costs milliseconds to replay, so by default a draft model evolves
     thousands by their decisions alone and only the best are replayed; evolution and annealing with the cost
-    model search less. The search is in `rounds`: the best of a round are validated and are the parents that
-    the next one starts from. One round is the paper's.
+    model search less. Of what a search finds, the measurements so far choose what to measure next. With more
+    than one of `rounds`, the fastest of a round are the parents that the next one starts from; one round is
+    the paper's.
     """
 
     strategy: str = "draft"
-    rounds: int = 2
+    rounds: int = 1
     # Of evolution and annealing: programs of a round that evolve, or chains that are annealed side by side.
     population_size: int = 80
     # Of the same: generations of a round, or steps of its chains.
@@ -97,7 +98,10 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 24
+    top_k: int = 36
+    # Programs that a round hands over for each that it may measure. Among these the measurements so far
+    # choose, unless `stop.expected_improvement` is 0: then, and with 1, the best predicted are measured.
+    choice: int = 4
     # Vector instructions of a program at most, by `code_size`; None for no limit. What is longer takes LLVM
     # seconds, and of 61 tasks it had the best program of a single one, see benchmarks/code_limit.py.
     max_code: int | None = 6000
@@ -119,7 +123,7 @@ class OneShotConfig:
         for name, known in (("strategy", STRATEGIES), ("overlap", OVERLAPS)):
             if getattr(self, name) not in known:
                 raise OneShotConfigError(f"search.{name}={getattr(self, name)}: use {', '.join(known)}")
-        for name in ("population_size", "top_k", "rounds", "max_code"):
+        for name in ("population_size", "top_k", "rounds", "choice", "max_code"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise OneShotConfigError(f"search.{name}={value}: must be at least 1")
         if self.rounds > self.top_k:
@@ -144,5 +148,10 @@ class OneShotConfig:
 
     @property
     def per_round(self) -> int:
-        """Candidates proposed a round."""
+        """Candidates measured a round at most."""
         return -(-self.top_k // self.rounds)
+
+    @property
+    def handed_over(self) -> int:
+        """Candidates that a round proposes, for these to be chosen from."""
+        return self.per_round * (self.choice if self.stop.expected_improvement else 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -134,6 +134,20 @@ def start_searchers(
     return [
         ProcessSearcher(spec) for _ in range(config.processes or min(available_cores(), _MOST_BY_DEFAULT))
     ]
+
+
+def replied(searchers: Sequence[Searcher], asked: Collection[int], *beside: Connection) -> list[int]:
+    """The numbers of those asked that have replied.
+
+    Waits until there is one, or until one of the connections `beside` is readable.
+    """
+    connections = {
+        connection: number for number in asked if (connection := searchers[number].connection) is not None
+    }
+    if asked and not connections:
+        return list(asked)
+    ready = wait([*connections, *beside])
+    return [number for connection, number in connections.items() if connection in ready]
 
 
 @contextmanager

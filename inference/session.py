@@ -68,15 +68,19 @@ def make_sampler(
     config: OneShotConfig,
     *,
     draft_model: DraftModel | None = None,
+    per_round: int | None = None,
     space: ms.SpaceGenerator | str | None = None,
     threads: int | None = None,
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
+    It proposes `per_round` candidates a round, those that `config` measures where nothing is said.
+
     A task that drafting cannot follow is searched by evolution. `config.max_code` holds for TVM's own design
     space of a CPU; a space that is given is searched as it is. Raises NoDesignSpaceError where there is
     nothing to tune.
     """
+    per_round = per_round or config.per_round
     if space is None:
         most = config.max_code if target.kind.name == "llvm" else None
         space = "post-order-apply" if most is None else limited_space(task.mod, target, most)
@@ -97,7 +101,7 @@ def make_sampler(
                 ),
                 random_share=config.random_share,
                 residual=config.residual,
-                per_round=config.per_round,
+                per_round=per_round,
                 seed=config.seed,
                 space=space,
                 threads=threads,
@@ -116,7 +120,7 @@ def make_sampler(
                 random_share=config.random_share,
                 early_stop=config.early_stop,
             ),
-            per_round=config.per_round,
+            per_round=per_round,
             seed=config.seed,
             space=space,
             threads=threads,
@@ -131,7 +135,7 @@ def make_sampler(
             mutation_probability=config.mutation_probability,
             random_share=config.random_share,
         ),
-        per_round=config.per_round,
+        per_round=per_round,
         seed=config.seed,
         space=space,
         threads=threads,
@@ -195,9 +199,17 @@ class SearchSession:
         self._scorer = CorrectedCostModel(model) if config.residual else model
         with model.clock.stage("design space"):
             self._sampler = make_sampler(
-                task, target, self._scorer, config, draft_model=draft_model, threads=threads
+                task,
+                target,
+                self._scorer,
+                config,
+                draft_model=draft_model,
+                per_round=config.handed_over,
+                threads=threads,
             )
-        self._proposed: dict[str, ms.MeasureCandidate] = {}
+        self._most, self._residual = config.handed_over, config.residual
+        self._open: dict[str, ms.MeasureCandidate] = {}
+        """What was proposed and not measured, to be chosen from again."""
         self._known: set[str] = set()
         self._make_random = partial(
             RandomSampler, task, target, per_round=QUICK_DRAWS, seed=config.seed, threads=threads
@@ -205,9 +217,10 @@ class SearchSession:
         self._at_random: RandomSampler | None = None
 
     def propose(self, quick: bool = False) -> list[Proposal]:
-        """The candidates of the next round, the best predicted first; empty where nothing new is found.
+        """The candidates of the next round, the best predicted first; empty where none is left.
 
-        A `quick` round hardly searches: most of what tuning gains over plain loops is in any good program.
+        They are `config.handed_over` at most, among which what was not measured of earlier rounds. A `quick`
+        round hardly searches: most of what tuning gains over plain loops is in any good program.
         """
         with self._model.clock.stage("replay and postprocessing"):
             if quick and isinstance(self._sampler, DraftSampler):
@@ -216,13 +229,16 @@ class SearchSession:
                 proposed = self._draw_random() if quick else self._sampler.propose()
             if not proposed and (self._at_random or not self._known):
                 proposed = self._draw_random()
-        if not proposed:
+        known = list((self._open | dict(proposed)).items())
+        if not known:
             return []
-        candidates = [candidate for _, candidate in proposed]
-        scores = self._scorer.predict(self._sampler.context, candidates)
-        best = np.argsort(-scores, kind="stable")[: QUICK_PROPOSALS if quick else None]
-        proposed, scores = [proposed[row] for row in best], scores[best]
-        self._proposed |= dict(proposed)
+        candidates = [candidate for _, candidate in known]
+        # Validation sees to what the measurements tell: it wants to know what the frozen model says.
+        scores = self._model.predict(self._sampler.context, candidates)
+        corrected = self._scorer.predict(self._sampler.context, candidates) if self._residual else scores
+        order = np.argsort(-corrected, kind="stable")
+        count = QUICK_PROPOSALS if quick else self._most
+        self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):
             return [
                 Proposal(
@@ -232,7 +248,7 @@ class SearchSession:
                     float(score),
                     knob_vector(candidate.sch.trace),
                 )
-                for (trace, candidate), score in zip(proposed, scores, strict=True)
+                for (trace, candidate), score in ((known[row], scores[row]) for row in order[:count])
             ]
 
     def _draw_random(self) -> list[tuple[str, ms.MeasureCandidate]]:
@@ -246,7 +262,7 @@ class SearchSession:
 
         A trace that does not replay on the task is passed over.
         """
-        known = {trace: self._proposed.pop(trace, None) for trace in latencies_s}
+        known = {trace: self._open.pop(trace, None) for trace in latencies_s}
         for trace, candidate in known.items():
             known[trace] = candidate or replay(self._sampler.context, trace)
         self._sampler.know(latencies_s)

@@ -19,7 +19,8 @@ from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, par
 from .draft_choice import with_fitting_draft
 from .draft_model import DraftModel, drafting_model
 from .search_config import OneShotConfig, OneShotConfigError
-from .session import make_sampler
+from .session import knob_vector, make_sampler
+from .validation import Choice, Proposal, Validation
 
 _names = itertools.count()
 
@@ -51,10 +52,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
 
     Give more trials than the tasks have candidates, `top_k` each: fewer are spent on the first tasks alone.
     MetaSchedule's own strategies search anew for each batch of `num_trials_per_iter` until the trials are
-    spent. This one proposes `top_k` candidates in `rounds` and is done (One-Shot Tuner section 4.2); trials
-    left over go to no one. It searches with the cost model that the tuning was given, which need not be ours,
-    and on the space generator of the tuning. `residual`, `stop` and what follows in OneShotConfig except for
-    `draft` are of `foretune-tune` alone.
+    spent. This one proposes up to `top_k` candidates in `rounds`, in batches as `stop` says, and is done
+    (One-Shot Tuner section 4.2); trials left over go to no one. It searches with the cost model that the
+    tuning was given, which need not be ours, and on the space generator of the tuning. `residual`,
+    `extra_rounds`, `processes` and `overlap` are of `foretune-tune` alone.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
@@ -69,9 +70,17 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._draft_model = draft_model
         self._context: ms.TuneContext | None = None
         self._sampler: ProgramSampler | None = None
+        self._cost_model: ms.CostModel | None = None
+        self._reset()
+
+    def _reset(self) -> None:
         self._rounds = 0
         self._left = 0
-        self._proposed: dict[str, Any] = {}
+        self._validations: list[Validation] = []
+        self._open: dict[str, ms.MeasureCandidate] = {}
+        """What was searched and not measured."""
+        self._choice = Choice((), self.config.stop)
+        self._batch: Sequence[Proposal] = ()
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
         """MetaSchedule calls this several times; the last context counts."""
@@ -93,7 +102,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             raise ValueError("OneShotStrategy searches with a cost model: give cost_model=")
         assert self._context is not None
         context = self._context
-        self._rounds, self._left = 0, min(max_trials, self.config.top_k)
+        self._reset()
+        self._left = min(max_trials, self.config.top_k)
+        self._cost_model = cost_model
         task = Task(
             name=context.task_name or f"task{next(_names)}",
             mod=context.mod,
@@ -113,6 +124,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
                 cost_model,
                 config,
                 draft_model=draft_model,
+                per_round=config.handed_over,
                 space=context.space_generator,
                 threads=context.num_threads,
             )
@@ -122,21 +134,38 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     def post_tuning(self) -> None:
         """Lets go of the search."""
         self._sampler = None
-        self._proposed = {}
+        self._reset()
 
     def generate_measure_candidates(self) -> list[ms.MeasureCandidate] | None:
-        """The candidates of the next round, in no order; None when the search is over."""
-        if self._sampler is None or self._rounds == self.config.rounds or not self._left:
-            return None
-        self._rounds += 1
-        self._proposed = dict(self._sampler.propose()[: self._left])
-        self._left -= len(self._proposed)
-        return list(self._proposed.values()) or None
+        """The candidates to measure next; None when the search is over."""
+        while self._sampler is not None:
+            self._batch = self._choice.next_batch()
+            if self._batch:
+                self._left -= len(self._batch)
+                return [self._open[proposal.trace] for proposal in self._batch]
+            if self._rounds == self.config.rounds or not self._left:
+                break
+            self._rounds += 1
+            self._choice = self._searched(self._sampler)
+        return None
+
+    def _searched(self, sampler: ProgramSampler) -> Choice:
+        """A round of the search."""
+        assert self._context is not None and self._cost_model is not None
+        self._open |= dict(sampler.propose())
+        candidates = list(self._open.values())
+        scores = self._cost_model.predict(self._context, candidates) if candidates else ()
+        proposals = [
+            Proposal(trace, "", "", float(score), knob_vector(candidate.sch.trace))
+            for (trace, candidate), score in zip(self._open.items(), scores, strict=True)
+        ]
+        room = min(self._left, self.config.per_round)
+        return Choice(proposals, self.config.stop, self._validations, room)
 
     def notify_runner_results(
         self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
     ) -> None:
-        """Makes the best measured the parents of the next round."""
+        """Chooses what comes next by it, and makes the fastest the parents of the next round."""
         if self._sampler is None:
             return
         outcomes = [
@@ -145,7 +174,11 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             else MeasureOutcome(failure=FailureKind.RUN_ERROR, message=str(result.error_msg))
             for result in results
         ]
-        self._sampler.learn(list(self._proposed.items()), outcomes)
+        measured = [(proposal.trace, self._open.pop(proposal.trace)) for proposal in self._batch]
+        self._sampler.learn(measured, outcomes)
+        learned = [Validation(*pair) for pair in zip(self._batch, outcomes, strict=True)]
+        self._choice.learn(learned)
+        self._validations = [*self._validations, *learned]
 
     def clone(self) -> OneShotStrategy:
         """A strategy of the same settings, for another task."""

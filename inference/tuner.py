@@ -21,11 +21,11 @@ from ..dataset.task import Task
 from .rounds import Progress, gain, most_promising
 from .search_config import OneShotConfig
 from .search_process import task_to_json
-from .searchers import Searcher
+from .searchers import Searcher, replied
 from .stages import StageClock
 from .tune_result import TaskResult
 from .tuning_database import TuningDatabase
-from .validation import Proposal, Validation, validate
+from .validation import Choice, Proposal, Validation, validate
 
 UNTUNED_BEST_S = 5e-4
 """Unscheduled tasks slower than `measure.slow_factor` times this run once: a slow one needs no precision."""
@@ -260,17 +260,7 @@ class NetworkTuner:
 
     def _take_replies(self, measuring: ThreadPoolExecutor) -> None:
         """Waits for a searcher or a measurement, and has measured what searchers propose."""
-        connections = {
-            connection: number
-            for number in self._asked
-            if (connection := self.searchers[number].connection) is not None
-        }
-        if connections or not self._asked:
-            ready = wait([*connections, self._woken])
-            numbers = [number for connection, number in connections.items() if connection in ready]
-        else:
-            numbers = list(self._asked)
-        for number in numbers:
+        for number in replied(self.searchers, self._asked, self._woken):
             search = self._asked.pop(number)
             search.search_s += time.monotonic() - search.asked_at
             try:
@@ -288,7 +278,7 @@ class NetworkTuner:
             room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
         proposals = [
             Proposal(**{**values, "knobs": np.array(values["knobs"], dtype=np.float32)})
-            for values in reply.get("proposals", ())[: max(room, 1)]
+            for values in reply.get("proposals", ())
         ]
         if not proposals:
             search.busy, search.over = False, True
@@ -302,22 +292,20 @@ class NetworkTuner:
             self._done(search)
             return
         search.rounds += 1
-        future = measuring.submit(self._measure, search, proposals)
+        future = measuring.submit(self._measure, search, proposals, max(room, 1))
         self._measuring[future] = search
         future.add_done_callback(lambda _: self._wake_up.send_bytes(b"."))
 
-    def _measure(self, search: _Search, proposals: list[Proposal]) -> list[Validation]:
-        """In a thread of its own."""
+    def _measure(self, search: _Search, proposals: list[Proposal], room: int) -> list[Validation]:
+        """Up to `room` of them, in a thread of its own."""
         if self._stopped:
             return []
         start = time.monotonic()
         try:
             with self._around_measuring():
                 return validate(
-                    proposals,
+                    Choice(proposals, self.config.stop, search.validations, room),
                     self.executor.measure,
-                    self.config.stop,
-                    search.validations,
                     lambda: not self._stopped and self.limits.in_time(),
                 )
         finally:

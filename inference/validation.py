@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,55 +55,74 @@ def best_of(validations: Sequence[Validation]) -> Validation | None:
     return fastest if fastest is not None and math.isfinite(fastest.latency_s) else None
 
 
-def validate(
-    proposals: Sequence[Proposal],
-    measure: Measure,
-    stop: StopConfig,
-    earlier: Sequence[Validation] = (),
-    in_time: Callable[[], bool] = lambda: True,
-) -> list[Validation]:
-    """Measures proposals of a task, the best predicted first; `earlier` are those of its rounds before.
+class Choice:
+    """Chooses among the proposals of a round what to measure, batch by batch.
 
-    With `stop.expected_improvement` 0, or while fewer than `stop.minimum` of the task are measured, the order
-    is that of the scores. From then on it is that of what each may gain, and ends where the next
-    `stop.batch` would not lower the best latency by that share. It also ends once `in_time` says no.
+    With `stop.expected_improvement` 0, or while fewer than `stop.minimum` of the task are measured, the best
+    predicted come next. From then on it is those that may gain most together by all that was measured, and
+    none where the next `stop.batch` would not lower the best latency by that share.
     """
-    done: list[Validation] = []
-    left = sorted(proposals, key=lambda proposal: -proposal.score)
-    while left and in_time():
-        known = [*earlier, *done]
-        batch = _next_batch(left, known, stop)
-        if not batch:
-            break
-        # What turns out slower by far than the best is cut short.
-        best_s = min((validation.latency_s for validation in known), default=math.inf)
-        outcomes = measure([MeasureJob(proposal.module, best_s) for proposal in batch])
-        done += [Validation(*pair) for pair in zip(batch, outcomes, strict=True)]
+
+    def __init__(
+        self,
+        proposals: Sequence[Proposal],
+        stop: StopConfig,
+        earlier: Sequence[Validation] = (),
+        most: int | None = None,
+    ) -> None:
+        """Up to `most` are chosen, all of them by default; `earlier` are those of the rounds before."""
+        self._left = sorted(proposals, key=lambda proposal: -proposal.score)
+        self._stop = stop
+        self._earlier = earlier
+        self._most = len(proposals) if most is None else most
+        self.done: list[Validation] = []
+
+    @property
+    def best_s(self) -> float:
+        """Best latency of the task so far in seconds, inf where nothing ran."""
+        return min((validation.latency_s for validation in self._known), default=math.inf)
+
+    @property
+    def _known(self) -> Sequence[Validation]:
+        return [*self._earlier, *self.done]
+
+    def next_batch(self) -> Sequence[Proposal]:
+        """What to measure next; nothing where it would not pay. The batch before must have been learned."""
+        batch = self._batch(self._most - len(self.done))
         taken = {id(proposal) for proposal in batch}
-        left = [proposal for proposal in left if id(proposal) not in taken]
-    return done
+        self._left = [proposal for proposal in self._left if id(proposal) not in taken]
+        return batch
+
+    def learn(self, measured: Iterable[Validation]) -> None:
+        """Takes what a batch measured."""
+        self.done += measured
+
+    def _batch(self, room: int) -> Sequence[Proposal]:
+        left, known, stop = self._left, self._known, self._stop
+        if not stop.expected_improvement or not left or not room:
+            return left[:room]
+        if len(known) < stop.minimum or math.isinf(self.best_s):
+            return left[: min(room, max(stop.minimum - len(known), stop.batch))]
+        from .residual import ResidualModel  # imports scikit-learn, which a fixed K does without
+
+        model = ResidualModel.fit(
+            np.stack([validation.proposal.knobs for validation in known]),
+            np.array([validation.proposal.score for validation in known]),
+            np.array([validation.latency_s for validation in known]),
+        )
+        posterior = model.posterior(
+            np.stack([proposal.knobs for proposal in left]), np.array([proposal.score for proposal in left])
+        )
+        rows, gain = posterior.best_batch(min(room, stop.batch), self.best_s)
+        return [left[row] for row in rows] if gain >= stop.expected_improvement else []
 
 
-def _next_batch(
-    left: Sequence[Proposal], known: Sequence[Validation], stop: StopConfig
-) -> Sequence[Proposal]:
-    """What to measure next, best first; nothing where it would not pay."""
-    if not stop.expected_improvement:
-        return left
-    best = best_of(known)
-    if len(known) < stop.minimum or best is None:
-        return left[: max(stop.minimum - len(known), stop.batch)]
-    from .residual import ResidualModel  # imports scikit-learn, which a fixed K does without
-
-    model = ResidualModel.fit(
-        np.stack([validation.proposal.knobs for validation in known]),
-        np.array([validation.proposal.score for validation in known]),
-        np.array([validation.latency_s for validation in known]),
-    )
-    posterior = model.posterior(
-        np.stack([proposal.knobs for proposal in left]), np.array([proposal.score for proposal in left])
-    )
-    order = np.argsort(-posterior.improvement(best.latency_s), kind="stable")[: stop.batch]
-    if posterior.batch_improvement(order, best.latency_s) < stop.expected_improvement:
-        return []
-    return [left[row] for row in order]
+def validate(
+    choice: Choice, measure: Measure, in_time: Callable[[], bool] = lambda: True
+) -> list[Validation]:
+    """Measures what is chosen until that is nothing more, or `in_time` says no."""
+    while in_time() and (batch := choice.next_batch()):
+        # What turns out slower by far than the best is cut short.
+        outcomes = measure([MeasureJob(proposal.module, choice.best_s) for proposal in batch])
+        choice.learn(Validation(*pair) for pair in zip(batch, outcomes, strict=True))
+    return choice.done

@@ -37,6 +37,7 @@ TARGET = {"kind": "llvm", "num-cores": 1}
 SEARCH = OneShotConfig(
     rounds=1,
     top_k=4,
+    choice=1,
     random_share=0.25,
     processes=0,
     draft=DraftingConfig(population=64, generations=1, keep=8),
@@ -156,9 +157,13 @@ def test_a_search_that_dies_costs_its_own_task_alone():
     assert [found[task.name] for task in TASKS] == [[], [TASKS[1].name], [TASKS[2].name]]
 
 
-def test_rounds_that_follow_measurements_are_refused(dataset, tmp_path):
-    with pytest.raises(ProposeConfigError, match="leave them at 1 and 0"):
-        propose(dataset, tmp_path, search=OneShotConfig(rounds=2))
+@pytest.mark.parametrize("name", ["rounds", "choice"])
+def test_what_follows_measurements_is_refused(dataset, tmp_path, name):
+    with pytest.raises(ProposeConfigError, match=rf"search\.{name}=2"):
+        propose(dataset, tmp_path, search=replace(SEARCH, **{name: 2}))
+
+
+def test_no_tasks_are_refused(dataset, tmp_path):
     with pytest.raises(ProposeConfigError, match="tasks=0"):
         propose(dataset, tmp_path, tasks=0)
 

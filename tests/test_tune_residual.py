@@ -15,7 +15,7 @@ from foretune.inference.search_config import (
     OneShotConfigError,
     StopConfig,
 )
-from foretune.inference.validation import Proposal, best_of, validate
+from foretune.inference.validation import Choice, Proposal, best_of, validate
 from scipy.stats import norm
 
 
@@ -64,18 +64,27 @@ def test_the_expected_improvement_is_jones_closed_form():
     """Best 1 ms (log-speed 6.908); one candidate expected 10 % faster with a deviation of 20 %."""
     best_s = 1e-3
     posterior = Posterior(np.array([0.1 - math.log(best_s)]), np.array([[0.04]]))
-    expected = 0.1 * norm.cdf(0.5) + 0.2 * norm.pdf(0.5)  # 0.1395
-    assert posterior.improvement(best_s)[0] == pytest.approx(expected)
-    assert posterior.batch_improvement(np.array([0]), best_s) == pytest.approx(expected, rel=0.15)
+    rows, expected = posterior.best_batch(3, best_s)
+    assert rows.tolist() == [0]
+    assert expected == pytest.approx(0.1 * norm.cdf(0.5) + 0.2 * norm.pdf(0.5), rel=0.15)  # 0.1395
 
 
 def test_a_batch_may_gain_more_than_its_best_unless_all_is_one():
     best_s, mean = 1e-3, np.full(4, -math.log(1e-3))
-    apart = Posterior(mean, 0.04 * np.eye(4)).batch_improvement(np.arange(4), best_s)
-    alike = Posterior(mean, np.full((4, 4), 0.04)).batch_improvement(np.arange(4), best_s)
-    # The largest of four normals is expected at 1.03 deviations; of one, what is above zero at 0.40.
-    assert apart == pytest.approx(0.2 * 1.03, rel=0.15)
+    _, apart = Posterior(mean, 0.04 * np.eye(4)).best_batch(4, best_s)
+    _, alike = Posterior(mean, np.full((4, 4), 0.04)).best_batch(4, best_s)
+    # The largest of four normals, or zero where none is above it, is expected at 1.05 deviations; of one
+    # normal, what is above zero at 0.40.
+    assert apart == pytest.approx(0.2 * 1.05, rel=0.1)
     assert alike == pytest.approx(0.2 * 0.40, rel=0.15)
+
+
+def test_a_batch_takes_what_is_good_and_not_alike():
+    """The second is nearly as good as the first but is misjudged as that is; the third is another kind."""
+    covariance = np.array([[0.04, 0.04, 0.0], [0.04, 0.04, 0.0], [0.0, 0.0, 0.04]])
+    posterior = Posterior(np.array([0.10, 0.09, 0.0]) - math.log(1e-3), covariance)
+    assert posterior.best_batch(2, 1e-3)[0].tolist() == [0, 2]
+    assert sorted(posterior.best_batch(5, 1e-3)[0].tolist()) == [0, 1, 2]  # each once
 
 
 # -- validation
@@ -116,7 +125,7 @@ def predicted_well(count=40):
 
 def test_a_fixed_number_is_measured_at_once_by_score():
     bench = Bench()
-    done = validate(predicted_well(10)[::-1], bench, FIXED)
+    done = validate(Choice(predicted_well(10)[::-1], FIXED), bench)
     assert [len(batch) for batch in bench.batches] == [10]
     assert [v.predicted_score for v in done] == sorted((v.predicted_score for v in done), reverse=True)
 
@@ -124,7 +133,7 @@ def test_a_fixed_number_is_measured_at_once_by_score():
 def test_a_good_model_needs_few_validations():
     bench = Bench()
     stop = StopConfig(expected_improvement=0.01, minimum=8, batch=4)
-    done = validate(predicted_well(), bench, stop)
+    done = validate(Choice(predicted_well(), stop), bench)
     assert len(bench.batches[0]) == 8
     assert 8 <= len(done) <= 20  # of 40
     assert best_of(done).latency_s == min(float(p.module) for p in predicted_well())
@@ -136,7 +145,7 @@ def test_a_model_that_knows_nothing_goes_on_until_the_measurements_tell():
     places = rng.permutation(40)
     candidates = [proposal(0.5, float(place), 1e-3 * math.exp(place / 10)) for place in places]
     bench = Bench()
-    done = validate(candidates, bench, StopConfig(expected_improvement=0.01, minimum=8, batch=4))
+    done = validate(Choice(candidates, StopConfig(expected_improvement=0.01, minimum=8, batch=4)), bench)
     assert best_of(done).latency_s == pytest.approx(1e-3)
     assert len(done) < 40
 
@@ -145,14 +154,14 @@ def test_what_is_slow_may_be_cut_short():
     """Each batch is told the best before it, over all rounds."""
     stop = StopConfig(expected_improvement=0.001, minimum=4, batch=4)
     bench = Bench()
-    validate([proposal(0.5, 7.0 * i, 1e-3 * (20 - i)) for i in range(8)], bench, stop)
+    validate(Choice([proposal(0.5, 7.0 * i, 1e-3 * (20 - i)) for i in range(8)], stop), bench)
     assert len(bench.batches) == 2
     assert bench.best_s == [min(bench.batches[0])] * 4
 
 
 def test_a_lower_bar_measures_at_least_as_many():
     counts = [
-        len(validate(predicted_well(), Bench(), StopConfig(expected_improvement=bar)))
+        len(validate(Choice(predicted_well(), StopConfig(expected_improvement=bar)), Bench()))
         for bar in (0.2, 0.05, 0.005)
     ]
     assert counts == sorted(counts)
@@ -161,23 +170,46 @@ def test_a_lower_bar_measures_at_least_as_many():
 
 def test_earlier_rounds_count():
     stop = StopConfig(expected_improvement=0.05, minimum=8)
-    earlier = validate(predicted_well(), Bench(), stop)
+    earlier = validate(Choice(predicted_well(), stop), Bench())
     poor = [proposal(0.05, 100.0 + i, 20e-3) for i in range(10)]
     bench = Bench()
-    assert validate(poor, bench, stop, earlier) == []
+    assert validate(Choice(poor, stop, earlier), bench) == []
     assert bench.batches == []
 
 
 def test_where_all_failed_validation_goes_on():
     failing = [proposal(0.9, float(i), math.inf) for i in range(12)]
     bench = Bench()
-    done = validate(failing, bench, StopConfig(expected_improvement=0.05, minimum=4, batch=4))
+    done = validate(Choice(failing, StopConfig(expected_improvement=0.05, minimum=4, batch=4)), bench)
     assert [len(batch) for batch in bench.batches] == [4, 4, 4]
     assert best_of(done) is None
 
 
+def test_of_many_proposals_as_many_as_there_is_room_for_are_measured():
+    stop = StopConfig(expected_improvement=1e-6, minimum=4, batch=4)
+    bench = Bench()
+    done = validate(Choice(predicted_well(), stop, most=10), bench)
+    assert [len(batch) for batch in bench.batches] == [4, 4, 2]
+    assert len({id(validation.proposal) for validation in done}) == 10
+    assert validate(Choice(predicted_well(), stop, most=0), bench) == []
+    fixed = validate(Choice(predicted_well(), FIXED, most=10), bench)
+    assert [v.predicted_score for v in fixed] == np.linspace(1.0, 0.1, 40)[:10].tolist()
+
+
+def test_measurements_choose_a_kind_that_the_model_underrates():
+    """Knob 0 is overrated and knob 9 underrated: the latter's like goes before what has better scores."""
+    overrated = [proposal(0.9 - 0.01 * i, 0.1 * i, 4e-3) for i in range(20)]
+    underrated = [proposal(0.6 - 0.01 * i, 9 + 0.1 * i, 1e-3) for i in range(20)]
+    stop = StopConfig(expected_improvement=1e-3, minimum=4, batch=4)
+    first = validate(Choice([*overrated[:3], underrated[0]], stop), Bench())
+    bench = Bench()
+    validate(Choice([*overrated[3:], *underrated[1:]], stop, first, most=4), bench)
+    (batch,) = bench.batches
+    assert batch.count(1e-3) >= 3
+
+
 def test_no_time_no_measurement():
-    assert validate(predicted_well(), Bench(), FIXED, in_time=lambda: False) == []
+    assert validate(Choice(predicted_well(), FIXED), Bench(), in_time=lambda: False) == []
 
 
 @pytest.mark.parametrize(
@@ -190,6 +222,7 @@ def test_no_time_no_measurement():
             lambda: OneShotConfig(strategy="bayesian"),
             r"search\.strategy=bayesian: use draft, evolutionary, annealing",
         ),
+        (lambda: OneShotConfig(choice=0), r"search\.choice=0"),
         (lambda: DraftingConfig(keep=0), r"search\.draft\.keep=0"),
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
         (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),

@@ -41,6 +41,7 @@ CONFIG = OneShotConfig(
     rounds=2,
     processes=1,
     residual=True,
+    choice=1,
 )
 HARDWARE = replace(named_hardware("a100"), kind="cpu", name="some CPU")
 
@@ -99,7 +100,7 @@ def test_both_kinds_answer_alike_round_by_round(searcher, inline):
 
 def test_a_searcher_drafts_with_the_checkpoint_that_fits():
     config = OneShotConfig(
-        top_k=4, rounds=2, processes=0, draft=DraftingConfig(population=64, generations=1, keep=8)
+        top_k=4, rounds=2, choice=1, processes=0, draft=DraftingConfig(population=64, generations=1, keep=8)
     )
     (found,) = start_searchers(config, TARGET, "cpu", HARDWARE)
     opened = answer(found, {**request(), "task": task_to_json(TASK)})
@@ -132,7 +133,7 @@ def test_a_search_without_a_population_draws_at_random(monkeypatch):
     session = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
     monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
     first = session.propose()
-    assert len(first) == QUICK_DRAWS
+    assert len(first) == CONFIG.handed_over
     session.learn({proposal.trace: 1e-3 for proposal in first})
     second = session.propose()
     assert second
@@ -147,10 +148,25 @@ def test_a_quick_round_proposes_the_best_of_a_few_and_the_search_goes_on(inline)
     scores = [proposal["score"] for proposal in opened["proposals"]]
     assert len(scores) == QUICK_PROPOSALS
     assert scores == sorted(scores, reverse=True)
-    assert opened["scored"] == QUICK_DRAWS
+    assert QUICK_PROPOSALS <= opened["scored"] <= QUICK_DRAWS
     again = answer(inline, request(learned=dict.fromkeys(traces(opened), 1e-3)))
     assert len(traces(again)) == 2
     assert not set(traces(again)) & set(traces(opened))
+
+
+def test_what_is_not_measured_is_proposed_again():
+    model = PretrainedCostModel.load("cpu", HARDWARE)
+    session = SearchSession(TASK, TARGET, model, replace(CONFIG, choice=3), threads=1)
+    first = session.propose()
+    assert 2 < len(first) <= 2 * 3  # three for each that is measured
+    measured = {proposal.trace: 1e-3 for proposal in first[-2:]}
+    session.learn(measured)
+    second = session.propose()
+    assert first[0].trace in {proposal.trace for proposal in second}
+    assert not measured.keys() & {proposal.trace for proposal in second}
+    # What the measurements correct is the order: each carries what the frozen model says.
+    again = {proposal.trace: proposal.score for proposal in second}
+    assert again[first[0].trace] == first[0].score
 
 
 def test_an_error_in_this_process_is_an_answer_too(inline):

@@ -15,7 +15,7 @@ from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, 
 from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
 from foretune.inference.draft_choice import with_fitting_draft
 from foretune.inference.draft_model import drafting_model
-from foretune.inference.search_config import STRATEGIES, DraftingConfig
+from foretune.inference.search_config import STRATEGIES, DraftingConfig, StopConfig
 from tvm import relax, te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -131,6 +131,18 @@ def test_a_task_gets_its_rounds_and_no_more(strategy, tmp_path):
     assert batches == [3, 3]
     assert len(database) == 6
     assert database.query_tuning_record(TASK.mod, TARGET, "main") is not None
+
+
+def test_the_measurements_choose_batch_by_batch(tmp_path):
+    stop = StopConfig(expected_improvement=1e-9, minimum=4, batch=2)
+    _, batches = tune([TASK], OneShotStrategy(small(rounds=1, top_k=8, choice=2, stop=stop)), tmp_path)
+    assert batches == [4, 2, 2]
+
+
+def test_what_does_not_pay_is_not_measured(tmp_path):
+    stop = StopConfig(expected_improvement=0.99, minimum=4, batch=2)
+    _, batches = tune([TASK], OneShotStrategy(small(rounds=1, top_k=8, choice=2, stop=stop)), tmp_path)
+    assert batches == [4]
 
 
 def test_trials_cap_the_validation(tmp_path):
