@@ -98,10 +98,10 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 36
+    top_k: int = 24
     # Programs that a round hands over for each that it may measure. Among these the measurements so far
     # choose, unless `stop.expected_improvement` is 0: then, and with 1, the best predicted are measured.
-    choice: int = 4
+    choice: int = 5
     # Vector instructions of a program at most, by `code_size`; None for no limit. What is longer takes LLVM
     # seconds, and of 61 tasks it had the best program of a single one, see benchmarks/code_limit.py.
     max_code: int | None = 6000
