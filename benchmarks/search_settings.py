@@ -52,8 +52,7 @@ def largest_tasks(count: int, target: Target) -> list[Task]:
 
 def tasks_named(names: Sequence[str], target: Target) -> list[Task]:
     """The tasks of networks and of TVM's `te_workload` by names such as resnet18:0 and C1D:0."""
-    named = ((name, task) for name, task, _ in tasks_of(names, target, 0))
-    return [task if task.source else replace(task, source=name) for name, task in named]
+    return [replace(task, source=name) for name, task, _ in tasks_of(names, target, 0)]
 
 
 def search_config(overrides: str) -> tuple[str, OneShotConfig]:
