@@ -207,7 +207,7 @@ class SearchSession:
                 per_round=config.handed_over,
                 threads=threads,
             )
-        self._most, self._residual = config.handed_over, config.residual
+        self._most = config.handed_over
         self._open: dict[str, ms.MeasureCandidate] = {}
         """What was proposed and not measured, to be chosen from again."""
         self._known: set[str] = set()
@@ -235,8 +235,10 @@ class SearchSession:
         candidates = [candidate for _, candidate in known]
         # Validation sees to what the measurements tell: it wants to know what the frozen model says.
         scores = self._model.predict(self._sampler.context, candidates)
-        corrected = self._scorer.predict(self._sampler.context, candidates) if self._residual else scores
-        order = np.argsort(-corrected, kind="stable")
+        if self._scorer is self._model:
+            order = np.argsort(-scores, kind="stable")
+        else:
+            order = np.argsort(-self._scorer.predict(self._sampler.context, candidates), kind="stable")
         count = QUICK_PROPOSALS if quick else self._most
         self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):

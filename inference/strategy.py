@@ -76,7 +76,6 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     def _reset(self) -> None:
         self._rounds = 0
         self._left = 0
-        self._validations: list[Validation] = []
         self._open: dict[str, ms.MeasureCandidate] = {}
         """What was searched and not measured."""
         self._choice = Choice((), self.config.stop)
@@ -160,7 +159,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             for (trace, candidate), score in zip(self._open.items(), scores, strict=True)
         ]
         room = min(self._left, self.config.per_round)
-        return Choice(proposals, self.config.stop, self._validations, room)
+        return Choice(proposals, self.config.stop, self._choice.known, room)
 
     def notify_runner_results(
         self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
@@ -176,9 +175,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         ]
         measured = [(proposal.trace, self._open.pop(proposal.trace)) for proposal in self._batch]
         self._sampler.learn(measured, outcomes)
-        learned = [Validation(*pair) for pair in zip(self._batch, outcomes, strict=True)]
-        self._choice.learn(learned)
-        self._validations = [*self._validations, *learned]
+        self._choice.learn(Validation(*pair) for pair in zip(self._batch, outcomes, strict=True))
 
     def clone(self) -> OneShotStrategy:
         """A strategy of the same settings, for another task."""

@@ -80,10 +80,11 @@ class Choice:
     @property
     def best_s(self) -> float:
         """Best latency of the task so far in seconds, inf where nothing ran."""
-        return min((validation.latency_s for validation in self._known), default=math.inf)
+        return min((validation.latency_s for validation in self.known), default=math.inf)
 
     @property
-    def _known(self) -> Sequence[Validation]:
+    def known(self) -> Sequence[Validation]:
+        """All that was measured of the task, earlier rounds included."""
         return [*self._earlier, *self.done]
 
     def next_batch(self) -> Sequence[Proposal]:
@@ -98,7 +99,7 @@ class Choice:
         self.done += measured
 
     def _batch(self, room: int) -> Sequence[Proposal]:
-        left, known, stop = self._left, self._known, self._stop
+        left, known, stop = self._left, self.known, self._stop
         if not stop.expected_improvement or not left or not room:
             return left[:room]
         if len(known) < stop.minimum or math.isinf(self.best_s):
@@ -123,6 +124,7 @@ def validate(
     """Measures what is chosen until that is nothing more, or `in_time` says no."""
     while in_time() and (batch := choice.next_batch()):
         # What turns out slower by far than the best is cut short.
-        outcomes = measure([MeasureJob(proposal.module, choice.best_s) for proposal in batch])
+        best_s = choice.best_s
+        outcomes = measure([MeasureJob(proposal.module, best_s) for proposal in batch])
         choice.learn(Validation(*pair) for pair in zip(batch, outcomes, strict=True))
     return choice.done
