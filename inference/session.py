@@ -68,19 +68,17 @@ def make_sampler(
     config: OneShotConfig,
     *,
     draft_model: DraftModel | None = None,
-    per_round: int | None = None,
     space: ms.SpaceGenerator | str | None = None,
     threads: int | None = None,
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
-    It proposes `per_round` candidates a round, those that `config` measures where nothing is said.
+    It proposes `config.handed_over` candidates a round, more than are measured.
 
     A task that drafting cannot follow is searched by evolution. `config.max_code` holds for TVM's own design
     space of a CPU; a space that is given is searched as it is. Raises NoDesignSpaceError where there is
     nothing to tune.
     """
-    per_round = per_round or config.per_round
     if space is None:
         most = config.max_code if target.kind.name == "llvm" else None
         space = "post-order-apply" if most is None else limited_space(task.mod, target, most)
@@ -101,7 +99,7 @@ def make_sampler(
                 ),
                 random_share=config.random_share,
                 residual=config.residual,
-                per_round=per_round,
+                per_round=config.handed_over,
                 seed=config.seed,
                 space=space,
                 threads=threads,
@@ -120,7 +118,7 @@ def make_sampler(
                 random_share=config.random_share,
                 early_stop=config.early_stop,
             ),
-            per_round=per_round,
+            per_round=config.handed_over,
             seed=config.seed,
             space=space,
             threads=threads,
@@ -135,7 +133,7 @@ def make_sampler(
             mutation_probability=config.mutation_probability,
             random_share=config.random_share,
         ),
-        per_round=per_round,
+        per_round=config.handed_over,
         seed=config.seed,
         space=space,
         threads=threads,
@@ -199,13 +197,7 @@ class SearchSession:
         self._scorer = CorrectedCostModel(model) if config.residual else model
         with model.clock.stage("design space"):
             self._sampler = make_sampler(
-                task,
-                target,
-                self._scorer,
-                config,
-                draft_model=draft_model,
-                per_round=config.handed_over,
-                threads=threads,
+                task, target, self._scorer, config, draft_model=draft_model, threads=threads
             )
         self._most = config.handed_over
         self._open: dict[str, ms.MeasureCandidate] = {}
@@ -235,10 +227,10 @@ class SearchSession:
         candidates = [candidate for _, candidate in known]
         # Validation sees to what the measurements tell: it wants to know what the frozen model says.
         scores = self._model.predict(self._sampler.context, candidates)
-        if self._scorer is self._model:
-            order = np.argsort(-scores, kind="stable")
-        else:
-            order = np.argsort(-self._scorer.predict(self._sampler.context, candidates), kind="stable")
+        corrected = (
+            scores if self._scorer is self._model else self._scorer.predict(self._sampler.context, candidates)
+        )
+        order = np.argsort(-corrected, kind="stable")
         count = QUICK_PROPOSALS if quick else self._most
         self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):

@@ -123,7 +123,6 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
                 cost_model,
                 config,
                 draft_model=draft_model,
-                per_round=config.handed_over,
                 space=context.space_generator,
                 threads=context.num_threads,
             )

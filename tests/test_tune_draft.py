@@ -130,7 +130,9 @@ def test_chance_fills_its_share():
 
 
 def test_the_strategy_makes_one_with_its_settings():
-    config = OneShotConfig(strategy="draft", top_k=4, rounds=1, draft=DraftingConfig("somewhere", 100, 1, 8))
+    config = OneShotConfig(
+        strategy="draft", top_k=4, rounds=1, choice=1, draft=DraftingConfig("somewhere", 100, 1, 8)
+    )
     sampler = make_sampler(TASK, TARGET, Counting(), config, draft_model=FirstValues(), threads=1)
     assert isinstance(sampler, DraftSampler)
     assert len(sampler.propose()) == 4
@@ -143,7 +145,7 @@ def test_a_task_that_cannot_be_drafted_is_searched_by_evolution(monkeypatch):
         raise IndexError("an instruction of a later TVM")
 
     monkeypatch.setattr("foretune.inference.drafting.read_spaces", fail)
-    config = OneShotConfig(population_size=8, generations=1, top_k=4, rounds=1)
+    config = OneShotConfig(population_size=8, generations=1, top_k=4, rounds=1, choice=1)
     sampler = make_sampler(TASK, TARGET, Counting(), config, draft_model=FirstValues(), threads=1)
     assert isinstance(sampler, EvolutionarySampler)
     assert len(sampler.propose()) == 4
