@@ -22,13 +22,13 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..errors import UserError
-from .anchor import describe
+from .described_task import described_task
 from .hardware import Hardware, named_hardware, probe_cuda
 from .records import Record, TaskRow, latency_of
 from .replay import candidate_trace_json, check_decisions, replay, trace_to_json
 from .store import RecordStore
+from .stored_tasks import task_row
 from .target_hardware import target_hardware
-from .task import count_flops
 from .tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 
 HERE = "here"
@@ -167,7 +167,11 @@ def import_database(
             known_tasks = {row.workload_hash for row in store.tasks()}
             source = f"database:{folder.resolve().name}"
             store.append_tasks(
-                [_task_row(name, mod, source) for name, mod in new_tasks.items() if name not in known_tasks]
+                [
+                    task_row(described_task(mod, source=source))
+                    for name, mod in new_tasks.items()
+                    if name not in known_tasks
+                ]
             )
             for device in place.devices.values():
                 store.put_hardware(device)
@@ -241,19 +245,6 @@ def _replayed(
         else:
             cause = "its trace does not replay" if entry.run_secs else "its measurement failed"
             tell(f"task {name}: a record is left out, {cause}")
-
-
-def _task_row(name: str, mod: tvm.IRModule, source: str) -> TaskRow:
-    operator, settings = describe(mod)
-    return TaskRow(
-        workload_hash=name,
-        name=f"{operator}_{name}",
-        operator=operator,
-        settings=json.dumps(settings, sort_keys=True),
-        source=source,
-        flops=count_flops(mod),
-        tir=tvm.ir.save_json(mod),
-    )
 
 
 class ExportedDatabase(NamedTuple):

@@ -12,11 +12,11 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.anchor import describe
+from ..dataset.described_task import described_task
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
-from ..dataset.task import Task, count_flops
-from ..dataset.tvm_compat import parse_target, workload_hash
+from ..dataset.task import Task
+from ..dataset.tvm_compat import parse_target
 from ..models.checkpoint import load_checkpoint
 from .draft_choice import with_fitting_draft
 from .search_config import OneShotConfig
@@ -114,13 +114,4 @@ def as_task(task: tvm.IRModule | ms.ExtractedTask | Task) -> Task:
         mod, name, weight = task.dispatched[0], str(task.task_name), int(task.weight)
     if not isinstance(mod, tvm.IRModule) or "main" not in [var.name_hint for var in mod.get_global_vars()]:
         raise ValueError("a task is a module with one PrimFunc called main: see tvm_compat.as_task_module")
-    operator, settings = describe(mod)
-    return Task(
-        name=name or f"{operator}_{workload_hash(mod)}",
-        mod=mod,
-        weight=weight,
-        source="operator",
-        operator=operator,
-        settings=settings,
-        flops=count_flops(mod),
-    )
+    return described_task(mod, name, weight)

@@ -25,8 +25,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...errors import UserError
-from ..anchor import describe
-from ..task import Task, count_flops
+from ..described_task import described_task
+from ..task import Task
 from ..tvm_compat import as_task_module, workload_hash
 from . import onnx_import
 from .fold_batch_norm import fold_batch_norm
@@ -172,9 +172,8 @@ def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) ->
         mod = extracted.dispatched[0]
         if has_reshape_pattern(mod["main"]):
             continue
-        operator, settings = describe(mod)
         name, source = first_calls[workload_hash(mod)], f"network:{network_name}"
-        tasks.append(Task(name, mod, int(extracted.weight), source, operator, settings, count_flops(mod)))
+        tasks.append(described_task(mod, name, int(extracted.weight), source))
     return sorted(tasks, key=lambda task: order.index(task.workload_hash))
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import tvm
 from tvm.target import Target
 
-from ..anchor import describe
+from ..described_task import described_task
 from ..exchange import read_database
 from ..replay import candidate_trace_json, replay
-from ..task import Task, count_flops
+from ..task import Task
 from ..tvm_compat import workload_hash
 from .sampler import ProgramSampler, Proposal
 
@@ -34,20 +34,7 @@ class DatabaseTasks:
             for name, entries in recorded.items()
         }
         """Trace JSON by workload hash."""
-        self.tasks = []
-        for name, mod in modules.items():
-            operator, settings = describe(mod)
-            self.tasks.append(
-                Task(
-                    name=f"{operator}_{name}",
-                    mod=mod,
-                    weight=1,
-                    source="operator",
-                    operator=operator,
-                    settings=settings,
-                    flops=count_flops(mod),
-                )
-            )
+        self.tasks = [described_task(mod) for mod in modules.values()]
 
 
 class DatabaseSampler(ProgramSampler):
