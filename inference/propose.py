@@ -22,7 +22,7 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 
 from ..configuration import from_hydra
-from ..dataset.exchange import HERE, RECORD_FILE, WORKLOAD_FILE, database_folder_name, find_hardware
+from ..dataset.exchange import HERE, RECORD_FILE, database_folder_name, find_hardware
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.process import WorkerGone
 from ..dataset.progress import job_progress
@@ -35,7 +35,7 @@ from ..models.checkpoint import load_checkpoint
 from .search_config import OneShotConfig
 from .search_process import task_to_json
 from .searchers import Searcher, replied, start_searchers
-from .tuning_database import drop_broken_last_line, write_records
+from .tuning_database import opened_database, write_records
 
 TAKEN_FILE = "foretune_proposed.json"
 """One line of JSON for each task that was searched: `workload` and how many `programs` it brought."""
@@ -93,8 +93,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
         )
     hardware = find_hardware(config.hardware, target)
     folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
-    done = _opened(folder)
-    database = ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural")
+    database, done = _opened(folder)
     summary = ProposeSummary(folder)
     left = [stored_task(row) for row in tasks if row.workload_hash not in done]
     summary.known = len(tasks) - len(left)
@@ -149,8 +148,8 @@ def _request(task: Task) -> dict[str, Any]:
     return {"op": "propose", "key": "", "learned": {}, "task": task_to_json(task)}
 
 
-def _opened(folder: Path) -> set[str]:
-    """Makes the folder, or mends what a kill left of it; returns the hashes of the tasks searched.
+def _opened(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
+    """The database in a folder, which is made where there is none, and the hashes of the tasks searched.
 
     Raises ProposeConfigError where it is a database of something else: whoever compiles from that one would
     meet programs without a latency.
@@ -162,10 +161,9 @@ def _opened(folder: Path) -> set[str]:
             "an empty folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    taken.touch()
-    for name in (WORKLOAD_FILE, RECORD_FILE, TAKEN_FILE):
-        drop_broken_last_line(folder / name)
-    return {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
+    taken.touch()  # before there are records, so that a kill in between leaves none without it
+    database, _ = opened_database(folder, TAKEN_FILE)
+    return database, {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
 
 
 def _note(path: Path, task: Task, programs: int) -> None:
@@ -180,8 +178,10 @@ def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> N
         say(f"{summary.known} tasks were searched before")
     if summary.without:
         say(f"{summary.without} tasks brought none")
+    same_target = "" if config.target == "llvm" else " with the same target"
     say(
-        "measure them: foretune-generate dataset=data/proposed program_sampling.sampler=database "
+        f"measure them{same_target}: foretune-generate dataset=data/proposed "
+        "program_sampling.sampler=database "
         f"program_sampling.database={summary.folder} tasks={config.tasks}"
     )
 

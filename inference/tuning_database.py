@@ -32,13 +32,9 @@ class TuningDatabase:
     def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
         """Opens or makes the folder of this target and device under `root`."""
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.dropped_lines = sum(
-            drop_broken_last_line(self.folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, ROUNDS_FILE)
-        )
+        self.database, self.dropped_lines = opened_database(self.folder, ROUNDS_FILE)
         self._rounds = _read_rounds(self.folder / ROUNDS_FILE)
         self._target = target
-        self.database = ms.database.JSONDatabase(work_dir=str(self.folder), module_equality="structural")
 
     def best_latency_s(self, task: Task) -> float | None:
         """Latency in seconds of the best schedule of a task, None where it has none."""
@@ -74,6 +70,16 @@ class TuningDatabase:
         write_records(self.database, self._target, task, [(v.proposal.record, [v.latency_s]) for v in ran])
 
 
+def opened_database(folder: Path, notes: str) -> tuple[ms.database.JSONDatabase, int]:
+    """Makes the folder of a database, or mends what a kill left of it and of the file `notes` beside it.
+
+    Returns the database and the number of broken lines that were dropped.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dropped = sum(_drop_broken_last_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, notes))
+    return ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural"), dropped
+
+
 def write_records(
     database: ms.database.Database,
     target: Target,
@@ -97,7 +103,7 @@ def _read_rounds(path: Path) -> dict[str, tuple[int, int]]:
     return {line["workload"]: (line["rounds"], line["of"]) for line in map(json.loads, lines)}
 
 
-def drop_broken_last_line(path: Path) -> int:
+def _drop_broken_last_line(path: Path) -> int:
     """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
     if not path.exists():
         return 0
