@@ -91,8 +91,13 @@ def _table(summary: dict[str, Any]) -> str:
                 "-" if reached is None else f"{reached:.1f}x",
             )
             body.append(cells)
+        for network, ratios in of["networks"].items():
+            what = f"{network}: {ratios['tasks']} tasks by calls"
+            times = (f"{ratios['time_ratio']:.1f}x", f"{ratios['latency_ratio']:.2f}x")
+            body.append((TUNERS[name][0], what, "", *times, "", ""))
     note = (
         "Multiples of the tuner's own by medians of its runs: above 1 the tuner is ahead. To reach stock's "
-        "latency: all of stock's time over the median time to a program as fast as stock's last."
+        "latency: all of stock's time over the median time to a program as fast as stock's last. "
+        "Of a network: sums over its tasks, latencies as often as it calls them."
     )
     return table_html(heads, body, note)

@@ -157,6 +157,40 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "least_latency_ratio": min(of["latency_ratio"] for of in tasks.values()),
             "tasks_that_reach_stock": sum(ratio is not None for ratio in reached),
             "time_ratio_to_reach_stock": geometric_mean([ratio for ratio in reached if ratio is not None]),
+            "networks": networks_beside_stock(rows, name),
+        }
+    return found
+
+
+def networks_beside_stock(rows: Sequence[dict[str, Any]], tuner: str) -> dict[str, Any]:
+    """Ratios of stock to a tuner by network, of which at least two tasks were tuned, as sums over these.
+
+    A task's latency counts as often as the network calls it, its tuning time once.
+    """
+    networks: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        source = row["name"].rpartition("-")[0]
+        if source not in te_workload.CONFIGS and tuner in row["tuners"]:
+            networks.setdefault(source, []).append(row)
+
+    def sums(tasks: Sequence[dict[str, Any]], which: str) -> tuple[float, float]:
+        of = [(row["weight"], row["tuners"][which]) for row in tasks]
+        return (
+            sum(_median_seconds(runs) for _, runs in of),
+            sum(calls * statistics.median(map(_final, runs)) for calls, runs in of),
+        )
+
+    found = {}
+    for network, tasks in networks.items():
+        if len(tasks) < 2:
+            continue
+        (stock_s, stock_latency_s), (own_s, own_latency_s) = sums(tasks, "stock"), sums(tasks, tuner)
+        found[network] = {
+            "tasks": len(tasks),
+            "time_ratio": stock_s / own_s,
+            "latency_ratio": stock_latency_s / own_latency_s,
+            "latency_s": own_latency_s,
+            "stock_latency_s": stock_latency_s,
         }
     return found
 
@@ -252,10 +286,14 @@ def main() -> None:
         (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
         write_page(rows, summary, arguments.out / "curves.html")
         for name, of in summary.items():
-            print(
-                f"{name}, geometric means of {len(of['tasks'])} tasks: stock takes {of['time_ratio']:.1f}x "
-                f"its time for {of['latency_ratio']:.2f}x its latency"
-            )
+            said = {f"{name}, geometric means of {len(of['tasks'])} tasks": of}
+            for network, ratios in of["networks"].items():
+                said[f"{name}, {ratios['tasks']} tasks of {network} by calls"] = ratios
+            for what, ratios in said.items():
+                print(
+                    f"{what}: stock takes {ratios['time_ratio']:.1f}x its time "
+                    f"for {ratios['latency_ratio']:.2f}x its latency"
+                )
     print(f"wrote {arguments.out}")
 
 
