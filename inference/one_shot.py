@@ -52,7 +52,8 @@ def search_one_shot(
         proposals = session.propose()
         measuring = time.monotonic()
         room = min(config.per_round, config.top_k - len(validations))
-        measured = validate(Choice(proposals, config.stop, validations, room), executor.measure)
+        choice = Choice(proposals, config.stop, validations, room)
+        measured = validate(choice, executor.measure, finalists=config.finalists)
         measure_s += time.monotonic() - measuring
         session.learn({v.proposal.trace: v.latency_s for v in measured})
         validations += measured

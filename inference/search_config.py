@@ -102,6 +102,9 @@ class OneShotConfig:
     # Programs that a round hands over for each that it may measure. Among these the measurements so far
     # choose, unless `stop.expected_improvement` is 0: then, and with 1, the best predicted are measured.
     choice: int = 5
+    # The best of a round that are timed once more, one after the other, before one of them is taken; 0 takes
+    # what was best when timed once.
+    finalists: int = 8
     # Vector instructions of a program at most, by `code_size`; None for no limit. What is longer takes LLVM
     # seconds, and of 61 tasks it had the best program of a single one, see benchmarks/code_limit.py.
     max_code: int | None = 6000
@@ -131,7 +134,7 @@ class OneShotConfig:
                 f"search.rounds={self.rounds}: each validates a candidate at least; use at most "
                 f"search.top_k={self.top_k}"
             )
-        for name in ("generations", "extra_rounds", "processes", "temperature"):
+        for name in ("generations", "extra_rounds", "finalists", "processes", "temperature"):
             if (getattr(self, name) or 0) < 0:
                 raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must not be negative")
         if self.strategy == "annealing" and self.generations < 1:

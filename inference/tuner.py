@@ -307,6 +307,7 @@ class NetworkTuner:
                     Choice(proposals, self.config.stop, search.validations, room),
                     self.executor.measure,
                     lambda: not self._stopped and self.limits.in_time(),
+                    0 if search.quick else self.config.finalists,
                 )
         finally:
             search.measure_s += time.monotonic() - start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,9 @@ from ..dataset.measure import MeasureJob, MeasureOutcome
 from .search_config import StopConfig
 
 Measure = Callable[[Sequence[MeasureJob]], list[MeasureOutcome]]
+
+FINALIST_WITHIN = 1.5
+"""What was measured at so many times the best may be the best: a shared machine disturbs by as much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +101,25 @@ class Choice:
         """Takes what a batch measured."""
         self.done += measured
 
+    def finalists(self, count: int) -> Sequence[Validation]:
+        """The best of this round, `count` at most, that are near enough to the best of all to be it.
+
+        None where there is no choice: where the best of all stands alone.
+        """
+        near = sorted(self.done, key=lambda validation: validation.latency_s)[:count]
+        near = [validation for validation in near if validation.latency_s <= FINALIST_WITHIN * self.best_s]
+        alone = len(near) == 1 and near[0].latency_s == self.best_s
+        return [] if alone or math.isinf(self.best_s) else near
+
+    def learn_again(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
+        """Takes further outcomes of what this round has measured, by trace."""
+        self.done = [
+            Validation(done.proposal, done.outcome.with_repeats_of(outcomes[done.proposal.trace]))
+            if done.proposal.trace in outcomes
+            else done
+            for done in self.done
+        ]
+
     def _batch(self, room: int) -> Sequence[Proposal]:
         left, known, stop = self._left, self.known, self._stop
         if not stop.expected_improvement or not left or not room:
@@ -119,12 +141,23 @@ class Choice:
 
 
 def validate(
-    choice: Choice, measure: Measure, in_time: Callable[[], bool] = lambda: True
+    choice: Choice, measure: Measure, in_time: Callable[[], bool] = lambda: True, finalists: int = 0
 ) -> list[Validation]:
-    """Measures what is chosen until that is nothing more, or `in_time` says no."""
-    while in_time() and (batch := choice.next_batch()):
+    """Measures what is chosen until that is nothing more, or `in_time` says no.
+
+    Then up to `finalists` of the best are timed again, one right after the other. What disturbs a run adds to
+    its time: of many programs that were timed once, what looks best is often what was disturbed least.
+    """
+
+    def measured(proposals: Sequence[Proposal]) -> list[MeasureOutcome]:
         # What turns out slower by far than the best is cut short.
-        best_s = choice.best_s
-        outcomes = measure([MeasureJob(proposal.module, best_s) for proposal in batch])
-        choice.learn(Validation(*pair) for pair in zip(batch, outcomes, strict=True))
+        best_s, keep = choice.best_s, finalists > 0
+        return measure([MeasureJob(proposal.module, best_s, keep_built=keep) for proposal in proposals])
+
+    while in_time() and (batch := choice.next_batch()):
+        choice.learn(Validation(*pair) for pair in zip(batch, measured(batch), strict=True))
+    best = [validation.proposal for validation in choice.finalists(finalists)]
+    if best and in_time():
+        traces = [proposal.trace for proposal in best]
+        choice.learn_again(dict(zip(traces, measured(best), strict=True)))
     return choice.done

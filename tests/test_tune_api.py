@@ -71,7 +71,9 @@ def device(monkeypatch):
 
 
 def test_tasks_of_any_kind_become_a_database_for_stock_tvm(device, tmp_path):
-    search = OneShotConfig("evolutionary", population_size=6, generations=0, top_k=3, rounds=1, processes=0)
+    search = OneShotConfig(
+        "evolutionary", population_size=6, generations=0, top_k=3, rounds=1, processes=0, finalists=0
+    )
     database, (result,) = tune_tasks([TASK.mod], TARGET, tmp_path, search=search)
     assert result.operator == "dense"
     assert result.candidates_measured == 3

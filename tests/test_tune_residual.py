@@ -208,6 +208,88 @@ def test_measurements_choose_a_kind_that_the_model_underrates():
     assert batch.count(1e-3) >= 3
 
 
+# -- finalists
+
+
+class Disturbed(Bench):
+    """Measures what the module says at first, and what `later` has for it from then on."""
+
+    def __init__(self, later):
+        super().__init__()
+        self.later = later
+
+    def __call__(self, jobs):
+        seen = {latency_s for batch in self.batches for latency_s in batch}
+        first = super().__call__(jobs)
+        return [
+            self.later.get(float(job.module), outcome) if float(job.module) in seen else outcome
+            for job, outcome in zip(jobs, first, strict=True)
+        ]
+
+
+def measured_once(*latencies_s):
+    return [proposal(0.9 - 0.1 * i, 7.0 * i, s) for i, s in enumerate(latencies_s)]
+
+
+def test_what_was_disturbed_is_timed_again():
+    """The second takes 0.97 ms, but looked as if it took longer than the first."""
+    later = {1.2e-3: MeasureOutcome((0.97e-3, 0.98e-3), run_s=0.1)}
+    proposals = measured_once(1.1e-3, 1.2e-3, 1.7e-3)
+    once = validate(Choice(proposals, FIXED), Disturbed(later))
+    assert best_of(once).proposal is proposals[0]
+    bench = Disturbed(later)
+    done = validate(Choice(proposals, FIXED), bench, finalists=4)
+    # The third is too far from the best to be it.
+    assert bench.batches == [[1.1e-3, 1.2e-3, 1.7e-3], [1.1e-3, 1.2e-3]]
+    assert [validation.proposal for validation in done] == proposals
+    assert best_of(done).proposal is proposals[1]
+    assert best_of(done).outcome.run_secs == (1.2e-3, 0.97e-3, 0.98e-3)
+    assert best_of(done).outcome.run_s == pytest.approx(0.1)
+
+
+def test_no_more_are_timed_again_than_asked_for():
+    bench = Bench()
+    validate(Choice(measured_once(1.1e-3, 1.0e-3, 1.2e-3), FIXED), bench, finalists=2)
+    assert bench.batches[1:] == [[1.0e-3, 1.1e-3]]
+
+
+def test_a_best_that_stands_alone_is_not_timed_again():
+    bench = Bench()
+    first = validate(Choice(measured_once(1e-3, 2e-3), FIXED), bench, finalists=4)
+    assert len(bench.batches) == 1
+    # A newcomer that comes near the best of an earlier round is.
+    newcomer, far = proposal(0.5, 40.0, 1.1e-3), proposal(0.4, 50.0, 3e-3)
+    validate(Choice([newcomer, far], FIXED, first), bench, finalists=4)
+    assert bench.batches[1:] == [[1.1e-3, 3e-3], [1.1e-3]]
+
+
+def test_a_finalist_that_fails_is_not_the_best():
+    later = {1.0e-3: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no more")}
+    done = validate(Choice(measured_once(1.0e-3, 1.1e-3), FIXED), Disturbed(later), finalists=4)
+    assert best_of(done).latency_s == 1.1e-3
+    assert done[0].outcome.failure is FailureKind.RUN_ERROR
+
+
+def test_where_none_ran_or_time_is_over_nothing_is_timed_again():
+    bench = Bench()
+    validate(Choice(measured_once(math.inf, math.inf), FIXED), bench, finalists=4)
+    left = iter([True, True, False])
+    validate(Choice(measured_once(1.0e-3, 1.1e-3), FIXED), bench, lambda: next(left), finalists=4)
+    assert len(bench.batches) == 2
+
+
+def test_only_what_may_come_again_stays_built():
+    kept = []
+
+    def measure(jobs):
+        kept.extend(job.keep_built for job in jobs)
+        return [MeasureOutcome((1e-3,)) for _ in jobs]
+
+    for finalists in (0, 4):
+        validate(Choice(measured_once(1e-3), FIXED), measure, finalists=finalists)
+    assert kept == [False, True]
+
+
 def test_no_time_no_measurement():
     assert validate(Choice(predicted_well(), FIXED), Bench(), in_time=lambda: False) == []
 

@@ -25,6 +25,7 @@ CONFIG = OneShotConfig(
     processes=0,
     draft=DraftingConfig(population=64, generations=1, keep=8),
     stop=StopConfig(expected_improvement=0),
+    finalists=0,
 )
 
 

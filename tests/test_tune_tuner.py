@@ -96,10 +96,20 @@ def latency_of_module(job):
     return MeasureOutcome((seconds,), build_s=0.1, run_s=0.2)
 
 
+def measuring_into(measured):
+    """An executor that lists what it measures."""
+
+    def measure(job):
+        measured.append(job)
+        return latency_of_module(job)
+
+    return FakeExecutor(measure, measure)
+
+
 def tuner_of(searcher, database=None, *, config=None, **options):
     return NetworkTuner(
         config or OneShotConfig(rounds=2, top_k=4),
-        FakeExecutor(latency_of_module),
+        measuring_into([]),
         [searcher],
         database or FakeDatabase(),
         **options,
@@ -135,7 +145,7 @@ def test_a_searcher_gets_a_task_once_and_then_what_was_measured():
 def test_a_task_stays_with_the_searcher_that_knows_it():
     searchers = [FakeSearcher(), FakeSearcher()]
     config = OneShotConfig(rounds=2, top_k=4, extra_rounds=1)
-    tuner = NetworkTuner(config, FakeExecutor(latency_of_module), searchers, FakeDatabase())
+    tuner = NetworkTuner(config, measuring_into([]), searchers, FakeDatabase())
     tuner.tune(TASKS[:2], UNTUNED_S[:2])
     assert [searcher.order for searcher in searchers] == [[1, 1, 1], [0, 0, 0]]
     for searcher in searchers:
@@ -206,7 +216,7 @@ def test_a_budget_notes_what_it_left_unfinished():
     searcher, database = FakeSearcher(), FakeDatabase()
     measured = []
     limits = Limits(in_time=lambda: len(measured) < 8, breadth_first=True)
-    executor = FakeExecutor(lambda job: measured.append(job) or latency_of_module(job))
+    executor = measuring_into(measured)
     config = OneShotConfig(rounds=1, top_k=2)
     NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
     # Three quick rounds of two; the round after them spends the rest, and counts as cut short.
@@ -240,7 +250,7 @@ def test_a_budget_goes_breadth_first_and_ends_the_run():
     searcher, database = FakeSearcher(), FakeDatabase()
     measured = []
     limits = Limits(in_time=lambda: len(measured) < 4, breadth_first=True)
-    executor = FakeExecutor(lambda job: measured.append(job) or latency_of_module(job))
+    executor = measuring_into(measured)
     config = OneShotConfig(rounds=2, top_k=4)
     tuner = NetworkTuner(config, executor, [searcher], database, limits=limits)
     results = tuner.tune(TASKS, UNTUNED_S)
@@ -295,7 +305,8 @@ def test_a_search_that_cannot_be_is_a_reason(reply, reason):
 
 def test_work_is_added_up_by_step():
     clock = StageClock()
-    tuner_of(FakeSearcher(), clock=clock).tune(TASKS[:1], UNTUNED_S[:1])
+    once = OneShotConfig(rounds=2, top_k=4, finalists=0)
+    tuner_of(FakeSearcher(), clock=clock, config=once).tune(TASKS[:1], UNTUNED_S[:1])
     assert clock.seconds == pytest.approx({"features": 1.0, "building": 0.4, "timing": 0.8})
 
 
@@ -303,7 +314,7 @@ def test_an_executor_that_cannot_go_on_ends_the_run():
     def fail(job):
         raise RuntimeError("no device")
 
-    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail), [FakeSearcher()], FakeDatabase())
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
     with pytest.raises(RuntimeError, match="no device"):
         tuner.tune(TASKS, UNTUNED_S)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -101,6 +101,17 @@ class MeasureOutcome:
     def latency_s(self) -> float:
         """`latency_of` the repeats."""
         return latency_of(self.run_secs)
+
+    def with_repeats_of(self, again: MeasureOutcome) -> MeasureOutcome:
+        """This one and a later one of the same candidate: the repeats of both, or the failure of that one."""
+        if again.failure is not None:
+            return again
+        return replace(
+            self,
+            run_secs=self.run_secs + again.run_secs,
+            build_s=self.build_s + again.build_s,
+            run_s=self.run_s + again.run_s,
+        )
 
 
 def outcome_of_run(reply: Mapping[str, Any], build_s: float, device: int = 0) -> MeasureOutcome:

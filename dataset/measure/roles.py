@@ -17,7 +17,7 @@ from .job import MeasureConfig
 from .reference import Buffers, save_expected
 from .undisturbed import undisturbed
 
-LIBRARIES_KEPT = 8
+LIBRARIES_KEPT = 32
 """How many libraries of `MeasureJob.keep_built` stay loaded in a process."""
 
 
