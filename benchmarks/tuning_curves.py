@@ -48,7 +48,7 @@ from tvm.target import Target
 RESULTS = Path(__file__).parent / "results" / "tuning_curves"
 PROGRAMS = RESULTS / "programs"
 
-TURNS = 7
+TURNS = 11
 """How often each kept program is timed at the end."""
 
 TIMED_WITHIN = 1.5
