@@ -8,6 +8,7 @@ import threading
 import pytest
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerStartError
+from foretune.dataset.measure import pipeline as pipeline_module
 from foretune.dataset.measure.pipeline import Pipeline
 from foretune.dataset.measure.process import WorkerSpec
 from foretune.dataset.records import FailureKind
@@ -100,6 +101,18 @@ def test_what_is_kept_is_built_once(two_devices):
     assert first.build_s > 0
     assert again[0].build_s == 0 and again[0].failure is None
     assert again[1].build_s > 0
+
+
+def test_libraries_that_are_not_kept_any_more_leave_the_disk(monkeypatch):
+    monkeypatch.setattr(pipeline_module, "LIBRARIES_KEPT", 1)
+    with pipeline(compilers=2) as executor:
+        folder = executor._folder.path
+        jobs = [job(program, keep_built=True) for program in (Doubled, DoubledInTiles, Tripled)]
+        # Libraries that are pushed out while they wait for the device are timed all the same.
+        outcomes = executor.measure([*jobs, job(Doubled)])
+        assert [outcome.failure for outcome in outcomes] == [None] * 4
+        assert len(list(folder.glob("*.so"))) == 1
+        assert [outcome.failure for outcome in executor.measure(jobs)] == [None] * 3
 
 
 def test_a_program_far_behind_the_best_runs_once(two_devices):

@@ -376,7 +376,7 @@ class Pipeline:
         if candidate.job.keep_built:
             self._kept[candidate.job.key] = reply
             if len(self._kept) > LIBRARIES_KEPT:
-                self._kept.popitem(last=False)
+                self._discard(self._kept.popitem(last=False)[1])
         self._forward(candidate)
 
     def _timed(self, station: _Station, candidate: _Candidate, reply: dict[str, Any]) -> None:
@@ -402,11 +402,19 @@ class Pipeline:
             MeasureOutcome(failure=kind, message=message, build_s=candidate.build_s, device=device),
         )
 
+    def _discard(self, artefact: dict[str, Any]) -> None:
+        """Deletes the library of what is not kept and what no candidate waits to have timed."""
+        in_use = [*self._kept.values(), *(candidate.artefact for candidate in self._open)]
+        if "library" in artefact and not any(other is artefact for other in in_use):
+            Path(artefact["library"]).unlink(missing_ok=True)
+
     def _settle(self, candidate: _Candidate, outcome: MeasureOutcome) -> None:
         if candidate not in self._open:
             return
         self._open.remove(candidate)
-        if not candidate.job.keep_built:
+        if candidate.artefact is not None:
+            self._discard(candidate.artefact)
+        else:
             candidate.path.unlink(missing_ok=True)
         task = candidate.job.task
         candidate.best_s[task] = min(candidate.best_s[task], outcome.latency_s)
