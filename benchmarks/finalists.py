@@ -16,7 +16,6 @@ import json
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
 from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.one_shot import search_one_shot
 from foretune.inference.validation import FINALIST_WITHIN
-from search_settings import largest_tasks, tasks_named
+from search_settings import add_task_arguments, minutes_left, seeds_and_tasks
 from tuning_curves import geometric_mean, time_in_turns
 
 RESULTS = Path(__file__).parent / "results" / "finalists.json"
@@ -66,9 +65,7 @@ def summary_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=9, help="how many of the networks' (%(default)s)")
-    parser.add_argument("--of", nargs="+", metavar="SOURCE:NUMBER", help="these tasks instead")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    add_task_arguments(parser)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
@@ -76,44 +73,42 @@ def main() -> None:
     load_tensor_intrinsics()
     hardware = target_hardware(target)
     model = PretrainedCostModel.load("cpu", hardware)
-    tasks = tasks_named(arguments.of, target) if arguments.of else largest_tasks(arguments.tasks, target)
+    searches = seeds_and_tasks(arguments, target)
     told: dict[str, Any] = {"machine": hardware.name, "hardware_id": hardware.hardware_id}
     told["target"] = str(target)
     rows: list[dict[str, Any]] = []
     started = time.monotonic()
     with WorkerPool(target) as pool:
-        for seed in arguments.seeds:
-            for task in tasks:
-                config = replace(OneShotConfig(finalists=0), seed=seed)
-                result = search_one_shot(task, target, model, pool, config)
-                best = sorted(result.validations, key=lambda v: v.latency_s)[: max(FINALISTS)]
-                best = [validation for validation in best if validation.outcome.failure is None]
-                if not best:
-                    raise SystemExit(f"{task.name}: no candidate ran")
-                modules = [validation.proposal.module for validation in best]
-                jobs = [MeasureJob(module, best[0].latency_s, keep_built=True) for module in modules]
-                again = [pool.measure(jobs) for _ in range(max(TURNS))]
-                rows.append(
-                    {
-                        "source": task.source,
-                        "task": task.name,
-                        "seed": seed,
-                        "first_s": [validation.latency_s for validation in best],
-                        "again_s": [[outcome.latency_s for outcome in turn] for turn in again],
-                        "took_s": [[outcome.run_s for outcome in turn] for turn in again],
-                        "latency_s": time_in_turns(modules, target),
-                    }
-                )
-                told |= {"summary": summary_of(rows), "rows": rows}
-                arguments.out.write_text(json.dumps(told, indent=1) + "\n")
-                done = len(rows) / (len(tasks) * len(arguments.seeds))
-                left_s = (time.monotonic() - started) * (1 / done - 1)
-                ratios = "  ".join(
-                    f"{of['finalists']}: {of['latency_ratio']:.3f}"
-                    for of in told["summary"]
-                    if (of["turns"], of["within"]) == (1, FINALIST_WITHIN)
-                )
-                print(f"{task.name} seed {seed}, {left_s / 60:.1f} min left; so far {ratios}", flush=True)
+        for seed, task in searches:
+            config = OneShotConfig(finalists=0, seed=seed)
+            result = search_one_shot(task, target, model, pool, config)
+            best = sorted(result.validations, key=lambda v: v.latency_s)[: max(FINALISTS)]
+            best = [validation for validation in best if validation.outcome.failure is None]
+            if not best:
+                raise SystemExit(f"{task.name}: no candidate ran")
+            modules = [validation.proposal.module for validation in best]
+            jobs = [MeasureJob(module, best[0].latency_s, keep_built=True) for module in modules]
+            again = [pool.measure(jobs) for _ in range(max(TURNS))]
+            rows.append(
+                {
+                    "source": task.source,
+                    "task": task.name,
+                    "seed": seed,
+                    "first_s": [validation.latency_s for validation in best],
+                    "again_s": [[outcome.latency_s for outcome in turn] for turn in again],
+                    "took_s": [[outcome.run_s for outcome in turn] for turn in again],
+                    "latency_s": time_in_turns(modules, target),
+                }
+            )
+            told |= {"summary": summary_of(rows), "rows": rows}
+            arguments.out.write_text(json.dumps(told, indent=1) + "\n")
+            left = minutes_left(started, len(rows), len(searches))
+            ratios = "  ".join(
+                f"{of['finalists']}: {of['latency_ratio']:.3f}"
+                for of in told["summary"]
+                if (of["turns"], of["within"]) == (1, FINALIST_WITHIN)
+            )
+            print(f"{task.name} seed {seed}, {left:.1f} min left; so far {ratios}", flush=True)
     print(f"wrote {arguments.out}")
 
 

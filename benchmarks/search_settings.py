@@ -16,6 +16,7 @@ a search that measured more has no luck of its own.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -55,6 +56,24 @@ def tasks_named(names: Sequence[str], target: Target) -> list[Task]:
     return [replace(task, source=name) for name, task, _ in tasks_of(names, target, 0)]
 
 
+def add_task_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which tasks are searched, and how often: what `seeds_and_tasks` reads."""
+    parser.add_argument("--tasks", type=int, default=9, help="how many (%(default)s)")
+    parser.add_argument("--of", nargs="+", metavar="SOURCE:NUMBER", help="these tasks instead")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+
+
+def seeds_and_tasks(arguments: argparse.Namespace, target: Target) -> list[tuple[int, Task]]:
+    """All tasks with the first seed, then all with the next."""
+    tasks = tasks_named(arguments.of, target) if arguments.of else largest_tasks(arguments.tasks, target)
+    return list(itertools.product(arguments.seeds, tasks))
+
+
+def minutes_left(started: float, done: int, of: int) -> float:
+    """By the pace since `started`, seconds of `time.monotonic`."""
+    return (time.monotonic() - started) / 60 * (of / done - 1)
+
+
 def search_config(overrides: str) -> tuple[str, OneShotConfig]:
     """Checkpoint and settings of a search by overrides of foretune-tune; raises as that command does."""
     composed = from_hydra(compose("tune", overrides.split()), TuneConfig)
@@ -80,9 +99,7 @@ def summary_of(rows: list[dict[str, Any]], settings: list[str]) -> dict[str, Any
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--settings", nargs="+", default=["", "search.draft.caution=0"])
-    parser.add_argument("--tasks", type=int, default=9, help="how many (%(default)s)")
-    parser.add_argument("--of", nargs="+", metavar="SOURCE:NUMBER", help="these tasks instead")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    add_task_arguments(parser)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
 
@@ -103,39 +120,35 @@ def main() -> None:
     }
     rows: list[dict[str, Any]] = []
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    tasks = tasks_named(arguments.of, target) if arguments.of else largest_tasks(arguments.tasks, target)
+    searches = seeds_and_tasks(arguments, target)
     started = time.monotonic()
     with WorkerPool(target) as pool:
-        for seed in arguments.seeds:
-            for task in tasks:
-                found, modules = {}, []
-                for name, (checkpoint, config) in configs.items():
-                    result = search_one_shot(
-                        task, target, models[checkpoint], pool, replace(config, seed=seed)
-                    )
-                    if result.best is None:
-                        raise SystemExit(f"{task.name}, {name}: no candidate ran")
-                    modules.append(result.best.proposal.module)
-                    found[name] = {
-                        "search_s": result.search_s,
-                        "measure_s": result.measure_s,
-                        "measured": len(result.validations),
-                        "scored": result.candidates_scored,
-                        "measured_latency_s": result.best.latency_s,
-                    }
-                for name, latency_s in zip(configs, time_in_turns(modules, target), strict=True):
-                    found[name]["latency_s"] = latency_s
-                rows.append({"source": task.source, "task": task.name, "seed": seed, "found": found})
-                summary = summary_of(rows, list(configs))
-                told |= {"summary": summary, "rows": rows}
-                arguments.out.write_text(json.dumps(told, indent=1, default=str) + "\n")
-                done = len(rows) / (len(tasks) * len(arguments.seeds))
-                left_s = (time.monotonic() - started) * (1 / done - 1)
-                ratios = "  ".join(
-                    f"{name}: {of['latency_ratio']:.3f} in {of['search_s'] + of['measure_s']:.1f} s"
-                    for name, of in summary.items()
-                )
-                print(f"{task.name} seed {seed}, {left_s / 60:.1f} min left; so far {ratios}", flush=True)
+        for seed, task in searches:
+            found, modules = {}, []
+            for name, (checkpoint, config) in configs.items():
+                result = search_one_shot(task, target, models[checkpoint], pool, replace(config, seed=seed))
+                if result.best is None:
+                    raise SystemExit(f"{task.name}, {name}: no candidate ran")
+                modules.append(result.best.proposal.module)
+                found[name] = {
+                    "search_s": result.search_s,
+                    "measure_s": result.measure_s,
+                    "measured": len(result.validations),
+                    "scored": result.candidates_scored,
+                    "measured_latency_s": result.best.latency_s,
+                }
+            for name, latency_s in zip(configs, time_in_turns(modules, target), strict=True):
+                found[name]["latency_s"] = latency_s
+            rows.append({"source": task.source, "task": task.name, "seed": seed, "found": found})
+            summary = summary_of(rows, list(configs))
+            told |= {"summary": summary, "rows": rows}
+            arguments.out.write_text(json.dumps(told, indent=1, default=str) + "\n")
+            left = minutes_left(started, len(rows), len(searches))
+            ratios = "  ".join(
+                f"{name}: {of['latency_ratio']:.3f} in {of['search_s'] + of['measure_s']:.1f} s"
+                for name, of in summary.items()
+            )
+            print(f"{task.name} seed {seed}, {left:.1f} min left; so far {ratios}", flush=True)
     print(f"wrote {arguments.out}")
 
 
