@@ -23,6 +23,9 @@ class SplitError(UserError, ValueError):
     """The dataset cannot be split as asked."""
 
 
+SPLITS = ("task", "network", "list", "checkpoint")
+
+
 @dataclass(frozen=True)
 class SplitConfig:
     """How to split.
@@ -32,7 +35,8 @@ class SplitConfig:
     held-out network shares with others is held out, too. Either way validation is the share `validation` of
     the tasks that remain, and a task is where the others of its shape are. `by="list"` takes the tasks of
     `test_tasks` and `validation_tasks`, given by their hashes, so that a part of a dataset can be split as
-    the whole was.
+    the whole was. `by="checkpoint"` leaves tasks where the training of `checkpoint` had them and splits the
+    others as `by="task"` does; whoever knows checkpoints makes a list of it.
     """
 
     by: str = "task"
@@ -42,10 +46,16 @@ class SplitConfig:
     seed: int = 0
     test_tasks: list[str] = field(default_factory=list)
     validation_tasks: list[str] = field(default_factory=list)
+    checkpoint: str = ""
 
     def __post_init__(self) -> None:
-        if self.by not in ("task", "network", "list"):
-            raise SplitError(f"split.by={self.by!r} is unknown: choose 'task', 'network' or 'list'")
+        if self.by not in SPLITS:
+            raise SplitError(f"split.by={self.by!r} is unknown: choose one of {', '.join(SPLITS)}")
+        if bool(self.checkpoint) != (self.by == "checkpoint"):
+            raise SplitError(
+                f"split.by={self.by!r} with split.checkpoint={self.checkpoint!r}: by=checkpoint needs one, "
+                "and nothing else has one"
+            )
         if (self.test_tasks or self.validation_tasks) and self.by != "list":
             raise SplitError(
                 f"split.test_tasks and split.validation_tasks need split.by=list, but split.by={self.by!r}"

@@ -13,6 +13,7 @@ from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig, split_rows
 from .compare_config import CompareConfig
 from .evaluation_networks import evaluation_networks, split_by_networks
+from .known_split import split_like_checkpoint
 from .other_test_data import with_other_test_data
 from .train import data_sha256
 
@@ -40,7 +41,7 @@ class ComparedData:
         """
         data = load(config.dataset)
         networks = evaluation_networks(config.dataset, data)
-        by = split_by_networks(config.split, data, networks)
+        by = split_by_networks(split_like_checkpoint(config.split, data), data, networks)
         split = split_rows(data, by)
         if config.test_dataset is None:
             return cls(data, by, split, networks, _told(data, split))

@@ -32,6 +32,7 @@ from .feature_source import load_features
 from .fit import LAST, fit, is_main_process
 from .freezing import train_only
 from .growing import grow
+from .known_split import split_like_checkpoint
 from .module import CostModelModule
 from .outcome import Outcome, report
 from .run_card import SPLIT_PARTS, data_sha256, run_card
@@ -67,7 +68,7 @@ def run(config: TrainConfig) -> TrainResult:
     seen = load_checkpoint(config.start_from).card.split.seen_in(data) if config.start_from else ()
     # A held-out network takes along what others share with it, which only the table beside the records tells.
     networks = evaluation_networks(config.dataset, data)
-    split = split_by_networks(config.split, data, networks, seen)
+    split = split_by_networks(split_like_checkpoint(config.split, data), data, networks, seen)
     return train_model(replace(config, split=split), data, version)
 
 
