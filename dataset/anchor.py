@@ -30,7 +30,7 @@ from .operators import (
     WinogradConv2d,
 )
 from .operators.window import SlidingWindow, kernel_layout
-from .tvm_compat import argument_buffers
+from .tvm_compat import argument_buffers, layout_free
 
 Description: TypeAlias = tuple[str, dict[str, Any]]
 
@@ -59,7 +59,8 @@ def describe(mod: tvm.IRModule) -> Description:
     anchor = find_anchor_sblock(mod)
     description = None if anchor is None else _describe_anchor(anchor, by_name)
     if description is not None:
-        return description
+        operator, settings = description
+        return operator, settings | ({"prepack": True} if layout_free(mod["main"]) else {})
     arguments = {"arguments": [{"shape": list(s), "dtype": d} for s, d in argument_buffers(mod)]}
     return _category(anchor, by_name), arguments
 

@@ -50,7 +50,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     of_networks: list[Task] = []
     if config.networks:
         with console.status("turning the networks into tasks"):
-            of_networks, networks = tasks_of_networks(config.networks, target)
+            of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
     with store.writing(), make_executor(config.executor, target, config.measure, config.workers) as executor:
         if config.self_check:
             with console.status("checking that a small task is measured as it should"):
@@ -60,7 +60,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; what it held is measured again")
         store.put_hardware(testbed.hardware)
         with console.status("sampling tasks"):
-            tasks = of_networks or _tasks(config, database)
+            tasks = of_networks or _tasks(config, target, database)
         if networks:
             put_networks(store, united([read_networks(store.folder), networks], store.folder))
         known = {row.workload_hash for row in store.tasks()}
@@ -105,12 +105,14 @@ def _check_program_sampling(config: GenerateConfig) -> DatabaseTasks | None:
     return DatabaseTasks(sampling.database) if sampling.sampler == "database" and sampling.database else None
 
 
-def _tasks(config: GenerateConfig, database: DatabaseTasks | None) -> list[Task]:
+def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | None) -> list[Task]:
     if database is not None:
         return database.tasks[: config.tasks]
     if config.tasks_from is not None:
         return [stored_task(row) for row in stored_rows(config.tasks_from)[: config.tasks]]
     given = {name: value for name, value in config.task_sampling.items() if value is not None}
+    if target.kind.name != "llvm":
+        given.setdefault("prepack", 0.0)
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
 

@@ -13,9 +13,10 @@ from .records import TaskRow
 
 
 def shape_hash(row: TaskRow) -> str:
-    """16 hexadecimal digits, equal for tasks of one operator with the same settings but for the epilogue."""
+    """16 hexadecimal digits, equal for tasks of one operator that differ in epilogue and prepacking alone."""
     settings = json.loads(row.settings)
     settings.pop("epilogue", None)
+    settings.pop("prepack", None)
     if not settings:  # an imported task: nothing tells its shape
         return row.workload_hash
     # Settings of before layouts were drawn do not name the one that there was.

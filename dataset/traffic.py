@@ -35,7 +35,7 @@ from tvm.tirx import (
 )
 
 from .hardware.description import Hardware
-from .tvm_compat import argument_buffers
+from .tvm_compat import argument_buffers, without_layout_change
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Lowest and highest value of an index at each of n moments."""
@@ -64,7 +64,7 @@ def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
     Buffers in shared memory, registers and fragments of a GPU move none.
     """
     stores: list[tuple[Sequence[For], BufferStore]] = []
-    _collect(_LOWER(mod)["main"].body, (), stores)
+    _collect(_LOWER(without_layout_change(mod))["main"].body, (), stores)
     excess = sum(_StoreNest(loops, store).excess_bytes(cache_bytes) for loops, store in stores)
     return compulsory_bytes(mod) + excess
 

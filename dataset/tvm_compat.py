@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
@@ -21,8 +21,11 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
+from tvm.s_tir.stmt import SBlock
+from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tvm.target import Target
 from tvm.target.codegen import llvm_cpu_has_features, llvm_get_system_cpu
+from tvm.tirx import PrimFunc
 
 from ..errors import UserError
 from .interruption import interrupts_deferred
@@ -165,12 +168,60 @@ def as_task_module(func: Any) -> tvm.IRModule:
     return tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
 
 
-def argument_buffers(mod: tvm.IRModule) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of each argument of `main`, in order."""
+def argument_buffers(mod: tvm.IRModule, as_given: bool = False) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each argument of `main`, in order.
+
+    Weights whose layout the program chooses have that one, or with `as_given` the task's.
+    """
     buffers = []
-    for arg in ms.arg_info.ArgInfo.from_entry_func(mod, remove_preproc=True):
+    for arg in ms.arg_info.ArgInfo.from_entry_func(mod, remove_preproc=not as_given):
         buffers.append((tuple(int(extent) for extent in arg.shape), str(arg.dtype)))
     return buffers
+
+
+@cache
+def keep_layout_of_clips() -> None:
+    """Tells TVM that a clip, or a leaky ReLU, computes the same in any layout, as it knows of a ReLU."""
+    follows = tvm.ir.Op.get("relax.nn.relu").get_attr("FRelaxInferLayout")
+    for name in ("relax.clip", "relax.nn.leakyrelu"):
+        if tvm.ir.Op.get(name).get_attr("FRelaxInferLayout") is None:
+            tvm.ir.register_op_attr(name, "FRelaxInferLayout", follows)
+
+
+_LAYOUT_CHANGE = "meta_schedule.layout_rewrite_preproc"
+LAYOUT_FREE = "layout_free_buffers"
+"""Attribute of a PrimFunc: indices of the arguments whose layout its schedule may choose."""
+
+
+def layout_free(func: PrimFunc) -> frozenset[int]:
+    """Arguments, constants where the function is called, whose layout a schedule may choose."""
+    indices = func.attrs.get(LAYOUT_FREE, ()) if func.attrs is not None else ()
+    return frozenset(int(index) for index in indices)
+
+
+def with_layout_free(func: PrimFunc, indices: Sequence[int]) -> PrimFunc:
+    """The function with these arguments as `layout_free`; none is the function as it was."""
+    return func.with_attr(LAYOUT_FREE, list(indices)) if indices else func.without_attr(LAYOUT_FREE)
+
+
+def chooses_layout(mod: tvm.IRModule) -> bool:
+    """Whether a scheduled module begins by bringing weights into another layout."""
+    found: list[SBlock] = []
+
+    def visit(block: SBlock) -> None:
+        if _LAYOUT_CHANGE in block.annotations:
+            found.append(block)
+
+    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    return bool(found)
+
+
+def without_layout_change(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module for weights that are in the layout of its choice already.
+
+    Argument shapes are those of `argument_buffers(mod)`, which cannot read them off the result.
+    """
+    return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod) if chooses_layout(mod) else mod
 
 
 def make_tune_context(

@@ -33,6 +33,7 @@ def tune_network(
     checkpoint: str = "cpu",
     output: str | Path | None = None,
     database: str | Path = "outputs/tuning-database",
+    export: str | Path | None = None,
     console: Console | None = None,
     **settings: Any,
 ) -> TuneResult:
@@ -43,6 +44,7 @@ def tune_network(
         checkpoint: name of a shipped checkpoint, or the folder of one.
         output: folder of the report, by default `outputs/tune/<network>`.
         database: folder of the schedules found; tasks in it are not tuned again unless `retune=True`.
+        export: file for the tuned network as a shared library, None for none.
         console: where to print; `Console(quiet=True)` keeps it silent.
         settings: other fields of TuneConfig, such as `inputs`, `budget_s` or `search=OneShotConfig(...)`.
 
@@ -54,6 +56,7 @@ def tune_network(
         checkpoint=checkpoint,
         output=Path(output or Path("outputs/tune") / network),
         database=Path(database),
+        export=None if export is None else Path(export),
         **settings,
     )
     return run(config, console)

@@ -25,7 +25,7 @@ from ..dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_t
 from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import DraftingConfig, OneShotConfig, StopConfig
-from .session import SearchSession
+from .session import FixedSession, SearchSession
 
 
 class SearchRole(Role):
@@ -45,7 +45,7 @@ class SearchRole(Role):
         )
         self._model = PretrainedCostModel.load(self.settings["checkpoint"], hardware)
         self._draft_model = drafting_model(self._config, hardware)
-        self._sessions: dict[str, SearchSession] = {}
+        self._sessions: dict[str, SearchSession | FixedSession] = {}
 
     def propose(
         self,
@@ -61,14 +61,7 @@ class SearchRole(Role):
         scored = self._model.candidates_scored
         try:
             if task is not None:
-                self._sessions[key] = SearchSession(
-                    task_from_json(task),
-                    self.target,
-                    self._model,
-                    self._config,
-                    draft_model=self._draft_model,
-                    threads=1,
-                )
+                self._sessions[key] = self._opened(task_from_json(task))
             session = self._sessions[key]
             session.learn({trace: float("inf") if s is None else s for trace, s in learned.items()})
             proposals = session.propose(quick)
@@ -82,6 +75,15 @@ class SearchRole(Role):
             "scored": self._model.candidates_scored - scored,
             "stage_s": self._model.clock.take(),
         }
+
+    def _opened(self, task: Task) -> SearchSession | FixedSession:
+        """Raises NoDesignSpaceError where the task has nothing to tune."""
+        try:
+            return SearchSession(
+                task, self.target, self._model, self._config, draft_model=self._draft_model, threads=1
+            )
+        except NoDesignSpaceError:
+            return FixedSession(task, self.target)
 
 
 def task_to_json(task: Task) -> dict[str, Any]:

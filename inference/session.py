@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -16,6 +17,7 @@ from tvm.s_tir.schedule import Trace
 from tvm.target import Target
 
 from ..dataset.features.decisions import DECISION_DIM, decision_features
+from ..dataset.interruption import interrupts_deferred
 from ..dataset.measure import MeasureOutcome
 from ..dataset.program_sampling import (
     AnnealingConfig,
@@ -25,8 +27,9 @@ from ..dataset.program_sampling import (
     ProgramSampler,
     RandomSampler,
 )
-from ..dataset.replay import candidate_module_json, replay
+from ..dataset.replay import RefusedError, candidate_module_json, postprocessed, replay, trace_to_json
 from ..dataset.task import Task
+from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context
 from .code_limit import limited_space
 from .draft_model import DraftModel
 from .draft_sampler import DraftSampler
@@ -43,6 +46,9 @@ KNOB_DIM = _KNOB_TOKENS * DECISION_DIM
 """Length of a candidate's knob vector."""
 
 _FAILED = MeasureOutcome()
+
+_PARALLEL = ("Parallel", "Vectorize", "Bind")
+"""Instructions by which a program runs otherwise than the plain loops."""
 
 QUICK_DRAWS, QUICK_PROPOSALS = 16, 4
 """A quick round drafts so many, or draws them at random, and proposes the best predicted of them."""
@@ -235,13 +241,7 @@ class SearchSession:
         self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):
             return [
-                Proposal(
-                    trace,
-                    record_json(candidate.sch.trace),
-                    candidate_module_json(candidate),
-                    float(score),
-                    knob_vector(candidate.sch.trace),
-                )
+                _proposal(trace, candidate, float(score))
                 for (trace, candidate), score in ((known[row], scores[row]) for row in order[:count])
             ]
 
@@ -267,3 +267,44 @@ class SearchSession:
             for trace, _ in measured
         ]
         self._sampler.learn(measured, outcomes)
+
+
+class FixedSession:
+    """A task whose schedules leave nothing to decide: each is proposed once, and there is nothing to search.
+
+    Such are the element-wise tasks of a CPU, whose loops run in parallel and in vectors with the one schedule
+    that TVM has for them, and one after the other without.
+    """
+
+    def __init__(self, task: Task, target: Target) -> None:
+        """Raises NoDesignSpaceError where no schedule changes how the task runs."""
+        context = make_tune_context(task.mod, target, seed=0, name=task.name)
+        with interrupts_deferred():
+            spaces = list(context.generate_design_space())
+        self._left: list[Proposal] = []
+        for space in spaces:
+            with contextlib.suppress(RefusedError):
+                candidate = postprocessed(context, space)
+                if any(instruction.kind.name in _PARALLEL for instruction in candidate.sch.trace.insts):
+                    self._left.append(_proposal(trace_to_json(candidate.sch.trace), candidate, 0.0))
+        if not self._left:
+            raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
+
+    def propose(self, quick: bool = False) -> list[Proposal]:
+        """All of them at first, and then none; no model has rated them."""
+        proposals, self._left = self._left, []
+        return proposals
+
+    def learn(self, latencies_s: dict[str, float]) -> None:
+        """Leaves out what was measured before."""
+        self._left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
+
+
+def _proposal(trace: str, candidate: ms.MeasureCandidate, score: float) -> Proposal:
+    return Proposal(
+        trace,
+        record_json(candidate.sch.trace),
+        candidate_module_json(candidate),
+        score,
+        knob_vector(candidate.sch.trace),
+    )

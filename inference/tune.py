@@ -16,6 +16,7 @@ import torch
 import tvm
 from omegaconf import DictConfig
 from rich.console import Console
+from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from .. import __version__
@@ -23,7 +24,7 @@ from ..configuration import from_hydra
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.hardware import Hardware
 from ..dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
-from ..dataset.networks import Network, extract_tasks, load_network, to_relax
+from ..dataset.networks import AS_FASTEST, Lowering, Network, extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.tvm_compat import parse_target
 from ..errors import UserError, exits_cleanly
@@ -66,9 +67,12 @@ class TuneConfig:
     budget_s: float | None = None
     # Estimated latency of the network, in seconds, at which tuning ends; null for none.
     latency_target_s: float | None = None
+    # Where to write the tuned network as a shared library; null for nowhere.
+    export: Path | None = None
     timing_repeats: int = 15
     workers: int | None = None
     profile: bool = False
+    lowering: Lowering = AS_FASTEST
     search: OneShotConfig = field(default_factory=OneShotConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
@@ -81,6 +85,15 @@ class TuneConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise TuneConfigError(f"{name}={value}: seconds over 0, or null for none")
+        if self.export is not None and self.executor.kind != "local":
+            raise TuneConfigError(
+                f"export={self.export}: only what runs here is compiled, and executor={self.executor.kind} "
+                "is elsewhere; leave it out, or use executor=local"
+            )
+        if self.export is not None and get_cc() is None:
+            raise TuneConfigError(
+                f"export={self.export}: a library is linked by a C++ compiler; install g++, or leave it out"
+            )
 
 
 def run(config: TuneConfig, console: Console | None = None, started: float | None = None) -> TuneResult:
@@ -131,7 +144,7 @@ class _Run:
                     seed=config.seed,
                     kwargs=config.kwargs,
                 )
-                relax_mod = to_relax(network, target)
+                relax_mod = to_relax(network, target, config.lowering)
             database = self._open_database(target, hardware)
             tuner, results = self._tune(relax_mod, network, target, executor, searchers, database)
         simulated = config.executor.kind == "dry_run"
@@ -149,7 +162,10 @@ class _Run:
             hardware=hardware.name,
             checkpoint=config.checkpoint,
             settings={
-                **{name: asdict(getattr(config, name)) for name in ("search", "measure", "executor")},
+                **{
+                    name: asdict(getattr(config, name))
+                    for name in ("lowering", "search", "measure", "executor")
+                },
                 **{name: getattr(config, name) for name in ("seed", "budget_s", "latency_target_s")},
             },
             tasks=results,
@@ -229,6 +245,9 @@ class _Run:
                 forms[UNTUNED] = compile_network(relax_mod, target)
         with self.watch.stage("check outputs"):
             check = check_outputs(network, tuned)
+        if self.config.export is not None and check.agrees:
+            with self.watch.stage("export"), self.console.status(f"writing {self.config.export}"):
+                tuned.export(self.config.export)
         with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
             calls = {name: form.bind(*network.inputs) for name, form in forms.items()}
             if network.module is not None and target.kind.name == "llvm":
@@ -241,6 +260,13 @@ class _Run:
             print_profile(result, self.console)
         for path in write_report(result, self.config.output):
             self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        if self.config.export is not None:
+            self.console.print(
+                f"wrote {self.config.export}: relax.VirtualMachine(tvm.runtime.load_module("
+                f"{str(self.config.export)!r}), device)['main'](*inputs)",
+                highlight=False,
+                soft_wrap=True,
+            )
         if not result.simulated:
             self.console.print(
                 f"schedules for stock TVM: ms.database.JSONDatabase(work_dir={str(database.folder)!r})",

@@ -113,3 +113,27 @@ class Embedding(nn.Module):
 def not_a_module() -> int:
     """A factory that returns no module."""
     return 3
+
+
+class EveryLayout(nn.Module):
+    """What lies between convolutions: clips, leaky ReLUs, pools, residuals; a linear layer at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU6(), nn.MaxPool2d(2))
+        self.depthwise = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8), nn.LeakyReLU(0.1))
+        self.grouped = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=2, bias=False), nn.Hardswish())
+        self.last = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        x = self.grouped(self.depthwise(x)) + x
+        return self.last(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Attention(nn.Module):
+    """Softmax of scores, then a GELU, a SiLU and a tanh."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.softmax(x @ x.transpose(1, 2) / 4, -1)
+        return torch.tanh(nn.functional.silu(nn.functional.gelu(scores @ x)))

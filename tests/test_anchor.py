@@ -42,6 +42,7 @@ def variants(op: OperatorSettings) -> list[OperatorSettings]:
         *(replace(op, mode=mode) for mode in getattr(op, "modes", ())),
         *([replace(op, transpose_right=True)] if hasattr(op, "transpose_right") else []),
         *([replace(op, groups=2)] if hasattr(op, "groups") else []),
+        *([replace(op, prepack=True)] if op.packable else []),
     ]
 
 

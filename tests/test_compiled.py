@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 import tvm
 from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
+from foretune.dataset.replay import instantiate
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.dataset.tvm_compat import (
+    argument_buffers,
+    as_task_module,
+    chooses_layout,
+    design_spaces,
+    layout_free,
+    make_tune_context,
+    parse_target,
+)
 from foretune.inference import compiled as subject
 from foretune.inference.compiled import (
     CompiledNetwork,
@@ -19,9 +32,11 @@ from foretune.inference.compiled import (
     check_outputs,
     compare_latency,
     compile_network,
+    with_packed_weights,
 )
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
+from tvm.support.cc import get_cc
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +66,19 @@ def untuned(relax_mod: tvm.IRModule, target: tvm.target.Target) -> CompiledNetwo
 
 def database_of(task: Task, target: tvm.target.Target) -> ms.Database:
     """One record: the first schedule of the task's design space, with the decisions drawn there."""
-    (space, *_) = design_spaces(make_tune_context(task.mod, target, seed=0), task.name)
+    context = make_tune_context(task.mod, target, seed=0)
+    (space, *_) = design_spaces(context, task.name)
+    candidate = instantiate(context, space.trace, seed=1)
     database = ms.database.MemoryDatabase()
     workload = database.commit_workload(task.mod)
-    record = ms.database.TuningRecord(
-        space.trace, workload, [1e-3], target, ms.arg_info.ArgInfo.from_entry_func(task.mod, True)
-    )
+    record = ms.database.TuningRecord(candidate.sch.trace, workload, [1e-3], target, candidate.args_info)
     database.commit_tuning_record(record)
     return database
+
+
+@pytest.fixture(scope="module")
+def conv(tasks: list[Task]) -> Task:
+    return next(task for task in tasks if task.operator == "conv2d")
 
 
 def test_the_untuned_network_computes_what_pytorch_does(
@@ -72,19 +92,83 @@ def test_the_untuned_network_computes_what_pytorch_does(
 
 
 def test_a_schedule_of_the_database_is_applied(
-    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task]
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task], conv: Task
 ) -> None:
-    conv = tasks[0]
     tuned = compile_network(relax_mod, target, database_of(conv, target))
     assert tuned.scheduled == (conv.name,)
-    assert tuned.unscheduled == tuple(task.name for task in tasks[1:])
+    assert tuned.unscheduled == tuple(task.name for task in tasks if task is not conv)
     assert check_outputs(network, tuned).agrees
 
 
-def test_compiling_leaves_the_module_unscheduled(
-    relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task]
+def test_weights_are_brought_into_the_layout_of_the_schedule_once(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
 ) -> None:
-    compile_network(relax_mod, target, database_of(tasks[0], target))
+    with target, database_of(conv, target):
+        scheduled = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    given, (weight,) = argument_buffers(conv.mod), layout_free(conv.mod["main"])
+    assert chooses_layout(as_task_module(scheduled[conv.name]))
+    packed = with_packed_weights(scheduled)
+    arguments = [
+        [tuple(argument.ty.shape.values) for argument in call.args[1]]
+        for call in calls_of(packed["main"])
+        if call.args[0].name_hint.startswith(conv.name)
+    ]
+    assert arguments, packed.script()
+    for shapes in arguments:
+        assert len(shapes) == len(given) - 1
+        assert len(shapes[weight]) > len(given[weight][0])
+    # What brings them there has run, and is not called.
+    called = {call.args[0].name_hint for call in calls_of(packed["main"])}
+    assert {name for name in called if conv.name in name} == {f"{conv.name}_prepacked"}
+
+
+LOADED = """
+import sys, numpy, tvm
+from tvm import relax
+machine = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+outputs = machine["main"](tvm.runtime.tensor(numpy.load(sys.argv[2])))
+numpy.save(sys.argv[3], outputs[1].numpy())
+assert not [name for name in sys.modules if name.startswith("foretune")]
+"""
+
+
+@pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+def test_an_exported_network_needs_stock_tvm_alone(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task, tmp_path: Path
+) -> None:
+    tuned = compile_network(relax_mod, target, database_of(conv, target))
+    tuned.export(tmp_path / "new" / "network.so")
+    np.save(tmp_path / "in.npy", network.inputs[0])
+    arguments = [tmp_path / "new" / "network.so", tmp_path / "in.npy", tmp_path / "out.npy"]
+    subprocess.run([sys.executable, "-c", LOADED, *map(str, arguments)], check=True)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out.npy"), network.reference_outputs()[1], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_an_export_that_fails_leaves_nothing_behind(untuned: CompiledNetwork, tmp_path: Path) -> None:
+    (tmp_path / "network.so").mkdir()
+    with pytest.raises(NetworkBuildError, match=r"export=.*network\.so: cannot be written: "):
+        untuned.export(tmp_path / "network.so")
+    assert [path.name for path in tmp_path.iterdir()] == ["network.so"]
+
+
+def calls_of(func: relax.Function) -> list[relax.Call]:
+    """The calls of TIR functions, in order."""
+    found: list[relax.Call] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and expr.op == tvm.ir.Op.get("relax.call_tir"):
+            found.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return found
+
+
+def test_compiling_leaves_the_module_unscheduled(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
+) -> None:
+    compile_network(relax_mod, target, database_of(conv, target))
     assert compile_network(relax_mod, target, ms.database.MemoryDatabase()).scheduled == ()
 
 
@@ -103,13 +187,16 @@ def test_a_gpu_build_does_not_fuse_tasks_again() -> None:
 
 
 def test_a_build_that_fails_is_named(
-    relax_mod: tvm.IRModule, target: tvm.target.Target, monkeypatch: pytest.MonkeyPatch
+    relax_mod: tvm.IRModule,
+    target: tvm.target.Target,
+    tasks: list[Task],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("\nno such instruction\nat line 3")
 
     monkeypatch.setattr(tvm, "compile", fail)
-    with pytest.raises(NetworkBuildError, match=r"llvm: .*0 of 3 tasks scheduled: no such instruction;"):
+    with pytest.raises(NetworkBuildError, match=rf"llvm: .*0 of {len(tasks)} tasks scheduled: no such instr"):
         compile_network(relax_mod, target)
 
 

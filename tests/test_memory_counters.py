@@ -9,7 +9,7 @@ import pytest
 import tvm
 from foretune.dataset.measure import MeasureConfig, WorkerPool, bench, memory_counters
 from foretune.dataset.measure.bench import Bench
-from foretune.dataset.measure.compilation import jit
+from foretune.dataset.measure.compilation import TIMED, jit
 from foretune.dataset.measure.counters import CountersUnavailableError, Event
 from foretune.dataset.measure.memory_counters import counted_bytes, events_of_this_cpu, why_not_counted
 from foretune.dataset.tvm_compat import argument_buffers, parse_target
@@ -97,7 +97,7 @@ def test_a_cpu_without_known_events_is_named(monkeypatch):
 
 @pytest.fixture(scope="module")
 def doubled():
-    return jit(Doubled, TARGET), argument_buffers(Doubled)
+    return jit(Doubled, TARGET), {TIMED: argument_buffers(Doubled)}
 
 
 def measured(doubled, count=True, config=CONFIG, best_latency_s=float("inf")):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import tvm
 from foretune.dataset.networks import (
+    Lowering,
     Network,
     NetworkExportError,
     UnknownNetworkError,
@@ -220,10 +221,12 @@ def test_folding_keeps_the_outputs(
 
 # Tasks
 
+AS_EXPORTED = Lowering(channels_last=False, prepack=False)
+
 
 def test_tasks_of_a_small_network(target: tvm.target.Target) -> None:
     network = load_network(RESIDUAL, inputs=[[1, 8, 6, 6]])
-    tasks = extract_tasks(to_relax(network, target), target, network.name)
+    tasks = extract_tasks(to_relax(network, target, AS_EXPORTED), target, network.name)
     # Both blocks are one task, called twice, with the batch norm gone into the added constant.
     assert [(task.operator, task.weight) for task in tasks] == [("conv2d", 2), ("other", 1), ("dense", 1)]
     conv = tasks[0]
@@ -252,7 +255,7 @@ def test_tasks_of_a_small_network(target: tvm.target.Target) -> None:
 
 def test_extraction_agrees_with_metaschedule_and_is_ordered(target: tvm.target.Target) -> None:
     network = load_network("networks_under_test:EveryBatchNorm", inputs=[[2, 3, 8, 8]])
-    mod = to_relax(network, target)
+    mod = to_relax(network, target, AS_EXPORTED)
     stock = {
         workload_hash(task.dispatched[0]): task.weight
         for task in ms.relax_integration.extract_tasks(mod, target)
@@ -260,7 +263,7 @@ def test_extraction_agrees_with_metaschedule_and_is_ordered(target: tvm.target.T
     tasks = extract_tasks(mod, target, "x")
     assert {task.workload_hash: task.weight for task in tasks} == stock
     assert [task.operator for task in tasks[:2]] == ["conv2d", "depthwise_conv2d"]
-    again = extract_tasks(to_relax(network, target), target, "x")
+    again = extract_tasks(to_relax(network, target, AS_EXPORTED), target, "x")
     assert [(t.name, t.workload_hash) for t in tasks] == [(t.name, t.workload_hash) for t in again]
 
 
@@ -284,7 +287,7 @@ def test_operator_types(
     layer: torch.nn.Module, shape: list[int], operator: str, settings_part: dict, target: tvm.target.Target
 ) -> None:
     network = Network("layer", example_inputs([shape], 0), layer.eval())
-    (task,) = extract_tasks(to_relax(network, target), target, network.name)
+    (task,) = extract_tasks(to_relax(network, target, AS_EXPORTED), target, network.name)
     assert task.operator == operator
     assert settings_part.items() <= task.settings.items()
     if operator == "pool":
@@ -294,7 +297,7 @@ def test_operator_types(
 def test_plain_reshapes_are_no_tasks(target: tvm.target.Target) -> None:
     module = torch.nn.Sequential(torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, 2))
     network = Network("flat", example_inputs([[1, 3, 4, 4]], 0), module.eval())
-    mod = to_relax(network, target)
+    mod = to_relax(network, target, AS_EXPORTED)
     assert "reshape" in [var.name_hint for var in mod.functions]
     assert [task.operator for task in extract_tasks(mod, target, network.name)] == ["pool2d", "dense"]
 
@@ -340,7 +343,7 @@ def test_an_onnx_file_becomes_tasks_with_the_same_outputs(tmp_path: Path, target
     x = network.inputs[0]
     # By hand: channel 0 weighs (-2, -1) with bias 1.
     np.testing.assert_allclose(expected[:, 0], np.maximum(-2 * x[:, 0] - x[:, 1] + 1, 0), rtol=1e-5)
-    mod = to_relax(network, target)
+    mod = to_relax(network, target, AS_EXPORTED)
     (task,) = extract_tasks(mod, target, network.name)
     assert task.operator == "conv2d" and task.settings["out_channels"] == 3
     machine = relax.VirtualMachine(tvm.compile(mod, target=target), tvm.cpu())
@@ -372,7 +375,7 @@ def test_a_broken_onnx_file_is_named(tmp_path: Path) -> None:
 def test_resnet18_has_its_eighteen_convolutions_with_one_constant_each(target: tvm.target.Target) -> None:
     pytest.importorskip("pytorchcv")
     network = load_network("resnet18")
-    tasks = extract_tasks(to_relax(network, target), target, network.name)
+    tasks = extract_tasks(to_relax(network, target, AS_EXPORTED), target, network.name)
     convs = [task for task in tasks if task.operator == "conv2d"]
     # The stem, 17 more in blocks and 2 of 20 calls repeated: 3x3 at 56 pixels, plain and with the residual.
     assert sum(task.weight for task in convs) == 20 and len(convs) == 18

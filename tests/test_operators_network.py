@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import tvm
-from foretune.dataset.networks import Network, to_relax
+from foretune.dataset.networks import Lowering, Network, to_relax
 from foretune.dataset.networks.inputs import example_inputs
 from foretune.dataset.operators import (
     BatchMatmul,
@@ -27,6 +29,7 @@ from foretune.dataset.operators import (
     TransposedConv1d,
     TransposedConv2d,
 )
+from foretune.dataset.operators.window import SlidingWindow
 from foretune.dataset.tvm_compat import as_task_module, parse_target, workload_hash
 from torch import nn
 from torch.nn import functional as F
@@ -85,11 +88,10 @@ class Layers(nn.Module):
         )
 
 
-@pytest.fixture(scope="module")
-def network_hashes() -> dict[str, str]:
+def hashes_of_layers(lowering: Lowering) -> dict[str, str]:
     """Workload hashes of the tasks of `Layers` by name."""
     inputs = example_inputs([list(shape) for shape in (IMAGE, SEQUENCE, VOLUME, MATRIX)], 0)
-    mod = to_relax(Network("layers", inputs, Layers().eval()), parse_target("llvm"))
+    mod = to_relax(Network("layers", inputs, Layers().eval()), parse_target("llvm"), lowering)
     return {
         name.name_hint: workload_hash(as_task_module(func))
         for name, func in mod.functions.items()
@@ -97,61 +99,88 @@ def network_hashes() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "op",
-    [
-        Conv2d(
-            batch=1, in_channels=8, height=12, width=12, out_channels=16, kernel=3, stride=2, padding=1,
-            epilogue="bias_relu",
-        ),
-        DepthwiseConv2d(
-            batch=1, in_channels=16, height=6, width=6, kernel=3, padding=1, epilogue="bias_relu6"
-        ),
-        Conv2d(
-            batch=1, in_channels=16, height=6, width=6, out_channels=16, kernel=1, epilogue="bias_add_relu"
-        ),
-        Conv2d(batch=1, in_channels=16, height=6, width=6, out_channels=4, kernel=1),
-        GroupConv2d(
-            batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, groups=2,
-            epilogue="bias_gelu",
-        ),
-        TransposedConv2d(
-            batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, stride=2, padding=1,
-            output_padding=1, epilogue="bias_relu",
-        ),
-        Pool2d(batch=1, channels=8, height=12, width=12, kernel=3, stride=2, padding=1),
-        Pool2d(batch=1, channels=8, height=12, width=12, kernel=2, stride=2, mode="avg"),
-        Conv1d(
-            batch=1, in_channels=8, length=12, out_channels=6, kernel=3, stride=2, padding=1,
-            epilogue="bias_gelu",
-        ),
-        TransposedConv1d(
-            batch=1, in_channels=8, length=12, out_channels=6, kernel=4, stride=2, padding=1, epilogue="bias"
-        ),
-        Conv3d(
-            batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=6, kernel=(1, 3, 3),
-            padding=(0, 1, 1), epilogue="bias_relu",
-        ),
-        GroupConv3d(
-            batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=8, kernel=3, padding=1, groups=4,
-            epilogue="bias_relu",
-        ),
-        GroupNorm(batch=1, channels=8, groups=2, height=12, width=12, epilogue="silu"),
-        GroupNorm(batch=1, channels=8, groups=4, height=12, width=12),
-        Dense(rows=4, in_features=16, out_features=24, epilogue="bias_relu"),
-        Dense(rows=4, in_features=24, out_features=10, epilogue="bias"),
-        BatchMatmul(batch=1, rows=36, inner=16, columns=36),
-        LayerNorm(rows=4, columns=16),
-        Softmax(rows=4, columns=16),
-        Reduction(rows=4, columns=16),
-        Reduction(rows=4, columns=16, mode="mean", axis=0),
-    ],
-    ids=lambda op: f"{op.operator}-{op.label}-{op.epilogue}",
-)  # fmt: skip
+@pytest.fixture(scope="module")
+def network_hashes() -> dict[str, str]:
+    """Of the network as it was exported."""
+    return hashes_of_layers(Lowering(channels_last=False, prepack=False))
+
+
+@pytest.fixture(scope="module")
+def tuned_hashes() -> dict[str, str]:
+    """Of the network as a CPU's is tuned."""
+    return hashes_of_layers(Lowering())
+
+
+OPERATORS: list[OperatorSettings] = [
+    Conv2d(
+        batch=1, in_channels=8, height=12, width=12, out_channels=16, kernel=3, stride=2, padding=1,
+        epilogue="bias_relu",
+    ),
+    DepthwiseConv2d(
+        batch=1, in_channels=16, height=6, width=6, kernel=3, padding=1, epilogue="bias_relu6"
+    ),
+    Conv2d(
+        batch=1, in_channels=16, height=6, width=6, out_channels=16, kernel=1, epilogue="bias_add_relu"
+    ),
+    Conv2d(batch=1, in_channels=16, height=6, width=6, out_channels=4, kernel=1),
+    GroupConv2d(
+        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, groups=2,
+        epilogue="bias_gelu",
+    ),
+    TransposedConv2d(
+        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, stride=2, padding=1,
+        output_padding=1, epilogue="bias_relu",
+    ),
+    Pool2d(batch=1, channels=8, height=12, width=12, kernel=3, stride=2, padding=1),
+    Pool2d(batch=1, channels=8, height=12, width=12, kernel=2, stride=2, mode="avg"),
+    Conv1d(
+        batch=1, in_channels=8, length=12, out_channels=6, kernel=3, stride=2, padding=1,
+        epilogue="bias_gelu",
+    ),
+    TransposedConv1d(
+        batch=1, in_channels=8, length=12, out_channels=6, kernel=4, stride=2, padding=1, epilogue="bias"
+    ),
+    Conv3d(
+        batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=6, kernel=(1, 3, 3),
+        padding=(0, 1, 1), epilogue="bias_relu",
+    ),
+    GroupConv3d(
+        batch=1, in_channels=4, depth=5, height=6, width=6, out_channels=8, kernel=3, padding=1, groups=4,
+        epilogue="bias_relu",
+    ),
+    GroupNorm(batch=1, channels=8, groups=2, height=12, width=12, epilogue="silu"),
+    GroupNorm(batch=1, channels=8, groups=4, height=12, width=12),
+    Dense(rows=4, in_features=16, out_features=24, epilogue="bias_relu"),
+    Dense(rows=4, in_features=24, out_features=10, epilogue="bias"),
+    BatchMatmul(batch=1, rows=36, inner=16, columns=36),
+    LayerNorm(rows=4, columns=16),
+    Softmax(rows=4, columns=16),
+    Reduction(rows=4, columns=16),
+    Reduction(rows=4, columns=16, mode="mean", axis=0),
+]  # fmt: skip
+
+
+def label(op: OperatorSettings) -> str:
+    return f"{op.operator}-{op.label}-{op.epilogue}"
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_structure_equals_the_task_of_a_network(op: OperatorSettings, network_hashes: dict[str, str]) -> None:
     ours = workload_hash(as_task_module(op.prim_func()))
     equal = [name for name, theirs in network_hashes.items() if theirs == ours]
     assert len(equal) == 1, f"{op.label} equals {equal} of {list(network_hashes)}"
+
+
+@pytest.mark.parametrize("op", [op for op in OPERATORS if op.packable], ids=label)
+def test_a_cpus_task_of_a_network_is_channels_last_and_prepacked(
+    op: OperatorSettings, tuned_hashes: dict[str, str]
+) -> None:
+    changes: dict[str, Any] = {"prepack": True}
+    if isinstance(op, SlidingWindow):
+        changes["layout"] = op.layouts[1]
+    ours = workload_hash(as_task_module(replace(op, **changes).prim_func()))
+    equal = [name for name, theirs in tuned_hashes.items() if theirs == ours]
+    assert len(equal) == 1, f"{op.label} equals {equal} of {list(tuned_hashes)}"
 
 
 def relax_hash(

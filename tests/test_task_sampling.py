@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.dataset.operators import OPERATOR_SETTINGS, Dense, OperatorSettings, Softmax, settings_from_dict
+from foretune.dataset.operators import (
+    OPERATOR_SETTINGS,
+    Dense,
+    OperatorSettings,
+    Softmax,
+    settings_from_dict,
+    to_task,
+)
 from foretune.dataset.operators.window import SlidingWindow
+from foretune.dataset.store import RecordStore
+from foretune.dataset.stored_tasks import task_row
 from foretune.dataset.task import Task
 from foretune.dataset.task_sampling import (
     DEFAULT_OPERATORS,
@@ -157,6 +166,27 @@ def test_batches_and_channels_last_come_as_asked() -> None:
     assert all(count % 7 == 0 for count in rows)
 
 
+def test_weights_are_packed_as_asked() -> None:
+    drawn = draw("uniform", 200, operators={"conv2d": 1, "softmax": 1}, prepack=1.0)
+    assert {settings.prepack for settings in drawn if settings.operator == "conv2d"} == {True}
+    assert {settings.prepack for settings in drawn if settings.operator == "softmax"} == {False}
+    half = Counter(s.prepack for s in draw("uniform", 400, operators={"dense": 1}, prepack=0.5))
+    assert all(abs(count - 200) < 4 * 10 for count in half.values())
+
+
+def test_shapes_of_another_dataset_are_left_out(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"operators": {"conv2d": 1, "dense": 1}}
+    known = draw("prior", 30, **options)
+    store = RecordStore(tmp_path)
+    with store.writing():
+        store.append_tasks([task_row(to_task(settings)) for settings in known])
+    shapes = set(map(shape_of, known))
+    again = draw("prior", 30, unlike=tmp_path, **options)
+    assert not shapes & set(map(shape_of, again))
+    # The same draws otherwise, which would have been the known ones.
+    assert shapes == set(map(shape_of, draw("prior", 30, **options)))
+
+
 @pytest.mark.parametrize("operator", OPERATOR_SETTINGS)
 def test_uniform_settings_are_possible_and_wide(operator: str) -> None:
     rng = np.random.default_rng(0)
@@ -176,6 +206,7 @@ def test_uniform_settings_are_possible_and_wide(operator: str) -> None:
         ({"batches": []}, r"batches=\[\]: give whole numbers of at least 1"),
         ({"batches": [0]}, r"batches=\[0\]: give whole numbers of at least 1"),
         ({"channels_last": 2}, r"channels_last=2: give a share from 0 to 1"),
+        ({"prepack": -1}, r"prepack=-1: give a share from 0 to 1"),
         ({"operators": {"conv2d": 0.0}}, r"give shares of at least 0, and one above 0"),
         ({"operators": {"conv2d": 2.0, "dense": -1.0}}, r"give shares of at least 0"),
         ({"operators": {}}, r"give shares of at least 0"),

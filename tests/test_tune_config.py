@@ -7,8 +7,9 @@ from pathlib import Path
 import foretune
 import pytest
 from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.networks import Lowering
 from foretune.inference.search_config import DraftingConfig, OneShotConfig, StopConfig
-from foretune.inference.tune import TuneConfig
+from foretune.inference.tune import TuneConfig, TuneConfigError
 from hydra import compose, initialize_config_module
 
 PRESETS = sorted(path.stem for path in (Path(foretune.__file__).parent / "conf" / "search").glob("*.yaml"))
@@ -57,6 +58,19 @@ def test_quality_goes_on_and_efficiency_measures_less() -> None:
     assert quality.residual and not default.residual
     assert efficiency.rounds == default.rounds == 1 < quality.rounds
     assert efficiency.top_k < default.top_k < quality.top_k
+
+
+def test_a_network_is_lowered_as_is_fastest_unless_told() -> None:
+    assert composed().lowering == Lowering()
+    assert composed("lowering.prepack=false").lowering == Lowering(prepack=False)
+    with pytest.raises(ConfigError, match=r"lowering\.channels_last"):
+        composed("lowering.channels_last=NHWC")
+
+
+def test_only_what_runs_here_is_exported() -> None:
+    assert composed().export is None
+    with pytest.raises(TuneConfigError, match=r"export=net\.so: only what runs here is compiled"):
+        composed("export=net.so", "executor=dry_run")
 
 
 def test_executors_are_those_of_generation() -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tvm
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
@@ -125,6 +126,19 @@ def test_a_task_without_decisions_is_nothing_to_tune(inline):
     mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
     nothing = replace(TASK, name="copy", mod=mod)
     assert answer(inline, {**request(nothing), "task": task_to_json(nothing)}) == {"nothing": True}
+
+
+def test_an_element_wise_task_is_proposed_in_parallel_and_in_vectors_once(inline):
+    a = te.placeholder((64, 128), name="a")
+    mod = as_task_module(te.create_prim_func([a, te.compute((64, 128), lambda i, j: a[i, j] * 2)]))
+    doubled = replace(TASK, name="doubled", mod=mod)
+    (only,) = answer(inline, {**request(doubled), "task": task_to_json(doubled)})["proposals"]
+    script = tvm.ir.load_json(only["module"]).script()
+    assert "T.parallel" in script and "T.vectorized" in script
+    assert answer(inline, request(doubled, learned={only["trace"]: 1e-3}))["proposals"] == []
+    # What an earlier run has measured is not proposed again.
+    again = answer(inline, {**request(doubled, {only["trace"]: 1e-3}), "task": task_to_json(doubled)})
+    assert again["proposals"] == []
 
 
 def test_a_search_without_a_population_draws_at_random(monkeypatch):

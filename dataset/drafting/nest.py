@@ -88,11 +88,16 @@ class Nest:
         return bytes_
 
     def footprint(self, access: Access) -> tuple[Floats, Floats]:
-        """Bytes [n_levels, n] that a level's tile touches, and how many of them lie next to each other."""
+        """Bytes [n_levels, n] that a level's tile touches, and how many of them lie next to each other.
+
+        Of a packed buffer all of them do.
+        """
         extents = access.extents(self.tiles)
         elements = np.full_like(self.outer, access.element_bytes)
         for extent in extents:
             elements *= extent
+        if access.packed:
+            return elements, elements
         run = np.full_like(self.outer, access.element_bytes)
         whole = np.ones(self.outer.shape, dtype=np.bool_)
         # Contiguous from the last dimension on, as long as whole dimensions are touched.

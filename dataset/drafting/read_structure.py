@@ -10,6 +10,7 @@ from tvm.s_tir.stmt import SBlockRealize
 from tvm.tirx import Add, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Sub, Var
 
 from ..task import count_flops
+from ..tvm_compat import layout_free
 from .structure import Access, Block, TaskStructure, Term
 
 _Sum = tuple[Term, ...]
@@ -18,28 +19,30 @@ _Sum = tuple[Term, ...]
 def read_structure(mod: tvm.IRModule) -> TaskStructure:
     """The structure of the unscheduled function `main`."""
     blocks: list[Block] = []
-    _collect(mod["main"].body, (), blocks)
+    func = mod["main"]
+    packed = frozenset(func.params[index] for index in layout_free(func))
+    _collect(func.body, (), packed, blocks)
     return TaskStructure(tuple(blocks), count_flops(mod))
 
 
-def _collect(node: object, loops: tuple[For, ...], found: list[Block]) -> None:
+def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found: list[Block]) -> None:
     """Appends the innermost blocks below a node."""
 
     def enter_loop(loop: For) -> tvm_ffi.WalkResult:
-        _collect(loop.body, (*loops, loop), found)
+        _collect(loop.body, (*loops, loop), packed, found)
         return tvm_ffi.WalkResult.SKIP
 
     def enter_block(realize: SBlockRealize) -> tvm_ffi.WalkResult:
         if realize.block.iter_vars:
-            found.append(_block(realize, loops))
+            found.append(_block(realize, loops, packed))
         else:  # the root
-            _collect(realize.block.body, loops, found)
+            _collect(realize.block.body, loops, packed, found)
         return tvm_ffi.WalkResult.SKIP
 
     tvm_ffi.structural_walk(node, [(For, enter_loop), (SBlockRealize, enter_block)], order="pre")
 
 
-def _block(realize: SBlockRealize, loops: tuple[For, ...]) -> Block:
+def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var]) -> Block:
     """A block with its indices written over the loops around it."""
     block = realize.block
     terms: dict[Var, _Sum | None] = {
@@ -56,12 +59,12 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...]) -> Block:
         name=block.name_hint,
         extents=tuple(int(getattr(loop.extent, "value", 1)) for loop in loops),
         reduction=tuple(reduction),
-        writes=tuple(_access(region, terms) for region in block.writes),
-        reads=tuple(_access(region, terms) for region in block.reads),
+        writes=tuple(_access(region, terms, packed) for region in block.writes),
+        reads=tuple(_access(region, terms, packed) for region in block.reads),
     )
 
 
-def _access(region: object, terms: Mapping[Var, _Sum | None]) -> Access:
+def _access(region: object, terms: Mapping[Var, _Sum | None], packed: frozenset[Var]) -> Access:
     buffer = region.source  # type: ignore[attr-defined]
     ranges = region.region  # type: ignore[attr-defined]
     return Access(
@@ -70,6 +73,7 @@ def _access(region: object, terms: Mapping[Var, _Sum | None]) -> Access:
         element_bytes=tvm.DataType(str(buffer.dtype)).bits / 8,
         indices=tuple(_terms(part.min, terms) for part in ranges),
         widths=tuple(int(getattr(part.extent, "value", 1)) for part in ranges),
+        packed=buffer in packed,
     )
 
 

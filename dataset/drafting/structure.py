@@ -46,6 +46,8 @@ class Access:
     """One sum of terms a dimension, None where it is no such sum."""
     widths: tuple[int, ...]
     """Elements that one iteration touches along each dimension."""
+    packed: bool = False
+    """Whether the program chooses the buffer's layout, so that what it reads in turn lies in that order."""
 
     def extents(self, tile: Sequence[Floats]) -> list[Floats]:
         """Elements along each dimension that a tile of these extents (by axis) touches, at most the shape."""
@@ -59,14 +61,17 @@ class Access:
         return found
 
     def stride(self, axis: int) -> int:
-        """Elements between two neighbours along a loop, 0 where it does not move the access."""
+        """Elements between two neighbours along a loop, 0 where it does not move the access.
+
+        Of a packed buffer 1, as of the innermost loop that moves it.
+        """
         pitch, total = 1, 0
         for terms, size in zip(reversed(self.indices), reversed(self.shape), strict=True):
             for term in terms or ():
                 step = term.coefficient * dict(term.axes).get(axis, 0)
                 total += pitch * abs(step) if term.divisor == 1 else 0
             pitch *= size
-        return total
+        return min(total, 1) if self.packed else total
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import UserError
 from ..measure import ExecutorConfig, MeasureConfig
+from ..networks import AS_FASTEST, Lowering
 from ..program_sampling import ProgramSamplingConfig
 from .noise_probe import NoiseConfig
 
@@ -41,6 +42,7 @@ class GenerateConfig:
     # Networks whose tasks, all of them, are measured in place of sampled ones, as `NetworkRequest.of` takes
     # them.
     networks: list[Any] = field(default_factory=list)
+    lowering: Lowering = AS_FASTEST
     task_sampling: dict[str, Any] = field(default_factory=dict)
     program_sampling: ProgramSamplingConfig = field(default_factory=ProgramSamplingConfig)
     noise: NoiseConfig = field(default_factory=NoiseConfig)

@@ -10,7 +10,7 @@ from tvm.target import Target
 
 from ...errors import UserError
 from ..network_weights import NetworkWeights
-from ..networks import UnknownNetworkError, extract_tasks, load_network, to_relax
+from ..networks import AS_FASTEST, Lowering, UnknownNetworkError, extract_tasks, load_network, to_relax
 from ..task import Task
 
 
@@ -51,7 +51,9 @@ class NetworkRequest:
         )
 
 
-def tasks_of_networks(entries: Sequence[Any], target: Target) -> tuple[list[Task], NetworkWeights]:
+def tasks_of_networks(
+    entries: Sequence[Any], target: Target, lowering: Lowering = AS_FASTEST
+) -> tuple[list[Task], NetworkWeights]:
     """Every task of the networks once, in the order of their calls, and the calls by network.
 
     A task that several networks share has the source of the first.
@@ -72,7 +74,7 @@ def tasks_of_networks(entries: Sequence[Any], target: Target) -> tuple[list[Task
                 f"networks: two are called {name}; drop one, or give it a name of its own, as in "
                 f"{{network: {request.network}, batch: 4, name: {name}_b4}}"
             )
-        own = extract_tasks(to_relax(network, target), target, name)
+        own = extract_tasks(to_relax(network, target, lowering), target, name)
         if not own:
             raise UnknownNetworkError(f"networks: {name} has no task to measure; leave it out")
         networks[name] = {task.workload_hash: task.weight for task in own}

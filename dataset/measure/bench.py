@@ -6,14 +6,16 @@ import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import tvm
 
+from .compilation import CHECKED, TIMED
 from .job import MeasureConfig
 from .memory_counters import counted_bytes, why_not_counted
-from .reference import Buffers, host_arguments, load_expected, mismatch, unwritten
+from .reference import Buffers, Entries, host_arguments, load_expected, mismatch, unwritten
 
 # Those of the task at hand and those of a probe that comes in between.
 _ARGUMENTS_KEPT = 2
@@ -37,7 +39,7 @@ class Bench:
     def measure(
         self,
         library: tvm.runtime.Module,
-        buffers: Buffers,
+        entries: Entries,
         best_latency_s: float,
         expected: str | None,
         count: bool = False,
@@ -47,9 +49,9 @@ class Bench:
         `expected` is a file of `save_expected`, None where nothing is to be compared. `count` is for the CPU
         of this machine: one more run counts what it fetches from memory.
         """
-        arguments = self._arguments_for(buffers)
+        arguments = self._arguments_for(entries[TIMED])
         start = time.perf_counter()
-        if expected is not None and (wrong := self._wrong_output(library, arguments, buffers, expected)):
+        if expected is not None and (wrong := self._wrong_output(library, entries, expected)):
             return {"wrong_output": wrong, "run_s": time.perf_counter() - start}
         reply = self._time(library, arguments, best_latency_s, start)
         # A run takes less than its timing took: while that is half of the limit, no program fails for it.
@@ -57,13 +59,14 @@ class Bench:
             reply["moved_bytes"] = self._moved_bytes(library, arguments)
         return {**reply, "run_s": time.perf_counter() - start}
 
-    def _wrong_output(
-        self, library: tvm.runtime.Module, arguments: list[Any], buffers: Buffers, path: str
-    ) -> str | None:
+    def _wrong_output(self, library: tvm.runtime.Module, entries: Entries, path: str) -> str | None:
+        entry = CHECKED if CHECKED in entries else TIMED
+        buffers = entries[entry]
+        arguments = self._arguments_for(buffers)
         expected = load_expected(Path(path))
         for index in expected:
             arguments[index].copyfrom(unwritten(*buffers[index]))
-        library["main"](*arguments)
+        library[entry](*arguments)
         self.device.sync()
         for index, want in expected.items():
             if wrong := mismatch(arguments[index].numpy(), want, buffers[index][1]):
@@ -79,7 +82,8 @@ class Bench:
         # The first run also pays for page faults and waking threads: only the second tells a slow program.
         if first_s > cutoff_s and (second_s := self._once(library, arguments)) > cutoff_s:
             return {"run_secs": [second_s], "cut_short": True}
-        evaluate = self._evaluator(library, config.repeats)
+        # What takes longer than all repeats may gets one more run: the untuned tasks of a network are such.
+        evaluate = self._evaluator(library, config.repeats if first_s <= config.budget_s else 1)
         run_secs: list[float] = []
         for _ in range(config.groups):
             run_secs += evaluate(*arguments).results
@@ -118,12 +122,20 @@ class Bench:
         return library.time_evaluator("main", self.device, 1, repeats, min_repeat_ms=_CUDA_GROUP_MS)
 
     def _arguments_for(self, buffers: Buffers) -> list[Any]:
-        """Arguments on the device, made once for candidates of the same task that follow each other."""
-        key = repr(buffers)
+        """Arguments on the device, made once for candidates of the same task that follow each other.
+
+        Only weights whose layout a candidate chooses are made anew for it: the same numbers in another shape.
+        """
+        key = repr([(prod(shape), dtype) for shape, dtype in buffers])
         if key not in self._arguments:
             if len(self._arguments) == _ARGUMENTS_KEPT:
                 self._arguments.popitem(last=False)  # before the new ones, for the sake of memory
             values = host_arguments(buffers)
             self._arguments[key] = [tvm.runtime.tensor(value, self.device) for value in values]
         self._arguments.move_to_end(key)
-        return self._arguments[key]
+        arguments = self._arguments[key]
+        for index, (shape, _) in enumerate(buffers):
+            if tuple(arguments[index].shape) != tuple(shape):
+                values = arguments[index].numpy().reshape(shape)
+                arguments[index] = tvm.runtime.tensor(values, self.device)
+        return list(arguments)

@@ -1,4 +1,10 @@
-"""From a scheduled module to machine code: in memory, or as a library that another process loads."""
+"""From a scheduled module to machine code: in memory, or as a library that another process loads.
+
+A program may choose the layout of its constant weights (`OperatorSettings.prepack`); its module then begins
+by bringing them into that layout. That is done once, when a network is compiled, so the code to time goes
+without it and takes weights as they are then. Code that is to be checked, too, has a second entry that takes
+weights as the task has them, since only that can be compared with the unscheduled program.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,8 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
+from ..tvm_compat import argument_buffers, chooses_layout, without_layout_change
+
 HOST = Target("llvm")
 """The CPU that this process runs on, for programs whose speed does not matter."""
 
@@ -16,9 +24,28 @@ HOST = Target("llvm")
 _CUDA_PASSES = {"tirx.use_async_copy": True, "tirx.disable_storage_rewrite": True}
 
 
+TIMED, CHECKED = "main", "checked"
+"""Entries of a library: the second is there where it differs from the first, and is asked for."""
+
+
 def load(module: str) -> tvm.IRModule:
     """A module from TVM's JSON."""
     return tvm.ir.load_json(module)
+
+
+def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, Any]]:
+    """What to compile of a scheduled module, and the shape and dtype of each argument by entry.
+
+    `checked` says whether outputs are to be compared.
+    """
+    buffers = {TIMED: argument_buffers(mod)}
+    if not chooses_layout(mod):
+        return mod, buffers
+    functions = {TIMED: without_layout_change(mod)["main"]}
+    if checked:
+        functions[CHECKED] = mod["main"].with_attr("global_symbol", CHECKED)
+        buffers[CHECKED] = argument_buffers(mod, as_given=True)
+    return tvm.IRModule(functions), buffers
 
 
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:

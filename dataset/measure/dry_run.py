@@ -13,7 +13,7 @@ from ..target_hardware import target_hardware
 from ..task import count_flops
 from ..traffic import compulsory_bytes
 from ..tvm_compat import available_cores
-from .compilation import compile_cuda_source, compile_module, load
+from .compilation import compile_cuda_source, compile_module, entries, load
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig, content_key
 from .pipeline import Pipeline
@@ -31,10 +31,10 @@ _SLOWEST = 16.0
 class DryCompiler(Compiler):
     """Compiles and keeps nothing. Settings: the `hardware` as JSON; whether CUDA code can be compiled."""
 
-    def export(self, module: str, path: str) -> dict[str, Any]:
+    def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
         """Replies the latency that the device is to be said to have."""
         mod = load(module)
-        executable = compile_module(mod, self.target)
+        executable = compile_module(entries(mod, checked)[0], self.target)
         if self.settings["cuda_code"]:
             compile_cuda_source(executable, self.target)
         hardware = Hardware.from_json(self.settings["hardware"])

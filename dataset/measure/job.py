@@ -23,7 +23,7 @@ class MeasureConfig:
     A candidate runs once to warm up. If that run took longer than `slow_factor` times the best latency of
     its task so far, it is the measurement. Otherwise groups of `repeats` runs follow, with the caches flushed
     before each run, until their spread (median over minimum, less one) is at most `spread` or `groups` are
-    done or `budget_s` is spent.
+    done or `budget_s` is spent; where the first run took as long as that, one more run is all.
     """
 
     build_timeout_s: float = 10.0

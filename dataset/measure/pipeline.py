@@ -65,7 +65,12 @@ class _Candidate:
     def request(self) -> dict[str, Any]:
         """What is asked of a process next."""
         if self.artefact is None:
-            return {"op": "export", "module": self.job.module, "path": str(self.path)}
+            return {
+                "op": "export",
+                "module": self.job.module,
+                "path": str(self.path),
+                "checked": self.job.reference is not None,
+            }
         return {
             "op": "time",
             "artefact": self.artefact,

@@ -159,7 +159,13 @@ class WorkerPool:
         kept = {n: self._kept[job.key] for n, job in jobs.items() if job.keep_built and job.key in self._kept}
         requests = {
             number: _Request(
-                {"op": "build", "key": _name(number, job), "module": job.module}, self.config.build_timeout_s
+                {
+                    "op": "build",
+                    "key": _name(number, job),
+                    "module": job.module,
+                    "checked": job.reference is not None,
+                },
+                self.config.build_timeout_s,
             )
             for number, job in jobs.items()
             if number not in kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import ml_dtypes
@@ -15,6 +15,9 @@ from .compilation import HOST, load
 
 Buffers = Sequence[tuple[Sequence[int], str]]
 """Shape and dtype of each argument."""
+
+Entries = Mapping[str, Buffers]
+"""The arguments of each entry of a library: see `compilation.entries`."""
 
 # Relative to the largest output. A program may add in another order and, in half precision, round each
 # partial sum: over 4,096 terms that is about 1.6 % in float16. Integers have no excuse.

@@ -10,11 +10,10 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from ..tvm_compat import argument_buffers
 from .bench import Bench
-from .compilation import export, jit, load
+from .compilation import entries, export, jit, load
 from .job import MeasureConfig
-from .reference import Buffers, save_expected
+from .reference import Entries, save_expected
 from .undisturbed import undisturbed
 
 LIBRARIES_KEPT = 32
@@ -51,20 +50,20 @@ class Host(Role):
     def __init__(self, target: Target, config: MeasureConfig, **settings: Any) -> None:
         super().__init__(target, config, **settings)
         self.bench = Bench(tvm.cpu(), config)
-        self._built: dict[str, tuple[tvm.runtime.Module, Buffers]] = {}
-        self._kept: OrderedDict[str, tuple[tvm.runtime.Module, Buffers]] = OrderedDict()
+        self._built: dict[str, tuple[tvm.runtime.Module, Entries]] = {}
+        self._kept: OrderedDict[str, tuple[tvm.runtime.Module, Entries]] = OrderedDict()
 
     def reference(self, module: str, path: str) -> dict[str, Any]:
         save_expected(module, Path(path))
         return {}
 
-    def build(self, key: str, module: str) -> dict[str, Any]:
+    def build(self, key: str, module: str, checked: bool) -> dict[str, Any]:
         """Compiles a module under a name and resolves its entry, which triggers the JIT."""
         start = time.perf_counter()
-        mod = load(module)
+        mod, buffers = entries(load(module), checked)
         library = jit(mod, self.target)
         library["main"]
-        self._built[key] = library, argument_buffers(mod)
+        self._built[key] = library, buffers
         return {"build_s": time.perf_counter() - start}
 
     def run(
@@ -90,11 +89,11 @@ class Compiler(Role):
         save_expected(module, Path(path))
         return {}
 
-    def export(self, module: str, path: str) -> dict[str, Any]:
+    def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
         """Writes the library of a module; replies what a device must know of it."""
-        mod = load(module)
+        mod, buffers = entries(load(module), checked)
         export(mod, self.target, Path(path))
-        return {"library": path, "buffers": argument_buffers(mod)}
+        return {"library": path, "buffers": buffers}
 
 
 class Device(Role):

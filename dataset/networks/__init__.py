@@ -8,8 +8,11 @@ from .extraction import (
     load_network,
     to_relax,
 )
+from .lowering import AS_FASTEST, Lowering
 
 __all__ = [
+    "AS_FASTEST",
+    "Lowering",
     "Network",
     "NetworkExportError",
     "UnknownNetworkError",

@@ -32,6 +32,7 @@ from . import onnx_import
 from .fold_batch_norm import fold_batch_norm
 from .inputs import BadInputShapeError, InputSpec, example_inputs
 from .known import ZOO
+from .lowering import AS_FASTEST, Lowering, lower
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
@@ -134,7 +135,7 @@ def load_network(
     return network
 
 
-def to_relax(network: Network, target: Target) -> tvm.IRModule:
+def to_relax(network: Network, target: Target, lowering: Lowering = AS_FASTEST) -> tvm.IRModule:
     """The network as fused TIR functions and a Relax `main` that calls them, weights bound as constants.
 
     This one form serves both `extract_tasks` and the database lookup of `inference.compiled`: a task tuned
@@ -150,13 +151,8 @@ def to_relax(network: Network, target: Target) -> tvm.IRModule:
             program = torch.export.export(network.module, network.torch_inputs())
         with _export_step(network, "conversion to Relax"):
             mod = from_exported_program(program)
-    with _export_step(network, "lowering to TIR"), target:
-        passes = [
-            relax.transform.DecomposeOpsForInference(),
-            relax.transform.CanonicalizeBindings(),
-            relax.get_pipeline("zero"),
-        ]
-        return tvm.transform.Sequential(passes)(fold_batch_norm(mod))
+    with _export_step(network, "lowering to TIR"):
+        return lower(fold_batch_norm(mod), target, lowering)
 
 
 def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) -> list[Task]:

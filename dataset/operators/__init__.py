@@ -92,6 +92,7 @@ def to_task(settings: OperatorSettings) -> Task:
     """The settings as a task that MetaSchedule can tune, of weight 1."""
     mod = as_task_module(settings.prim_func())
     suffix = "" if settings.epilogue == "none" else f"_{settings.epilogue}"
+    suffix += "_prepack" if settings.prepack else ""
     return Task(
         name=f"{settings.operator}_{settings.label}{suffix}",
         mod=mod,

@@ -22,6 +22,8 @@ class _Convolution(SlidingWindow):
     output's shape.
     """
 
+    packable: ClassVar[bool] = True
+
     in_channels: int
 
     def __post_init__(self) -> None:

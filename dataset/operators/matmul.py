@@ -20,6 +20,7 @@ class Dense(OperatorSettings):
     """
 
     operator: ClassVar[str] = "dense"
+    packable: ClassVar[bool] = True
     epilogues: ClassVar[tuple[str, ...]] = ("none", "bias", "bias_relu", "bias_gelu", "bias_add", "relu")
 
     rows: int

@@ -12,6 +12,7 @@ from tvm.tirx import PrimFunc
 from typing_extensions import Self
 
 from ...errors import UserError
+from ..tvm_compat import with_layout_free
 
 Pair: TypeAlias = tuple[int, int]
 """Height and width of a kernel, stride, padding or dilation."""
@@ -44,12 +45,18 @@ class OperatorSettings(ABC):
     epilogues: ClassVar[tuple[str, ...]] = ("none",)
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
 
+    packable: ClassVar[bool] = False
+    """Whether there is a `weight`, a constant in a network, that a reduction reads as it is."""
+
     epilogue: str = "none"
     dtype: str = "float32"
+    prepack: bool = False
+    """Whether a program may choose the layout of its weight, as `networks.to_relax` lets those for CPUs."""
 
     def __post_init__(self) -> None:
         self._check_choice("epilogue", self.epilogues)
         self._check_choice("dtype", self.dtypes)
+        self._check_choice("prepack", (False, True) if self.packable else (False,))
         if self.dtype == "int8" and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
             raise SettingsError(
                 f"{self.operator}: epilogue={self.epilogue!r} of dtype='int8': use steps of "
@@ -87,14 +94,20 @@ class OperatorSettings(ABC):
         """The operator with its epilogue as one TIR function."""
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
-        func = te.create_prim_func(self.tensors(), index_dtype_override="int64")
+        tensors = self.tensors()
+        func = te.create_prim_func(tensors, index_dtype_override="int64")
+        if self.prepack:
+            func = with_layout_free(func, [i for i, t in enumerate(tensors) if t.op.name == "weight"])
         if self.epilogue != "none" or self.op_pattern is None:
             return func
         return func.with_attr("op_pattern", self.op_pattern)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values by field, pairs as lists."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        """JSON-able values by field, pairs as lists; `prepack` only where it is true, as `describe` does."""
+        values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        if not values["prepack"]:
+            del values["prepack"]
+        return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

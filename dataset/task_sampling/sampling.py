@@ -6,6 +6,7 @@ adds random networks.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -16,8 +17,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...errors import UserError
-from ..operators import OperatorSettings, Reduction, SettingsError, settings_class, to_task
+from ..operators import (
+    OperatorSettings,
+    Reduction,
+    SettingsError,
+    settings_class,
+    settings_from_dict,
+    to_task,
+)
 from ..operators.window import SlidingWindow
+from ..stored_tasks import stored_rows
 from ..task import Task
 from ..zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, shape_of
 from .derived import with_derived
@@ -54,8 +63,12 @@ DEFAULT_BATCHES = (1, 1, 1, 2, 4, 8)
 """What a batch of 1 is multiplied by, each as likely as the others. Zoos run one input at a time, and so do
 most who serve a network; throughput is tuned at small powers of two."""
 
-DEFAULT_CHANNELS_LAST = 0.1
-"""Share of tasks with channels last, where an operator has both layouts; zoos of PyTorch have them first."""
+DEFAULT_CHANNELS_LAST = 0.5
+"""Share of tasks with channels last, where an operator has both layouts: on CPUs networks are tuned so, zoos
+have them first."""
+
+DEFAULT_PREPACK = 0.5
+"""Share of tasks that choose the layout of their weight, where they can; networks on CPUs do."""
 
 MAX_REDRAWS = 5000
 """Draws of one operator in a row with nothing new within the limits before going on without it."""
@@ -80,6 +93,8 @@ def sample_tasks(
     dtype: str | Mapping[str, float] = "float32",
     batches: Sequence[int] = DEFAULT_BATCHES,
     channels_last: float = DEFAULT_CHANNELS_LAST,
+    prepack: float = DEFAULT_PREPACK,
+    unlike: str | Path | None = None,
     table: Path = ZOO_TABLE,
 ) -> list[Task]:
     """Draws `n` tasks, no two of the same shape. The first of many are those of few.
@@ -95,6 +110,8 @@ def sample_tasks(
             one that has none of them is left out.
         batches: batches to draw from, uniformly, as multiples of what a sampler draws.
         channels_last: share of tasks with channels last among operators that have both layouts.
+        prepack: share of tasks that choose the layout of their weight among operators that can.
+        unlike: folder of a dataset whose shapes are left out.
 
     Raises TaskSamplingError.
     """
@@ -110,6 +127,8 @@ def sample_tasks(
         dtype=dtype,
         batches=batches,
         channels_last=channels_last,
+        prepack=prepack,
+        unlike=unlike,
         table=table,
     )
     excluded = frozenset(exclude)
@@ -128,6 +147,8 @@ def sample_settings(
     dtype: str | Mapping[str, float] = "float32",
     batches: Sequence[int] = DEFAULT_BATCHES,
     channels_last: float = DEFAULT_CHANNELS_LAST,
+    prepack: float = DEFAULT_PREPACK,
+    unlike: str | Path | None = None,
     table: Path = ZOO_TABLE,
 ) -> Iterator[OperatorSettings]:
     """Settings of the tasks that `sample_tasks` draws, until no operator has any that are new.
@@ -138,8 +159,9 @@ def sample_settings(
         raise TaskSamplingError(f"min_flops={min_flops:g}, max_flops={max_flops:g}: give 0 <= min <= max")
     if not batches or any(not isinstance(batch, int) or batch < 1 for batch in batches):
         raise TaskSamplingError(f"batches={list(batches)}: give whole numbers of at least 1")
-    if not 0 <= channels_last <= 1:
-        raise TaskSamplingError(f"channels_last={channels_last}: give a share from 0 to 1")
+    for name, share in (("channels_last", channels_last), ("prepack", prepack)):
+        if not 0 <= share <= 1:
+            raise TaskSamplingError(f"{name}={share}: give a share from 0 to 1")
     dtypes = {dtype: 1.0} if isinstance(dtype, str) else dtype
     _weights("dtype", dtypes)
     dtypes = {name: share for name, share in dtypes.items() if share > 0}
@@ -148,6 +170,8 @@ def sample_settings(
     draw = _make_sampler(sampler, rows)
     rng = np.random.default_rng(seed)
     taken = {shape_of(row.settings) for row in rows if row.evaluation and hold_out_evaluation}
+    if unlike is not None:
+        taken |= _shapes_in(unlike)
 
     def is_new(settings: OperatorSettings) -> bool:
         return min_flops <= settings.flops <= max_flops and shape_of(settings) not in taken
@@ -158,7 +182,7 @@ def sample_settings(
         settings = next(filter(is_new, draws), None)
         if settings is not None:
             taken.add(shape_of(settings))
-            yield _draw_layout(_draw_dtype(settings, dtypes, rng), channels_last, rng)
+            yield _draw_layout(_draw_dtype(settings, dtypes, rng), channels_last, prepack, rng)
         else:
             del possible[operator]
             log.warning(
@@ -258,8 +282,21 @@ def _draw_dtype(
 
 
 def _draw_layout(
-    settings: OperatorSettings, channels_last: float, rng: np.random.Generator
+    settings: OperatorSettings, channels_last: float, prepack: float, rng: np.random.Generator
 ) -> OperatorSettings:
-    if not isinstance(settings, SlidingWindow) or len(settings.layouts) < 2:
-        return settings
-    return replace(settings, layout=settings.layouts[int(rng.random() < channels_last)])
+    """Channels first or last, and whether a program chooses the layout of the weight."""
+    changes: dict[str, Any] = {}
+    if isinstance(settings, SlidingWindow) and len(settings.layouts) > 1:
+        changes["layout"] = settings.layouts[int(rng.random() < channels_last)]
+    if settings.packable:
+        changes["prepack"] = bool(rng.random() < prepack)
+    return replace(settings, **changes)
+
+
+def _shapes_in(folder: str | Path) -> set[OperatorSettings]:
+    """`shape_of` the sampled tasks of a dataset."""
+    return {
+        shape_of(settings_from_dict(row.operator, json.loads(row.settings)))
+        for row in stored_rows(Path(folder))
+        if row.source == "operator"
+    }

@@ -16,7 +16,7 @@ from ..operators.window import SlidingWindow
 ZOO_TABLE = Path(__file__).with_name("prior_table.csv")
 """The table that comes with the package; `python -m foretune.dataset.zoo.crawl` writes it."""
 
-NOT_CRAWLED = ("dtype", "layout")
+NOT_CRAWLED = ("dtype", "layout", "prepack")
 """Settings that a zoo's operator calls do not tell: PyTorch builds networks in float32, channels first."""
 
 _FIELDS = dict.fromkeys(
@@ -48,8 +48,8 @@ class ZooRow:
 
 
 def shape_of(settings: OperatorSettings) -> OperatorSettings:
-    """The same operator as float32, channels first and with nothing fused: what makes two tasks alike."""
-    changes: dict[str, Any] = {"epilogue": "none", "dtype": "float32"}
+    """The same operator as plain float32, channels first, nothing fused: what makes two tasks alike."""
+    changes: dict[str, Any] = {"epilogue": "none", "dtype": "float32", "prepack": False}
     if isinstance(settings, SlidingWindow):
         changes["layout"] = settings.layouts[0]
     if isinstance(settings, BatchMatmul):
