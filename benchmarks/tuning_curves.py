@@ -31,13 +31,14 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from curve_page import TUNERS, write_page
 from curve_tuners import Tuner, tuners
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
+from foretune.dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
@@ -58,13 +59,15 @@ Run = dict[str, Any]
 """`settings`, `seconds`, `measured` and `steps` of one run: see `Curve.improvements`."""
 
 
-def largest_first(network: str, target: Target) -> list[Task]:
+def largest_first(network: str, target: Target, lowering: Lowering = AS_FASTEST) -> list[Task]:
     """The tasks of a network in the order of their share of its operations."""
-    found = extract_tasks(to_relax(load_network(network), target), target, network)
+    found = extract_tasks(to_relax(load_network(network), target, lowering), target, network)
     return sorted(found, key=lambda task: -task.weight * task.flops)
 
 
-def tasks_of(names: Sequence[str], target: Target, trials: int) -> Iterator[tuple[str, Task, int]]:
+def tasks_of(
+    names: Sequence[str], target: Target, trials: int, lowering: Lowering = AS_FASTEST
+) -> Iterator[tuple[str, Task, int]]:
     """Yields the name, task and trials of each argument of --tasks; `trials` where it has none of its own."""
     networks: dict[str, list[Task]] = {}
     for name in names:
@@ -76,7 +79,7 @@ def tasks_of(names: Sequence[str], target: Target, trials: int) -> Iterator[tupl
             yield f"{source}-{place or 0}", as_task(as_task_module(function)), count
             continue
         if source not in networks:
-            networks[source] = largest_first(source, target)
+            networks[source] = largest_first(source, target, lowering)
         chosen = range(len(networks[source])) if place == "all" else [int(place or 0)]
         for number in chosen:
             yield f"{source}-{number}", networks[source][number], count
@@ -242,6 +245,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000, help="of MetaSchedule's tuners (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="seeds of foretune's tuners (%(default)s)")
     parser.add_argument("--stock-runs", type=int, default=1, help="those of MetaSchedule's (%(default)s)")
+    parser.add_argument(
+        "--as-exported", action="store_true", help="channels first, and weights as they are, in networks"
+    )
     parser.add_argument("--warm", action="store_true", help="time without flushing caches between runs")
     parser.add_argument("--checkpoint", default="cpu")
     parser.add_argument("--programs", type=Path, default=PROGRAMS, help="where runs are kept (%(default)s)")
@@ -254,14 +260,15 @@ def main() -> None:
     programs = arguments.programs / machine.hardware_id
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for name, task, trials in tasks_of(arguments.tasks, target, arguments.trials):
+    lowering = Lowering(channels_last=False, prepack=False) if arguments.as_exported else AS_FASTEST
+    for name, task, trials in tasks_of(arguments.tasks, target, arguments.trials, lowering):
         print(f"{name}: {task.name}", flush=True)
         every = tuners(arguments.checkpoint, trials)
         settled = {"target": str(target), "machine": machine.hardware_id}
         runs = {}
         for which, tuner in every.items():
             online = "max_trials_global" in tuner.settings
-            stem = f"{name}-{which}-{trials}" if online else f"{name}-{which}"
+            stem = f"{name}-{task.workload_hash[:8]}-{which}" + (f"-{trials}" if online else "")
             wanted = {
                 programs / f"{stem}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
                 for seed in range(arguments.stock_runs if online else arguments.runs)
@@ -272,6 +279,7 @@ def main() -> None:
                     kept[path] or made_run(path, tuner, task, target, of) for path, of in wanted.items()
                 ]
         row = {"name": name, "task": task.name, "weight": task.weight, "gflop": task.flops / 1e9}
+        row |= {"workload": task.workload_hash, "lowering": asdict(lowering)}
         row |= {"target": str(target), "machine": machine.name, "trials": trials}
         row["caches"] = "warm" if arguments.warm else "flushed"
         row["settings"] = {which: every[which].settings for which in runs}
