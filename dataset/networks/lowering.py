@@ -83,7 +83,7 @@ def _element_wise(name: str, function: Callable[[te.Tensor], te.Tensor]) -> _Leg
 def _comes_of_another(builder: relax.BlockBuilder, value: relax.Expr, steps: int) -> bool:
     """Whether a value is computed, element by element, from the output of an operator of `_ELEMENT_WISE`."""
     source = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
-    if not steps or not isinstance(source, relax.Call) or not source.op.same_as(_CALL_TIR):
+    if not steps or not isinstance(source, relax.Call) or not source.op.same_as(CALL_TIR):
         return False
     made_by = source.args[0].name_hint.rstrip("0123456789")
     if made_by in _NAMES:
@@ -97,7 +97,7 @@ def _softmax(builder: relax.BlockBuilder, call: relax.Call) -> Any:
     return builder.call_te(topi.nn.fast_softmax, call.args[0], axis=call.attrs.axis)
 
 
-_CALL_TIR = tvm.ir.Op.get("relax.call_tir")
+CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 _ELEMENT_WISE = {
     "relax.exp": activations.exp,
     "relax.tanh": activations.tanh,
