@@ -7,6 +7,9 @@ Three ways to use it, from the least to the most of it:
 - `OneShotStrategy` beside it: one search and one validation a task, by evolution or simulated annealing;
 - `tune_network` and `tune_tasks`, and the command `foretune-tune`: searches side by side, measured by
   processes that live on, with a database that stock TVM compiles from.
+
+A process that compiles from such a database calls `vectorise_math` for what foretune's own have: fast
+exponentials, hyperbolic tangents and error functions on a CPU.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..dataset.vector_math import vectorise_math
     from .api import tune_network, tune_tasks
     from .plugin import PretrainedCostModel
     from .search_config import OneShotConfig, StopConfig
@@ -30,6 +34,7 @@ __all__ = [
     "TuneResult",
     "tune_network",
     "tune_tasks",
+    "vectorise_math",
 ]
 
 _HOMES = {
@@ -41,6 +46,7 @@ _HOMES = {
     "TuneResult": "tune_result",
     "tune_network": "api",
     "tune_tasks": "api",
+    "vectorise_math": ".dataset.vector_math",
 }
 
 

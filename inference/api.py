@@ -17,6 +17,7 @@ from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
+from ..dataset.vector_math import vectorise_math
 from ..models.checkpoint import load_checkpoint
 from .draft_choice import with_fitting_draft
 from .search_config import OneShotConfig
@@ -82,8 +83,9 @@ def tune_tasks(
     Returns:
         A database that stock TVM compiles from (`with target, database: ...`), and a result for each task.
 
-    Raises UserError.
+    Raises UserError. What this process compiles has the functions of `vectorise_math`, as it was measured.
     """
+    vectorise_math()
     found = parse_target(target)
     settings = with_fitting_draft(search or OneShotConfig(), found)
     load_checkpoint(checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong

@@ -20,6 +20,7 @@ from tvm.target import Target
 
 from ..dataset.networks import Network, extract_tasks
 from ..dataset.tvm_compat import available_cores
+from ..dataset.vector_math import vectorise_math
 from ..errors import UserError
 from .tune_result import LatencyStats
 
@@ -113,6 +114,7 @@ def compile_network(
     baseline. A database does not know its target: pass one that was filled for `target` alone. Raises
     NetworkBuildError.
     """
+    vectorise_math()
     scheduled_mod = relax_mod
     if database is not None:
         with target, database:

@@ -15,6 +15,7 @@ import tvm
 from tvm.target import Target
 
 from ..tvm_compat import argument_buffers, chooses_layout, without_layout_change
+from ..vector_math import vectorise_math
 
 HOST = Target("llvm")
 """The CPU that this process runs on, for programs whose speed does not matter."""
@@ -49,7 +50,8 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 
 
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:
-    """TVM's executable of a scheduled module."""
+    """TVM's executable of a scheduled module, its functions vectorised (`vectorise_math`)."""
+    vectorise_math()
     if target.kind.name == "llvm":
         return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)

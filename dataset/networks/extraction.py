@@ -32,7 +32,9 @@ from . import onnx_import
 from .fold_batch_norm import fold_batch_norm
 from .inputs import BadInputShapeError, InputSpec, example_inputs
 from .known import ZOO
-from .lowering import AS_FASTEST, CALL_TIR, Lowering, lower
+from .lowering import AS_FASTEST, Lowering, lower
+
+CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
 class UnknownNetworkError(UserError, ValueError):

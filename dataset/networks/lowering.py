@@ -1,29 +1,27 @@
 """From Relax operators to fused TIR functions, in the form whose tuned programs are fastest.
 
-On a CPU that takes three things that no search over schedules brings. Channels last: a convolution's
+On a CPU that takes two things that no search over schedules brings. Channels last: a convolution's
 innermost loop runs over output channels, of which there are many, and not over the width of an image, of
-which deep layers have 7. Weights whose layout the schedule chooses, so that it reads them in the order in
-which they lie (MetaSchedule's layout-free buffers, which its postprocessor RewriteLayout fills in);
-`inference.compiled` brings the constants of a network into that layout once. And transcendental functions
-that vectorise (`operators.activations`), which all targets get.
+which deep layers have 7. And weights whose layout the schedule chooses, so that it reads them in the order
+in which they lie (MetaSchedule's layout-free buffers, which its postprocessor RewriteLayout fills in);
+`inference.compiled` brings the constants of a network into that layout once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax, te, topi
+from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
-from ..operators import activations
 from ..tvm_compat import keep_layout_of_clips, layout_free, with_layout_free
 
 CHANNELS_LAST = {
@@ -46,8 +44,6 @@ class Lowering:
 
 AS_FASTEST = Lowering()
 
-_Legaliser: TypeAlias = Callable[[relax.BlockBuilder, relax.Call], Any]
-
 
 def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
     """Fused TIR functions and a Relax `main` that calls them, of a module whose weights are constants."""
@@ -59,60 +55,11 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     if on_cpu if lowering.channels_last is None else lowering.channels_last:
         keep_layout_of_clips()
         passes += [relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.CanonicalizeBindings()]
-    passes += [_moved_constants, relax.transform.LegalizeOps(_VECTORISED), relax.get_pipeline("zero")]
+    passes += [_moved_constants, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if on_cpu if lowering.prepack is None else lowering.prepack:
         passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]
     with target:
         return tvm.transform.Sequential(passes)(mod)
-
-
-def _element_wise(name: str, function: Callable[[te.Tensor], te.Tensor]) -> _Legaliser:
-    """Lowers an operator by `function`, but as TVM does where its argument comes of another such one.
-
-    A polynomial names its argument many times, and schedules that inline one into another as often again.
-    """
-
-    def legalise(builder: relax.BlockBuilder, call: relax.Call) -> Any:
-        if _comes_of_another(builder, call.args[0], _LOOKED_BACK):
-            return tvm.ir.Op.get(name).get_attr("FLegalize")(builder, call)
-        return builder.call_te(function, call.args[0])
-
-    return legalise
-
-
-def _comes_of_another(builder: relax.BlockBuilder, value: relax.Expr, steps: int) -> bool:
-    """Whether a value is computed, element by element, from the output of an operator of `_ELEMENT_WISE`."""
-    source = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
-    if not steps or not isinstance(source, relax.Call) or not source.op.same_as(CALL_TIR):
-        return False
-    made_by = source.args[0].name_hint.rstrip("0123456789")
-    if made_by in _NAMES:
-        return True
-    if any(part in made_by for part in _NEVER_INLINED):
-        return False
-    return any(_comes_of_another(builder, argument, steps - 1) for argument in source.args[1])
-
-
-def _softmax(builder: relax.BlockBuilder, call: relax.Call) -> Any:
-    return builder.call_te(topi.nn.fast_softmax, call.args[0], axis=call.attrs.axis)
-
-
-CALL_TIR = tvm.ir.Op.get("relax.call_tir")
-_ELEMENT_WISE = {
-    "relax.exp": activations.exp,
-    "relax.tanh": activations.tanh,
-    "relax.erf": activations.erf,
-    "relax.sigmoid": activations.sigmoid,
-    "relax.nn.silu": activations.silu,
-    "relax.nn.gelu": activations.gelu,
-}
-_LOOKED_BACK = 6
-"""How many operators are looked back for another polynomial."""
-_NEVER_INLINED = ("conv", "matmul", "dense", "softmax", "norm", "pool", "mean", "sum")
-_NAMES = {function.__name__ for function in _ELEMENT_WISE.values()}
-_VECTORISED = {name: _element_wise(name, function) for name, function in _ELEMENT_WISE.items()} | {
-    "relax.nn.softmax": _softmax
-}
 
 
 @tvm.transform.module_pass(opt_level=0, name="MovedConstants")
