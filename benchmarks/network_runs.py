@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foretune.inference.tune_result import EAGER, TUNED, UNTUNED, TuneResult, load_result
+from foretune.inference.tune_result import EAGER, TUNED, UNTUNED, TuneResult, load_result, untuned_by_tasks_s
 from rich.console import Console
 from rich.table import Table
 
@@ -53,7 +53,9 @@ def of_run(result: TuneResult, seed: int) -> dict[str, Any]:
         "total_s": result.total_s,
         "tuned_s": latency_s[TUNED],
         "eager_s": latency_s[EAGER],
-        "untuned_s": latency_s[UNTUNED],
+        # Where it was left out, because it takes so long, what its tasks take.
+        "untuned_s": latency_s.get(UNTUNED, untuned_by_tasks_s(result.tasks)),
+        "untuned_timed": UNTUNED in latency_s,
         "estimated_s": result.curve[-1][1],
         "scored": sum(task.candidates_scored for task in result.tasks),
         "measured": sum(task.candidates_measured for task in result.tasks),

@@ -12,7 +12,7 @@ from ..figures import significant
 from ..models.metrics import spearman
 from ..page import Fact
 from .energy import estimate_energy
-from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult
+from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult, untuned_by_tasks_s
 
 MISSING = "-"
 WHOLE_NETWORK = "one run of the network"
@@ -88,6 +88,7 @@ def rank_correlation(result: TuneResult) -> float | None:
 def facts(result: TuneResult) -> list[Fact]:
     """The summary: speed, correctness, cost."""
     found = [_ratio(result, name) for name in (UNTUNED, EAGER) if result.speedup_over(name) is not None]
+    found += _untuned_by_tasks(result)
     tuned = sum(task.tuned_latency_s is not None for task in result.tasks)
     scored = sum(task.candidates_scored for task in result.tasks)
     measured = sum(task.candidates_measured for task in result.tasks)
@@ -127,6 +128,17 @@ def _ratio(result: TuneResult, name: str) -> Fact:
         f"median {milliseconds(tuned.median_s)} against {milliseconds(other.median_s)}",
         faster,
     )
+
+
+def _untuned_by_tasks(result: TuneResult) -> list[Fact]:
+    """The ratio to the untuned network where that one was not timed: what its tasks take together."""
+    tuned, untuned_s = result.latency(TUNED), untuned_by_tasks_s(result.tasks)
+    if tuned is None or untuned_s is None or result.latency(UNTUNED) is not None:
+        return []
+    ratio = untuned_s / tuned.median_s
+    together = f"untuned tasks take {milliseconds(untuned_s)} a run together"
+    detail = f"median {milliseconds(tuned.median_s)}; {together}"
+    return [Fact(f"Against {UNTUNED}", f"about {significant(ratio)}x faster", detail, True)]
 
 
 def _outputs(result: TuneResult) -> Fact:

@@ -36,7 +36,17 @@ from .report import print_profile, print_report, write_report
 from .search_config import OneShotConfig
 from .searchers import Searcher, hold_back, start_searchers
 from .stages import StageClock
-from .tune_result import EAGER, TUNED, UNTUNED, LatencyStats, RivalCurve, TaskResult, TuneResult, load_result
+from .tune_result import (
+    EAGER,
+    TUNED,
+    UNTUNED,
+    LatencyStats,
+    RivalCurve,
+    TaskResult,
+    TuneResult,
+    load_result,
+    untuned_by_tasks_s,
+)
 from .tuner import Limits, NetworkTuner
 from .tuning_database import TuningDatabase
 
@@ -70,6 +80,8 @@ class TuneConfig:
     # Where to write the tuned network as a shared library; null for nowhere.
     export: Path | None = None
     timing_repeats: int = 15
+    # The untuned network is timed, too, unless its tasks say that a run takes longer; null is always.
+    untuned_limit_s: float | None = 5.0
     workers: int | None = None
     profile: bool = False
     lowering: Lowering = AS_FASTEST
@@ -81,7 +93,7 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.timing_repeats < 1:
             raise TuneConfigError(f"timing_repeats={self.timing_repeats}: must be at least 1")
-        for name in ("budget_s", "latency_target_s"):
+        for name in ("budget_s", "latency_target_s", "untuned_limit_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise TuneConfigError(f"{name}={value}: seconds over 0, or null for none")
@@ -151,7 +163,7 @@ class _Run:
         latencies: list[LatencyStats] = []
         check: OutputCheck | None = None
         if config.executor.kind == "local":
-            latencies, check = self._compile_and_time(relax_mod, network, target, database)
+            latencies, check = self._compile_and_time(relax_mod, network, target, database, results)
         else:
             self.console.print(
                 f"executor={config.executor.kind}: the network is not timed, since it does not run here"
@@ -236,12 +248,18 @@ class _Run:
                 raise
 
     def _compile_and_time(
-        self, relax_mod: tvm.IRModule, network: Network, target: Target, database: TuningDatabase
+        self,
+        relax_mod: tvm.IRModule,
+        network: Network,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
     ) -> tuple[list[LatencyStats], OutputCheck]:
-        with self.watch.stage("compile"), self.console.status("compiling the network, tuned and untuned"):
+        with self.watch.stage("compile"), self.console.status("compiling the network"):
             tuned = compile_network(relax_mod, target, database.database)
             forms = {TUNED: tuned}
-            if target.kind.name == "llvm":  # without a schedule, nothing runs on a GPU
+            # Without a schedule, nothing runs on a GPU.
+            if target.kind.name == "llvm" and self._time_for_untuned(results):
                 forms[UNTUNED] = compile_network(relax_mod, target)
         with self.watch.stage("check outputs"):
             check = check_outputs(network, tuned)
@@ -253,6 +271,11 @@ class _Run:
             if network.module is not None and target.kind.name == "llvm":
                 calls[EAGER] = bind_eager(network)
             return compare_latency(calls, repeats=self.config.timing_repeats), check
+
+    def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
+        """Whether `untuned_limit_s` lets the untuned network be timed; an unknown task takes too long."""
+        limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
+        return limit_s is None or (takes_s is not None and takes_s <= limit_s)
 
     def _report(self, result: TuneResult, database: TuningDatabase) -> None:
         print_report(result, self.console)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,6 +83,12 @@ class TaskResult:
         """Best measured latency over each measured latency, 0 for a failure."""
         best = min(self.measured_latencies_s, default=math.inf)
         return [best / latency if latency < math.inf else 0.0 for latency in self.measured_latencies_s]
+
+
+def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
+    """Seconds that a run of a network takes in these tasks without schedules, None where one is not known."""
+    known = [task.weight * task.untuned_latency_s for task in tasks if task.untuned_latency_s is not None]
+    return sum(known) if known and len(known) == len(tasks) else None
 
 
 @dataclass(frozen=True)

@@ -312,14 +312,16 @@ def test_a_kill_loses_no_task_that_was_done(checkpoint, tmp_path):
     _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
 
-    process = launch(tmp_path, checkpoint, "profile=true")
+    process = launch(tmp_path, checkpoint, "profile=true", "untuned_limit_s=1e-9")
     output, errors = process.communicate(timeout=400)
     assert process.returncode == 0, output + errors
     assert "replay and postprocessing" in output
+    assert "untuned tasks take" in output
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
     result = load_result(report)
     assert any(task.from_database for task in result.tasks)
     assert result.outputs_match
+    assert {stats.name for stats in result.latencies} == {"tuned TVM", "PyTorch eager"}
     assert {"features", "prediction", "building", "timing"} <= set(result.profile_s)
 
 

@@ -341,6 +341,16 @@ def test_facts() -> None:
     )
 
 
+def test_an_untuned_network_that_was_not_timed_is_as_slow_as_its_tasks() -> None:
+    """10 ms, and twice 10 ms, against 6 ms."""
+    result = make_result(latencies=[make_stats(TUNED, 0.006), make_stats(EAGER, 0.003)])
+    (fact,) = [fact for fact in facts(result) if fact.label == "Against untuned TVM"]
+    assert fact.value == "about 5.00x faster"
+    assert fact.detail == "median 6.00 ms; untuned tasks take 30.0 ms a run together"
+    unknown = replace(result, tasks=[make_task(), make_task(untuned_latency_s=None)])
+    assert not [fact for fact in facts(unknown) if fact.label == "Against untuned TVM"]
+
+
 def test_facts_where_nothing_was_compared() -> None:
     assert [(fact.label, fact.value) for fact in facts(NO_DATA)] == [
         ("Outputs", "not compared"),

@@ -73,6 +73,13 @@ def test_only_what_runs_here_is_exported() -> None:
         composed("export=net.so", "executor=dry_run")
 
 
+@pytest.mark.parametrize("field", ["budget_s", "latency_target_s", "untuned_limit_s"])
+def test_a_limit_in_seconds_is_positive_or_none(field: str) -> None:
+    assert getattr(composed(f"{field}=null"), field) is None
+    with pytest.raises(TuneConfigError, match=rf"{field}=0.*seconds over 0, or null"):
+        composed(f"{field}=0.0")
+
+
 def test_executors_are_those_of_generation() -> None:
     assert composed("executor=dry_run").executor.kind == "dry_run"
     assert composed().executor.kind == "local"
