@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from foretune.dataset.vector_math import vectorise_math
 from numpy.typing import NDArray
 from tvm import te, topi
 from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target("llvm")
 LANES = 16
@@ -92,6 +94,13 @@ def test_no_element_is_a_call_of_the_c_library(name: str) -> None:
     called = [line for line in code.splitlines() if " call " in line]
     assert not [line for line in called if any(f in line for f in ("expf", "tanhf", "erff", "llvm.exp"))]
     assert f"<{LANES} x float>" in code
+
+
+def test_metaschedules_own_builder_takes_it_as_its_initializer() -> None:
+    builder = ms.builder.LocalBuilder(max_workers=1, timeout_sec=120, initializer=vectorise_math)
+    (built,) = builder.build([ms.builder.BuilderInput(scheduled("exp", 1024, "float32", True), TARGET)])
+    assert built.error_msg is None
+    assert b"expf" not in Path(built.artifact_path).read_bytes()
 
 
 def test_programs_themselves_stay_as_they_are() -> None:
