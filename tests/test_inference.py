@@ -316,7 +316,7 @@ def test_a_kill_loses_no_task_that_was_done(checkpoint, tmp_path):
     output, errors = process.communicate(timeout=400)
     assert process.returncode == 0, output + errors
     assert "replay and postprocessing" in output
-    assert "untuned tasks take" in output
+    assert "untuned tasks take" in " ".join(output.split())  # wherever a narrow console breaks it
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
     result = load_result(report)
     assert any(task.from_database for task in result.tasks)
