@@ -51,23 +51,35 @@ def _of_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
     return lowered
 
 
+class _Once:
+    """Binds values to variables, so that each is computed once however often it is named."""
+
+    def __init__(self) -> None:
+        self._bound: list[tuple[Expr, Expr]] = []
+
+    def __call__(self, value: Expr) -> Expr:
+        """The variable of a value."""
+        variable = tirx.Var("value", value.ty)
+        self._bound.append((variable, value))
+        return variable
+
+    def before(self, result: Expr) -> Expr:
+        """The result, behind what it names."""
+        for variable, value in reversed(self._bound):
+            result = tirx.Let(variable, value, result)
+        return result
+
+
 def exp(x: Expr) -> Expr:
     """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, of which a Taylor series is exact enough."""
-
-    def of(x: Expr) -> Expr:
-        return _let(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)), lambda n: split(x, n))
-
-    def split(x: Expr, n: Expr) -> Expr:
-        rest = x - n * _like(_LOG2_HIGH, x) - n * _like(math.log(2) - _LOG2_HIGH, x)
-        whole = n.astype(_like_dtype(n, "int32"))
-        return _let(rest, lambda r: _let(whole, lambda n: scaled(_polynomial(_TAYLOR, r), n)))
-
-    def scaled(value: Expr, n: Expr) -> Expr:
-        # In two steps, since 2^n alone may be too large, or too small, for a float32.
-        half = n >> _like(1, n)
-        return value * _power_of_two(half) * _power_of_two(n - half)
-
-    return _let(_clip(x, _EXP_IS_ZERO, _EXP_IS_INFINITE), of)
+    once = _Once()
+    x = _clip(once, x, _EXP_IS_ZERO, _EXP_IS_INFINITE)
+    n = once(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)))
+    r = once(x - n * _like(_LOG2_HIGH, x) - n * _like(math.log(2) - _LOG2_HIGH, x))
+    whole = once(n.astype(_like_dtype(n, "int32")))
+    # In two steps, since 2^n alone may be too large, or too small, for a float32.
+    half = once(whole >> _like(1, whole))
+    return once.before(_polynomial(_TAYLOR, r) * _power_of_two(half) * _power_of_two(whole - half))
 
 
 _TAYLOR = [1 / math.factorial(k) for k in range(8)]
@@ -96,11 +108,11 @@ _ERF_Q = (1.0, 0.5020509, 0.11409797, 0.014967112, 0.00116234, 3.8098726e-05)
 
 
 def _odd(x: Expr, bound: float, above: Sequence[float], below: Sequence[float]) -> Expr:
-    def of(x: Expr) -> Expr:
-        ratio = _let(x * x, lambda square: x * _polynomial(above, square) / _polynomial(below, square))
-        return _clip(ratio, -1.0, 1.0)
-
-    return _let(_clip(x, -bound, bound), of)
+    once = _Once()
+    x = _clip(once, x, -bound, bound)
+    square = once(x * x)
+    ratio = once(x * _polynomial(above, square) / _polynomial(below, square))
+    return once.before(_clip(once, ratio, -1.0, 1.0))
 
 
 def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
@@ -111,9 +123,11 @@ def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
     return result
 
 
-def _clip(x: Expr, low: float, high: float) -> Expr:
+def _clip(once: _Once, x: Expr, low: float, high: float) -> Expr:
     """NaN stays, since a comparison with it is false and the second of two is taken then."""
-    return _let(tirx.min(_like(high, x), x), lambda x: tirx.max(_like(low, x), x))
+    x = once(x)
+    x = once(tirx.min(_like(high, x), x))
+    return once(tirx.max(_like(low, x), x))
 
 
 def _power_of_two(n: Expr) -> Expr:
@@ -129,9 +143,3 @@ def _like(value: float, x: Expr) -> Expr:
 def _like_dtype(x: Expr, dtype: str) -> str:
     """The dtype with as many lanes as x has."""
     return "x".join([dtype, *str(x.ty.dtype).split("x")[1:]])
-
-
-def _let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """The body of a variable that is computed once."""
-    variable = tirx.Var("value", value.ty)
-    return tirx.Let(variable, value, body(variable))

@@ -12,7 +12,7 @@ from ..figures import significant
 from ..models.metrics import spearman
 from ..page import Fact
 from .energy import estimate_energy
-from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult, untuned_by_tasks_s
+from .tune_result import EAGER, TUNED, UNTUNED, TaskResult, TuneResult, by_tasks_s, untuned_by_tasks_s
 
 MISSING = "-"
 WHOLE_NETWORK = "one run of the network"
@@ -119,15 +119,17 @@ def _energy(result: TuneResult) -> list[Fact]:
 
 
 def _ratio(result: TuneResult, name: str) -> Fact:
-    tuned, other, ratio = result.latency(TUNED), result.latency(name), result.speedup_over(name)
-    assert tuned is not None and other is not None and ratio is not None
+    tuned, other = result.latency(TUNED), result.latency(name)
+    assert tuned is not None and other is not None
+    detail = f"median {milliseconds(tuned.median_s)} against {milliseconds(other.median_s)}"
+    return _against(name, other.median_s / tuned.median_s, detail)
+
+
+def _against(name: str, ratio: float, detail: str, about: str = "") -> Fact:
+    """`ratio` is of the other's latency to the tuned network's."""
     faster = ratio >= 1
-    return Fact(
-        f"Against {name}",
-        f"{significant(ratio if faster else 1 / ratio)}x {'faster' if faster else 'slower'}",
-        f"median {milliseconds(tuned.median_s)} against {milliseconds(other.median_s)}",
-        faster,
-    )
+    value = f"{about}{significant(ratio if faster else 1 / ratio)}x {'faster' if faster else 'slower'}"
+    return Fact(f"Against {name}", value, detail, faster)
 
 
 def _untuned_by_tasks(result: TuneResult) -> list[Fact]:
@@ -135,10 +137,9 @@ def _untuned_by_tasks(result: TuneResult) -> list[Fact]:
     tuned, untuned_s = result.latency(TUNED), untuned_by_tasks_s(result.tasks)
     if tuned is None or untuned_s is None or result.latency(UNTUNED) is not None:
         return []
-    ratio = untuned_s / tuned.median_s
     together = f"untuned tasks take {milliseconds(untuned_s)} a run together"
     detail = f"median {milliseconds(tuned.median_s)}; {together}"
-    return [Fact(f"Against {UNTUNED}", f"about {significant(ratio)}x faster", detail, True)]
+    return [_against(UNTUNED, untuned_s / tuned.median_s, detail, "about ")]
 
 
 def _outputs(result: TuneResult) -> Fact:
@@ -160,9 +161,7 @@ def _network_total(latency: Callable[[TaskResult], float | None]) -> Callable[[l
     """Milliseconds that a run of the network takes in all tasks, None unless all of them are known."""
 
     def total(table: list[Row]) -> float | None:
-        times = [latency(row.task) for row in table]
-        known = [time * row.task.weight for row, time in zip(table, times, strict=True) if time is not None]
-        return sum(known) * 1e3 if known and len(known) == len(table) else None
+        return _milli(by_tasks_s([row.task for row in table], latency))
 
     return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,10 +85,16 @@ class TaskResult:
         return [best / latency if latency < math.inf else 0.0 for latency in self.measured_latencies_s]
 
 
-def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
-    """Seconds that a run of a network takes in these tasks without schedules, None where one is not known."""
-    known = [task.weight * task.untuned_latency_s for task in tasks if task.untuned_latency_s is not None]
+def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], float | None]) -> float | None:
+    """Seconds that a run of a network takes in all of its tasks, None unless each latency is known."""
+    times = [latency(task) for task in tasks]
+    known = [time * task.weight for task, time in zip(tasks, times, strict=True) if time is not None]
     return sum(known) if known and len(known) == len(tasks) else None
+
+
+def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
+    """`by_tasks_s` without schedules."""
+    return by_tasks_s(tasks, lambda task: task.untuned_latency_s)
 
 
 @dataclass(frozen=True)

@@ -98,14 +98,14 @@ class Bench:
             return None
         if self.config.cache_flush:
             tvm.get_global_func(_CPU_FLUSH)(*arguments)
-        run = library["main"]
+        run = library[TIMED]
         return counted_bytes(lambda: run(*arguments))
 
     def _once(self, library: tvm.runtime.Module, arguments: list[Any]) -> float:
         if self.remote:  # a clock here would time the network
-            return library.time_evaluator("main", self.device, number=1, repeat=1)(*arguments).mean
+            return library.time_evaluator(TIMED, self.device, number=1, repeat=1)(*arguments).mean
         start = time.perf_counter()
-        library["main"](*arguments)
+        library[TIMED](*arguments)
         self.device.sync()
         return time.perf_counter() - start
 
@@ -114,12 +114,10 @@ class Bench:
         flush = self.config.cache_flush
         if not self.on_cuda:
             preparation = _CPU_FLUSH if flush else ""
-            return library.time_evaluator("main", self.device, 1, repeats, f_preproc=preparation)
+            return library.time_evaluator(TIMED, self.device, 1, repeats, f_preproc=preparation)
         if flush:
-            return library.time_evaluator(
-                "main", self.device, 1, repeats, cache_flush_bytes=_CUDA_FLUSH_BYTES
-            )
-        return library.time_evaluator("main", self.device, 1, repeats, min_repeat_ms=_CUDA_GROUP_MS)
+            return library.time_evaluator(TIMED, self.device, 1, repeats, cache_flush_bytes=_CUDA_FLUSH_BYTES)
+        return library.time_evaluator(TIMED, self.device, 1, repeats, min_repeat_ms=_CUDA_GROUP_MS)
 
     def _arguments_for(self, buffers: Buffers) -> list[Any]:
         """Arguments on the device, made once for candidates of the same task that follow each other.
