@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +103,36 @@ def test_metaschedules_own_builder_takes_it_as_its_initializer() -> None:
     (built,) = builder.build([ms.builder.BuilderInput(scheduled("exp", 1024, "float32", True), TARGET)])
     assert built.error_msg is None
     assert b"expf" not in Path(built.artifact_path).read_bytes()
+
+
+COMPILE = """
+from foretune.dataset.measure.compilation import compile_module
+from foretune.dataset.tvm_compat import as_task_module, parse_target
+from foretune.inference.compiled import compile_network
+from tvm import relax, te, topi
+
+x = te.placeholder((1024,), name="x")
+program = as_task_module(te.create_prim_func([x, topi.exp(x)]))
+builder = relax.BlockBuilder()
+values = relax.Var("values", relax.TensorType((1024,), "float32"))
+with builder.function("main", [values]):
+    with builder.dataflow():
+        output = builder.emit_output(relax.op.exp(values))
+    builder.emit_func_output(output)
+target = parse_target("llvm")
+"""
+COMPILERS = {
+    "a program to measure": "compile_module(program, target)",
+    "a network": "compile_network(builder.get(), target).executable",
+}
+
+
+@pytest.mark.parametrize("compiled", COMPILERS.values(), ids=COMPILERS)
+def test_what_foretune_compiles_has_it_in_a_process_that_did_not_ask(compiled: str, tmp_path: Path) -> None:
+    library = tmp_path / "library.so"
+    script = f"{COMPILE}\n{compiled}.export_library({str(library)!r})"
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)
+    assert b"expf" not in library.read_bytes()
 
 
 def test_programs_themselves_stay_as_they_are() -> None:
