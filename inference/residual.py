@@ -26,6 +26,12 @@ SPREAD_BEFORE = 0.35
 
 SPREAD_WEIGHT = 4.0
 
+OWN_SHARE = 0.1
+"""Share of the residual's variance that says nothing of other candidates, however alike."""
+
+_ITSELF = 0.01
+"""Candidates that are nearer than this share of the usual distance count as one."""
+
 SCORE_FLOOR = 1e-3
 """Scores are compared on a log scale; those below are as good as this."""
 
@@ -69,21 +75,21 @@ class Posterior:
 class ResidualModel:
     """Measured candidates of one task that ran; see `fit`."""
 
-    knobs: NDArray[np.float64]  # [m, d]
+    places: NDArray[np.float64]  # [m, d]
     scores: NDArray[np.float64]  # [m]
     log_speeds: NDArray[np.float64]  # [m]
 
     @classmethod
     def fit(
         cls,
-        knobs: NDArray[np.floating],
+        places: NDArray[np.floating],
         scores: NDArray[np.floating],
         latencies_s: NDArray[np.floating],
     ) -> ResidualModel:
         """Learns from `latencies_s` [m]; candidates that failed (inf) are left out.
 
         Args:
-            knobs: [m, d], what makes candidates alike, such as `session.knob_vector`.
+            places: [m, d], near each other where candidates are alike, such as those of `Likeness`.
             scores: [m], what the frozen model predicts for them.
 
         Raises ValueError where none ran.
@@ -92,20 +98,20 @@ class ResidualModel:
         if not ran.any():
             raise ValueError("no candidate ran: there is nothing to learn from")
         return cls(
-            np.asarray(knobs, np.float64)[ran],
+            np.asarray(places, np.float64)[ran],
             np.asarray(scores, np.float64)[ran],
             -np.log(np.asarray(latencies_s, np.float64)[ran]),
         )
 
-    def posterior(self, knobs: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
-        """What is expected of candidates with these knobs [n, d] and scores [n]."""
-        mean, covariance = self._process.predict(np.asarray(knobs, np.float64), return_cov=True)
+    def posterior(self, places: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
+        """What is expected of candidates with these places [n, d] and scores [n]."""
+        mean, covariance = self._process.predict(np.asarray(places, np.float64), return_cov=True)
         return Posterior(self._offset + _log(scores) + mean, covariance)
 
-    def corrected(self, knobs: NDArray[np.floating], scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    def corrected(self, places: NDArray[np.floating], scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """Scores [n] with the expected residual in them, on the frozen model's scale."""
         corrected: NDArray[np.float64] = np.exp(
-            _log(scores) + self._process.predict(np.asarray(knobs, np.float64))
+            _log(scores) + self._process.predict(np.asarray(places, np.float64))
         )
         return corrected
 
@@ -113,13 +119,14 @@ class ResidualModel:
     def _process(self) -> GaussianProcessRegressor:
         """Fixed hyper-parameters: a handful of measurements cannot choose them.
 
-        The kernel is the roughest of its family: a smooth one claims far more than it knows. Of this one's
-        predictions for held-out tasks 91 % are within two standard deviations, see
-        benchmarks/adaptive_validation.py.
+        Part of the residual is shared by no other candidate: without it, a kernel that is smooth enough to
+        learn from others claims far more than it knows. See benchmarks/adaptive_validation.py.
         """
-        kernel = ConstantKernel(self._spread**2) * Matern(self._length, nu=0.5)
+        shared, own = self._spread**2 * (1 - OWN_SHARE), self._spread**2 * OWN_SHARE
+        alike, itself = Matern(self._length, nu=1.5), Matern(_ITSELF * self._length, nu=0.5)
+        kernel = ConstantKernel(shared) * alike + ConstantKernel(own) * itself
         process = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
-        return process.fit(self.knobs, self._residual - self._offset)
+        return process.fit(self.places, self._residual - self._offset)
 
     @cached_property
     def _residual(self) -> NDArray[np.float64]:
@@ -140,10 +147,10 @@ class ResidualModel:
 
     @cached_property
     def _length(self) -> float:
-        """Distance over which residuals stay alike: half the median between the candidates measured."""
-        between = pdist(self.knobs)
+        """Distance over which residuals stay alike: the median between the candidates measured."""
+        between = pdist(self.places)
         between = between[between > 0]
-        return 0.5 * float(np.median(between)) if len(between) else 1.0
+        return float(np.median(between)) if len(between) else 1.0
 
 
 def _log(scores: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -51,7 +51,9 @@ class DraftingConfig:
     # Candidates rated a generation, without a replay.
     population: int = 2048
     generations: int = 12
-    # The best of them, which are replayed and scored by the cost model.
+    # Those of a round after the first, which descends from the fastest that were measured.
+    later_generations: int = 3
+    # The best of a round, which are replayed and scored by the cost model.
     keep: int = 128
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
     vectorised_share: float = 0.5
@@ -60,7 +62,7 @@ class DraftingConfig:
     caution: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("generations", 0), ("keep", 1), ("caution", 0)):
+        for name, least in (("population", 1), ("generations", 0), ("later_generations", 0), ("keep", 1), ("caution", 0)):
             if getattr(self, name) < least:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import tvm
 from tvm.target import Target
@@ -69,7 +70,7 @@ class SearchRole(Role):
             return {"nothing": True}
         return {
             "proposals": [
-                {**vars(proposal), "knobs": [round(float(knob), 4) for knob in proposal.knobs]}
+                {**vars(proposal), "place": proposal.place.astype(np.float64).round(4).tolist()}
                 for proposal in proposals
             ],
             "scored": self._model.candidates_scored - scored,

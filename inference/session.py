@@ -16,7 +16,6 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 from tvm.target import Target
 
-from ..dataset.features.decisions import DECISION_DIM, decision_features
 from ..dataset.interruption import interrupts_deferred
 from ..dataset.measure import MeasureOutcome
 from ..dataset.program_sampling import (
@@ -34,32 +33,22 @@ from .code_limit import limited_space
 from .draft_model import DraftModel
 from .draft_sampler import DraftSampler
 from .drafting import DraftConfig, UnreadableSpaceError
+from .likeness import Likeness
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig
 from .validation import Proposal
 
 _LOG = logging.getLogger(__name__)
 
-_KNOB_TOKENS = 20
-
-KNOB_DIM = _KNOB_TOKENS * DECISION_DIM
-"""Length of a candidate's knob vector."""
-
 _FAILED = MeasureOutcome()
+
+_NO_PLACE = np.zeros(1, dtype=np.float32)
 
 _PARALLEL = ("Parallel", "Vectorize", "Bind")
 """Instructions by which a program runs otherwise than the plain loops."""
 
 QUICK_DRAWS, QUICK_PROPOSALS = 16, 4
 """A quick round drafts so many, or draws them at random, and proposes the best predicted of them."""
-
-
-def knob_vector(trace: Trace) -> NDArray[np.float32]:
-    """float32 [KNOB_DIM]: the decision tokens of a trace in its order, zeros after the last."""
-    tokens = decision_features(trace)[:_KNOB_TOKENS]
-    padded = np.zeros((_KNOB_TOKENS, DECISION_DIM), dtype=np.float32)
-    padded[: len(tokens)] = tokens
-    return padded.ravel()
 
 
 def record_json(trace: Trace) -> str:
@@ -103,6 +92,7 @@ def make_sampler(
                     keep=config.draft.keep,
                     vectorised_share=config.draft.vectorised_share,
                 ),
+                later_generations=config.draft.later_generations,
                 random_share=config.random_share,
                 residual=config.residual,
                 per_round=config.handed_over,
@@ -154,10 +144,11 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
     and a `ResidualModel` learns.
     """
 
-    def __init__(self, frozen: ms.CostModel) -> None:
+    def __init__(self, frozen: ms.CostModel, likeness: Likeness) -> None:
         super().__init__()
         self._frozen = frozen
-        self._knobs: list[NDArray[np.float32]] = []
+        self._likeness = likeness
+        self._places: list[NDArray[np.float32]] = []
         self._scores: list[float] = []
         self._latencies_s: list[float] = []
 
@@ -169,9 +160,10 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
     ) -> None:
         """Remembers the shortest latency of each candidate; one that failed stays out."""
         self._scores += [float(score) for score in self._frozen.predict(context, list(candidates))]
-        for candidate, result in zip(candidates, results, strict=True):
-            self._knobs.append(knob_vector(candidate.sch.trace))
-            self._latencies_s.append(min((float(s) for s in result.run_secs or ()), default=math.inf))
+        self._places += list(self._likeness(candidates))
+        self._latencies_s += [
+            min((float(seconds) for seconds in result.run_secs or ()), default=math.inf) for result in results
+        ]
 
     def predict(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
@@ -182,8 +174,8 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
             return scores
         from .residual import ResidualModel  # imports scikit-learn
 
-        model = ResidualModel.fit(np.stack(self._knobs), np.array(self._scores), np.array(self._latencies_s))
-        return model.corrected(np.stack([knob_vector(c.sch.trace) for c in candidates]), scores)
+        model = ResidualModel.fit(np.stack(self._places), np.array(self._scores), np.array(self._latencies_s))
+        return model.corrected(self._likeness(candidates), scores)
 
 
 class SearchSession:
@@ -200,7 +192,8 @@ class SearchSession:
     ) -> None:
         """Raises NoDesignSpaceError where the task has nothing to tune."""
         self._model = model
-        self._scorer = CorrectedCostModel(model) if config.residual else model
+        self._likeness = Likeness(task.mod, model.hardware)
+        self._scorer = CorrectedCostModel(model, self._likeness) if config.residual else model
         with model.clock.stage("design space"):
             self._sampler = make_sampler(
                 task, target, self._scorer, config, draft_model=draft_model, threads=threads
@@ -240,9 +233,10 @@ class SearchSession:
         count = QUICK_PROPOSALS if quick else self._most
         self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):
+            places = self._likeness([candidates[row] for row in order[:count]])
             return [
-                _proposal(trace, candidate, float(score))
-                for (trace, candidate), score in ((known[row], scores[row]) for row in order[:count])
+                _proposal(*known[row], float(scores[row]), place)
+                for row, place in zip(order, places, strict=False)
             ]
 
     def _draw_random(self) -> list[tuple[str, ms.MeasureCandidate]]:
@@ -286,7 +280,7 @@ class FixedSession:
             with contextlib.suppress(RefusedError):
                 candidate = postprocessed(context, space)
                 if any(instruction.kind.name in _PARALLEL for instruction in candidate.sch.trace.insts):
-                    self._left.append(_proposal(trace_to_json(candidate.sch.trace), candidate, 0.0))
+                    self._left.append(_proposal(trace_to_json(candidate.sch.trace), candidate, 0.0, _NO_PLACE))
         if not self._left:
             raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
 
@@ -300,11 +294,13 @@ class FixedSession:
         self._left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
 
 
-def _proposal(trace: str, candidate: ms.MeasureCandidate, score: float) -> Proposal:
+def _proposal(
+    trace: str, candidate: ms.MeasureCandidate, score: float, place: NDArray[np.float32]
+) -> Proposal:
     return Proposal(
         trace,
         record_json(candidate.sch.trace),
         candidate_module_json(candidate),
         score,
-        knob_vector(candidate.sch.trace),
+        place,
     )

@@ -19,7 +19,8 @@ from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, par
 from .draft_choice import with_fitting_draft
 from .draft_model import DraftModel, drafting_model
 from .search_config import OneShotConfig, OneShotConfigError
-from .session import knob_vector, make_sampler
+from .likeness import Likeness
+from .session import make_sampler
 from .validation import Choice, Proposal, Validation
 
 _names = itertools.count()
@@ -71,6 +72,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._context: ms.TuneContext | None = None
         self._sampler: ProgramSampler | None = None
         self._cost_model: ms.CostModel | None = None
+        self._likeness: Likeness | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -116,6 +118,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         config, draft_model = self.config, self._draft_model
         if draft_model is None:
             config, draft_model = _drafting(config, target_to_json(context.target))
+        self._likeness = Likeness(context.mod, draft_model.hardware if draft_model else None)
         try:
             self._sampler = make_sampler(
                 task,
@@ -153,9 +156,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._open |= dict(sampler.propose())
         candidates = list(self._open.values())
         scores = self._cost_model.predict(self._context, candidates) if candidates else ()
+        assert self._likeness is not None
         proposals = [
-            Proposal(trace, "", "", float(score), knob_vector(candidate.sch.trace))
-            for (trace, candidate), score in zip(self._open.items(), scores, strict=True)
+            Proposal(trace, "", "", float(score), place)
+            for trace, score, place in zip(self._open, scores, self._likeness(candidates), strict=True)
         ]
         room = min(self._left, self.config.per_round)
         return Choice(proposals, self.config.stop, self._choice.known, room)

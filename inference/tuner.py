@@ -277,7 +277,7 @@ class NetworkTuner:
         if search.full_rounds < self.config.rounds:
             room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
         proposals = [
-            Proposal(**{**values, "knobs": np.array(values["knobs"], dtype=np.float32)})
+            Proposal(**{**values, "place": np.array(values["place"], dtype=np.float32)})
             for values in reply.get("proposals", ())
         ]
         if not proposals:

@@ -30,8 +30,8 @@ class Proposal:
     """Its scheduled module as TVM's JSON."""
     score: float
     """The cost model's prediction."""
-    knobs: NDArray[np.float32]  # [KNOB_DIM]
-    """What tells how alike two candidates of a task are."""
+    place: NDArray[np.float32]
+    """Near those of candidates that are alike: see `Likeness`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,12 +129,12 @@ class Choice:
         from .residual import ResidualModel  # imports scikit-learn, which a fixed K does without
 
         model = ResidualModel.fit(
-            np.stack([validation.proposal.knobs for validation in known]),
+            np.stack([validation.proposal.place for validation in known]),
             np.array([validation.proposal.score for validation in known]),
             np.array([validation.latency_s for validation in known]),
         )
         posterior = model.posterior(
-            np.stack([proposal.knobs for proposal in left]), np.array([proposal.score for proposal in left])
+            np.stack([proposal.place for proposal in left]), np.array([proposal.score for proposal in left])
         )
         rows, gain = posterior.best_batch(min(room, stop.batch), self.best_s)
         return [left[row] for row in rows] if gain >= stop.expected_improvement else []

@@ -29,7 +29,8 @@ from foretune.inference.searchers import (
     hold_back,
     start_searchers,
 )
-from foretune.inference.session import KNOB_DIM, QUICK_DRAWS, QUICK_PROPOSALS, SearchSession
+from foretune.dataset.drafting.features import DRAFT_DIM
+from foretune.inference.session import QUICK_DRAWS, QUICK_PROPOSALS, SearchSession
 from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -94,7 +95,7 @@ def test_both_kinds_answer_alike_round_by_round(searcher, inline):
         assert not set(traces(opened)) & set(traces(again))
         assert opened["scored"] >= 6
         assert {"features", "prediction", "replay and postprocessing"} <= set(opened["stage_s"])
-        assert all(len(proposal["knobs"]) == KNOB_DIM for proposal in opened["proposals"])
+        assert all(len(proposal["place"]) == DRAFT_DIM for proposal in opened["proposals"])
     # One thread and one seed: the same search wherever it runs.
     assert traces(replies[0][0]) == traces(replies[1][0])
 

@@ -12,7 +12,6 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.records import FailureKind
 from foretune.inference.rounds import FIRST_GAIN, Progress, gain, most_promising
 from foretune.inference.search_config import OneShotConfig
-from foretune.inference.session import KNOB_DIM
 from foretune.inference.stages import StageClock
 from foretune.inference.tuner import Limits, NetworkTuner, _Search
 
@@ -49,7 +48,7 @@ class FakeSearcher:
                     "record": "[]",
                     "module": str(latency),
                     "score": 1.0 - 0.1 * place,
-                    "knobs": [0.0] * KNOB_DIM,
+                    "place": [0.0] * 4,
                 }
                 for place, latency in enumerate(latencies)
             ],
