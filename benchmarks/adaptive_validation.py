@@ -5,6 +5,8 @@ one is measured; the measurements are kept in --pools and made once. Rules are t
 each task: a fixed number of the best predicted, as many chosen by what was measured before, or as many as the
 stop rule asks for. Also says how calibrated the residual's posterior is after 16 proposals at random.
 
+What tells programs alike is computed anew, so that another way to tell may be tried on the same measurements.
+
     python benchmarks/adaptive_validation.py
 """
 
@@ -19,6 +21,10 @@ import statistics
 from pathlib import Path
 
 import numpy as np
+from foretune.dataset.drafting.features import draft_vectors
+from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.drafting.read_traces import SketchReader
+from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureJob, MeasureOutcome, WorkerPool
 from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.target_hardware import target_hardware
@@ -46,26 +52,40 @@ def held_out(model, dataset, count):
 
 
 def measured_pool(task, target, model, draft_model, config, pool):
-    """Every proposal of one search of a task, as JSON values, each with its latency in seconds."""
+    """The device, and every proposal of one search of a task with its latency in seconds, as JSON values."""
     proposals = SearchSession(task, target, model, config, draft_model).propose()
     latencies = []
     for start in range(0, len(proposals), BATCH):
         best_s = min(latencies, default=math.inf)
         jobs = [MeasureJob(each.module, best_s) for each in proposals[start : start + BATCH]]
         latencies += [outcome.latency_s for outcome in pool.measure(jobs)]
-    return [
+    programs = [
         {
             "trace": each.trace,
             "score": each.score,
-            "knobs": np.round(each.knobs, 4).tolist(),
             "latency_s": latency_s if math.isfinite(latency_s) else None,
         }
         for each, latency_s in zip(proposals, latencies, strict=True)
     ]
+    return {"hardware": model.hardware.to_json(), "programs": programs}
+
+
+def proposals_of(kept, task):
+    """The proposals of a kept pool; latencies are their modules."""
+    programs = kept["programs"]
+    reader = SketchReader(read_structure(task.mod))
+    traces = [of["trace"] for of in programs]
+    places, known = draft_vectors(traces, reader, Hardware.from_json(kept["hardware"]))
+    if not known.all():
+        raise SystemExit(f"{task.name}: a trace that this version does not read")
+    return [
+        Proposal(of["trace"], "", str(of["latency_s"] or math.inf), of["score"], place)
+        for of, place in zip(programs, places, strict=True)
+    ]
 
 
 def measured_pools(arguments):
-    """Proposals and latencies of each task, measured where they are not kept; latencies are their modules."""
+    """Proposals and latencies of each task, measured where they are not kept."""
     target = parse_target("llvm")
     load_tensor_intrinsics()
     hardware = target_hardware(target)
@@ -77,23 +97,12 @@ def measured_pools(arguments):
     with WorkerPool(target) as pool:
         for number, row in enumerate(rows):
             path = arguments.pools / f"{row.workload_hash}.json.xz"
+            task = stored_task(row)
             if not path.exists():
                 print(f"{number + 1} of {len(rows)}: {row.name}", flush=True)
-                found = measured_pool(stored_task(row), target, model, draft_model, config, pool)
+                found = measured_pool(task, target, model, draft_model, config, pool)
                 path.write_bytes(lzma.compress(json.dumps(found).encode()))
-            yield (
-                row.workload_hash,
-                [
-                    Proposal(
-                        of["trace"],
-                        "",
-                        str(math.inf if of["latency_s"] is None else of["latency_s"]),
-                        of["score"],
-                        np.array(of["knobs"], dtype=np.float32),
-                    )
-                    for of in json.loads(lzma.decompress(path.read_bytes()))
-                ],
-            )
+            yield row.workload_hash, proposals_of(json.loads(lzma.decompress(path.read_bytes())), task)
 
 
 def recorded(jobs):
@@ -111,10 +120,10 @@ def calibration(proposals, seed=0, known=16):
     """Share within two deviations, and root mean squares of the posterior's and the frozen model's errors."""
     order = np.random.default_rng(seed).permutation(len(proposals))
     speeds = -np.log([float(proposals[i].module) for i in order])
-    knobs = np.stack([proposals[i].knobs for i in order])
+    places = np.stack([proposals[i].place for i in order])
     scores = np.array([proposals[i].score for i in order])
-    model = ResidualModel.fit(knobs[:known], scores[:known], np.exp(-speeds[:known]))
-    posterior = model.posterior(knobs[known:], scores[known:])
+    model = ResidualModel.fit(places[:known], scores[:known], np.exp(-speeds[:known]))
+    posterior = model.posterior(places[known:], scores[known:])
     error = speeds[known:] - posterior.mean
     offset = np.mean(speeds[:known] - np.log(np.maximum(scores[:known], 1e-3)))
     frozen = speeds[known:] - offset - np.log(np.maximum(scores[known:], 1e-3))
@@ -141,12 +150,12 @@ def main() -> None:
 
     tasks = {name: found for name, found in measured_pools(arguments) if len(found) >= 48}
     rows = {}
-    for bar in (0.005, 0.01, 0.02, 0.05):  # of all, without a number at most
+    for bar in (0.001, 0.003, 0.01, 0.03):  # of all, without a number at most
         done = {n: validate(Choice(p, StopConfig(bar, 8, 4)), recorded) for n, p in tasks.items()}
         rows[f"stop at {bar:g}"] = summary(
             [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
         )
-    for count in (8, 12, 16, 24, 36):
+    for count in (8, 12, 16, 24, 32, 48):
         done = {n: validate(Choice(p, StopConfig(0.0), most=count), recorded) for n, p in tasks.items()}
         rows[f"best predicted {count}"] = summary(
             [count] * len(done), [regret(d, tasks[n]) for n, d in done.items()]

@@ -36,7 +36,6 @@ class DraftSampler(ProgramSampler):
         scorer: ms.CostModel,
         model: DraftModel,
         config: DraftConfig,
-        later_generations: int,
         random_share: float,
         residual: bool = False,
         per_round: int,
@@ -46,8 +45,6 @@ class DraftSampler(ProgramSampler):
     ) -> None:
         """`config.keep` drafts a round are replayed; `random_share` of a round is drawn at random.
 
-        Once something was measured, a round has `later_generations`: it begins near what is best.
-
         With `residual`, what was measured corrects the draft model's scores (`scorer` sees to its own).
         The best of what was replayed and not proposed stay candidates of later rounds, which draft others.
         """
@@ -56,7 +53,6 @@ class DraftSampler(ProgramSampler):
         )
         self._drafter = Drafter(task, target, model, self.context)
         self._config = config
-        self._later = replace(config, generations=later_generations)
         self._random_share = random_share
         self._residual = residual
         self._measured: dict[str, float] = {}
@@ -80,7 +76,7 @@ class DraftSampler(ProgramSampler):
         return list(found.items())
 
     def _draw(self) -> Iterable[Proposal]:
-        return self._round(self._later if self._measured else self._config, self.per_round)
+        return self._round(self._config, self.per_round)
 
     def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
         """Up to `count` candidates, none of them known."""

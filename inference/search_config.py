@@ -24,7 +24,7 @@ class StopConfig:
     to lower the best latency by this share. `search.top_k` caps both.
     """
 
-    expected_improvement: float = 0.01
+    expected_improvement: float = 0.003
     # Candidates of a task that are validated before it may stop.
     minimum: int = 8
     # Candidates that are validated together once it may.
@@ -34,7 +34,7 @@ class StopConfig:
         if not 0 <= self.expected_improvement < 1:
             raise OneShotConfigError(
                 f"search.stop.expected_improvement={self.expected_improvement}: a share of the latency in "
-                "[0, 1); use 0.01 for one percent, or 0 to validate a fixed number"
+                "[0, 1); use 0.003 for three in a thousand, or 0 to validate a fixed number"
             )
         for name in ("minimum", "batch"):
             if getattr(self, name) < 1:
@@ -51,8 +51,6 @@ class DraftingConfig:
     # Candidates rated a generation, without a replay.
     population: int = 2048
     generations: int = 12
-    # Those of a round after the first, which descends from the fastest that were measured.
-    later_generations: int = 3
     # The best of a round, which are replayed and scored by the cost model.
     keep: int = 128
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
@@ -62,7 +60,7 @@ class DraftingConfig:
     caution: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("generations", 0), ("later_generations", 0), ("keep", 1), ("caution", 0)):
+        for name, least in (("population", 1), ("generations", 0), ("keep", 1), ("caution", 0)):
             if getattr(self, name) < least:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"
@@ -100,10 +98,10 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 24
+    top_k: int = 32
     # Programs that a round hands over for each that it may measure. Among these the measurements so far
     # choose, unless `stop.expected_improvement` is 0: then, and with 1, the best predicted are measured.
-    choice: int = 5
+    choice: int = 4
     # The best of a round that are timed once more, one after the other, before one of them is taken; 0 takes
     # what was best when timed once.
     finalists: int = 8

@@ -92,7 +92,6 @@ def make_sampler(
                     keep=config.draft.keep,
                     vectorised_share=config.draft.vectorised_share,
                 ),
-                later_generations=config.draft.later_generations,
                 random_share=config.random_share,
                 residual=config.residual,
                 per_round=config.handed_over,
@@ -235,8 +234,8 @@ class SearchSession:
         with self._model.clock.stage("handing over"):
             places = self._likeness([candidates[row] for row in order[:count]])
             return [
-                _proposal(*known[row], float(scores[row]), place)
-                for row, place in zip(order, places, strict=False)
+                _proposal(known[row][0], candidates[row], float(scores[row]), place)
+                for row, place in zip(order[:count], places, strict=True)
             ]
 
     def _draw_random(self) -> list[tuple[str, ms.MeasureCandidate]]:
@@ -280,7 +279,9 @@ class FixedSession:
             with contextlib.suppress(RefusedError):
                 candidate = postprocessed(context, space)
                 if any(instruction.kind.name in _PARALLEL for instruction in candidate.sch.trace.insts):
-                    self._left.append(_proposal(trace_to_json(candidate.sch.trace), candidate, 0.0, _NO_PLACE))
+                    self._left.append(
+                        _proposal(trace_to_json(candidate.sch.trace), candidate, 0.0, _NO_PLACE)
+                    )
         if not self._left:
             raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
 

@@ -18,8 +18,8 @@ from ..dataset.task import Task, count_flops
 from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
 from .draft_choice import with_fitting_draft
 from .draft_model import DraftModel, drafting_model
-from .search_config import OneShotConfig, OneShotConfigError
 from .likeness import Likeness
+from .search_config import OneShotConfig, OneShotConfigError
 from .session import make_sampler
 from .validation import Choice, Proposal, Validation
 

@@ -62,7 +62,6 @@ def sampler_of(**changes):
         "scorer": Counting(),
         "model": FirstValues(),
         "config": DraftConfig(population=200, generations=2, keep=20),
-        "later_generations": 1,
         "random_share": 0.0,
         "per_round": 6,
         "seed": 0,

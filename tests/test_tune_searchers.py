@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import tvm
+from foretune.dataset.drafting.features import DRAFT_DIM
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
@@ -29,7 +30,6 @@ from foretune.inference.searchers import (
     hold_back,
     start_searchers,
 )
-from foretune.dataset.drafting.features import DRAFT_DIM
 from foretune.inference.session import QUICK_DRAWS, QUICK_PROPOSALS, SearchSession
 from tvm import te
 
