@@ -25,6 +25,7 @@ from ..dataset.drafting.limits import within
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_spaces import limits_of, read_spaces
 from ..dataset.drafting.read_structure import read_structure
+from ..dataset.drafting.sketch import AT_ROOT
 from ..dataset.features.task import task_features
 from ..dataset.replay import candidate_trace_json, replay
 from ..dataset.task import Task
@@ -69,6 +70,10 @@ class DraftConfig:
     # vectorises. LLVM finds vectors in others, too; where a model prefers these, a single evolution ends
     # there. The former are built in less time, and measure as well or better (benchmarks/search_settings.py).
     vectorised_share: float = 0.5
+    # Share of a CPU's candidates that evolves apart where most others do not look: among those that compute
+    # an input, such as a padded image, within the loops that read it, or in full before them. A search ends at
+    # one of the two, and either is the faster one on half of the tasks.
+    elsewhere_share: float = 0.25
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4
     seed: int = 0
@@ -79,7 +84,7 @@ class DraftConfig:
                 raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be at least 1")
         if self.generations < 0:
             raise DraftConfigError(f"draft.generations={self.generations}: must not be negative")
-        for name in ("mutation_probability", "random_share", "vectorised_share"):
+        for name in ("mutation_probability", "random_share", "vectorised_share", "elsewhere_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
 
@@ -120,6 +125,7 @@ class Drafter:
         limits = limits_of(target)
         self._allowed: Allowed | None = None if limits is None else partial(within, limits=limits)
         self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
+        self._places_inputs = limits is None and any(space.sketch.producers for space in self.spaces)
         self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
         self.rated = 0
 
@@ -133,7 +139,7 @@ class Drafter:
         """Up to `config.keep` different candidates.
 
         First those of all kinds, by descending score and then some at random, then those that evolved apart
-        (`config.vectorised_share`), in the same order.
+        (`config.vectorised_share`, `config.elsewhere_share`), in the same order.
 
         `parents` are traces to start from, as those of the fastest programs measured; `known` are traces that
         are not to be drafted again. With `measured`, latencies in seconds by trace, scores are corrected by
@@ -141,13 +147,41 @@ class Drafter:
         """
         rng = np.random.default_rng(config.seed)
         rates = self._rates(measured or {})
+        share = config.elsewhere_share if self._places_inputs else 0.0
+        niche = _sized(config, round(share * config.population), round(share * config.keep))
+        rest = niche and _sized(config, config.population - niche.population, config.keep - niche.keep)
+        drafts = self._mixed(rest or config, rates, parents, set(known), rng)
+        if niche is None or rest is None:
+            return drafts
+        within = 2 * sum(map(self._fills_inputs_first, drafts)) > len(drafts)
+        allowed = partial(_elsewhere, within=within, vectorised=self._has_vectors)
+        taken = {*known, *(draft.trace for draft in drafts)}
+        return drafts + self._evolved(niche, allowed, rates, parents, taken, rng)
+
+    def _mixed(
+        self,
+        config: DraftConfig,
+        rates: Sequence[Rate],
+        parents: Sequence[str],
+        known: set[str],
+        rng: np.random.Generator,
+    ) -> list[Draft]:
+        """Candidates of all kinds, then vectorised ones that evolved apart."""
         share = config.vectorised_share if self._has_vectors else 0.0
         part = _sized(config, round(share * config.population), round(share * config.keep))
-        apart = self._evolved(part, _vectorised, rates, parents, set(known), rng)
+        apart = self._evolved(part, _vectorised, rates, parents, known, rng)
         spent = part.population if part and apart else 0
         rest = _sized(config, config.population - spent, config.keep - len(apart))
         taken = {*known, *(draft.trace for draft in apart)}
         return self._evolved(rest, self._allowed, rates, parents, taken, rng) + apart
+
+    def _fills_inputs_first(self, draft: Draft) -> bool:
+        """Whether it computes an input of the nest in full before the nest."""
+        for space in self.spaces:
+            if (values := space.sketch.values_in(draft.trace)) is not None:
+                nest = Nest.of(space.sketch, np.array([values], dtype=np.int64))
+                return bool(_inputs_first(nest)[0])
+        return False
 
     def _evolved(
         self,
@@ -208,6 +242,18 @@ def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | Non
 
 def _vectorised(nest: Nest) -> NDArray[np.bool_]:
     return nest.lanes(loops=1) >= LEAST_LANES
+
+
+def _inputs_first(nest: Nest) -> NDArray[np.bool_]:
+    columns = [nest.sketch.decisions[number].column for _, number in nest.sketch.producers]
+    at: NDArray[np.int64] = nest.values[:, columns]
+    return (at == AT_ROOT).any(axis=1)
+
+
+def _elsewhere(nest: Nest, within: bool, vectorised: bool) -> NDArray[np.bool_]:
+    """Those that compute inputs within the nest, or those that compute one before it."""
+    found = _inputs_first(nest) != within
+    return found & _vectorised(nest) if vectorised else found
 
 
 def _corrected(rater: Rater, model: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -39,6 +39,8 @@ class Likeness:
 
     def __call__(self, candidates: Sequence[ms.MeasureCandidate]) -> NDArray[np.float32]:
         """The places of candidates, float32 [n, width]; those of the first call decide what a place is."""
+        if not candidates:
+            return np.zeros((0, 0), dtype=np.float32)
         if self._reader is not None and self._hardware is not None:
             traces = [candidate_trace_json(candidate) for candidate in candidates]
             places, known = draft_vectors(traces, self._reader, self._hardware)

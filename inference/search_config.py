@@ -55,6 +55,9 @@ class DraftingConfig:
     keep: int = 128
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
     vectorised_share: float = 0.5
+    # Share of these that evolves apart on a CPU where most others do not look: computing a padded image or
+    # another input within the loops that read it, or in full before them.
+    elsewhere_share: float = 0.25
     # Standard deviations that a candidate's output is lowered by, where the draft model tells them. A search
     # through thousands ends at what a model overrates, which its members seldom agree on.
     caution: float = 1.0
@@ -65,10 +68,9 @@ class DraftingConfig:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"
                 )
-        if not 0 <= self.vectorised_share <= 1:
-            raise OneShotConfigError(
-                f"search.draft.vectorised_share={self.vectorised_share}: must be in [0, 1]"
-            )
+        for name in ("vectorised_share", "elsewhere_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise OneShotConfigError(f"search.draft.{name}={getattr(self, name)}: must be in [0, 1]")
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ def make_sampler(
                     generations=config.draft.generations,
                     keep=config.draft.keep,
                     vectorised_share=config.draft.vectorised_share,
+                    elsewhere_share=config.draft.elsewhere_share,
                 ),
                 random_share=config.random_share,
                 residual=config.residual,

@@ -11,11 +11,12 @@ from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.dataset import draft_table
 from foretune.dataset.drafting.features import DRAFT_DIM
 from foretune.dataset.drafting.nest import Nest
+from foretune.dataset.drafting.sketch import AT_ROOT
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.task import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM
-from foretune.dataset.operators import Dense
+from foretune.dataset.operators import Conv2d, Dense
 from foretune.dataset.task import Task, count_flops
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.inference.draft_model import DraftModel
@@ -168,6 +169,54 @@ def test_vectorised_programs_evolve_apart_from_what_a_model_prefers(task, share,
     assert [draft.score <= -4 for draft in drafts] == [False] * (12 - vectorised) + [True] * vectorised
 
 
+class Placing:
+    """Stands in for a DraftModel that likes inputs to be computed before the nest, or within it."""
+
+    def __init__(self, first: bool) -> None:
+        self.first = first
+
+    def rater(self, sketch, structure, task):
+        columns = [sketch.decisions[number].column for _, number in sketch.producers]
+        return lambda values: ((values[:, columns] == AT_ROOT).any(axis=1) == self.first).astype(np.float32)
+
+
+def places_inputs_first(drafter, draft) -> bool:
+    """Whether the one location of a padded convolution is the root."""
+    for space in drafter.spaces:
+        if (values := space.sketch.values_in(draft.trace)) is not None:
+            (column,) = [
+                decision.column for decision in space.sketch.decisions if decision.kind == "location"
+            ]
+            return values[column] == AT_ROOT
+    raise AssertionError(draft.trace)
+
+
+@pytest.fixture(scope="module")
+def padded() -> Task:
+    convolution = Conv2d(batch=1, in_channels=16, height=10, width=10, out_channels=16, kernel=3, padding=1)
+    module = as_task_module(convolution.prim_func())
+    return Task("conv2d", module, 1, "operator", "conv2d", {}, count_flops(module))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("share", "elsewhere"), [(0.0, 0), (0.25, 3), (0.5, 6)])
+def test_inputs_are_also_computed_where_a_model_would_not(padded, first, share, elsewhere):
+    drafter = Drafter(padded, parse_target("llvm"), Placing(first))
+    config = replace(SMALL, generations=6, random_share=0.0, elsewhere_share=share)
+    drafts = drafter.draft(config)
+    assert len(drafts) == len({draft.trace for draft in drafts}) == 12
+    placed = [places_inputs_first(drafter, draft) for draft in drafts]
+    assert placed == [first] * (12 - elsewhere) + [not first] * elsewhere
+
+
+def test_a_task_without_inputs_to_place_has_no_candidates_elsewhere(model, task):
+    some, none = (
+        Drafter(task, parse_target("llvm"), model).draft(replace(SMALL, elsewhere_share=share))
+        for share in (0.5, 0.0)
+    )
+    assert some == none
+
+
 def test_a_task_without_vectors_is_drafted_all_the_same():
     """Its innermost loop has three iterations."""
     module = as_task_module(Dense(rows=32, in_features=64, out_features=3).prim_func())
@@ -193,6 +242,7 @@ def test_drafts_for_a_gpu_keep_its_limits(model, task):
         ({"random_share": 1.5}, "draft.random_share=1.5"),
         ({"mutation_probability": -0.1}, "draft.mutation_probability=-0.1"),
         ({"vectorised_share": 2}, "draft.vectorised_share=2"),
+        ({"elsewhere_share": -1}, "draft.elsewhere_share=-1"),
     ],
 )
 def test_settings_that_cannot_be(setting, message):

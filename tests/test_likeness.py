@@ -65,6 +65,13 @@ def test_where_the_first_candidates_cannot_be_read_it_stays_with_decisions(candi
     np.testing.assert_array_equal(likeness(candidates), decisions)
 
 
+def test_none_of_them_decide_nothing(candidates, request):
+    likeness = Likeness(DENSE.mod, CPU)
+    assert len(likeness([])) == 0
+    request.getfixturevalue("unreadable")
+    assert likeness(candidates).shape[1] != DRAFT_DIM
+
+
 def test_what_cannot_be_read_later_keeps_the_width(candidates, request):
     likeness = Likeness(DENSE.mod, CPU)
     likeness(candidates)

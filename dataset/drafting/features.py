@@ -17,7 +17,7 @@ from ..hardware import Hardware
 from .limits import bound_extent, shared_bytes
 from .nest import Nest
 from .read_traces import SketchReader
-from .sketch import Sketch
+from .sketch import INLINED, Sketch
 from .structure import Floats, TaskStructure
 
 MAX_CUTS = 8  # CUDA's SSSRRSRS has the most bands
@@ -220,11 +220,11 @@ class DraftFeaturizer:
             if name in buffers:
                 footprint = footprints[buffers.index(name)]
                 level = np.where(at >= 0, starts[np.clip(at, 0, len(starts) - 1)], 0)
-                level = np.where(at == -2, len(footprint) - 1, level)
+                level = np.where(at == INLINED, len(footprint) - 1, level)
                 columns = np.arange(len(nest))
                 redundant = nest.outer[level, columns] * footprint[level, columns] / footprint[0]
                 depth = level.astype(np.float32) / np.float32(len(footprint))
-            row.add(at == -2, depth)
+            row.add(at == INLINED, depth)
             row.log(redundant)
         row.skip(3 * (MAX_LOCATIONS - len(locations)))
 

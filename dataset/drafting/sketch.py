@@ -16,6 +16,8 @@ from .structure import Block, TaskStructure
 PARALLEL, VECTORISE = "meta_schedule.parallel", "meta_schedule.vectorize"
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 PIPELINE = "software_pipeline_stage"
+AT_ROOT, INLINED = -1, -2
+"""Compute locations that are no loop."""
 FETCH, TILING = "meta_schedule.cooperative_fetch", "meta_schedule.tiling_structure"
 
 
@@ -24,7 +26,7 @@ class Decision:
     """One sampling instruction; its value takes `width` columns of a value matrix from `column` on.
 
     A tile's value is its factors, a categorical's the index of the value, a location's the index of the loop
-    (-1 for the root, -2 for inlining), as MetaSchedule counts.
+    or AT_ROOT or INLINED, as MetaSchedule counts.
     """
 
     instruction: int
