@@ -151,10 +151,12 @@ def main() -> None:
     tasks = {name: found for name, found in measured_pools(arguments) if len(found) >= 48}
     rows = {}
     for bar in (0.001, 0.003, 0.01, 0.03):  # of all, without a number at most
-        done = {n: validate(Choice(p, StopConfig(bar, 8, 4)), recorded) for n, p in tasks.items()}
-        rows[f"stop at {bar:g}"] = summary(
-            [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
-        )
+        for patience in (1, 2):
+            stop = StopConfig(bar, 8, 4, patience)
+            done = {n: validate(Choice(p, stop), recorded) for n, p in tasks.items()}
+            rows[f"stop at {bar:g}, patience {patience}"] = summary(
+                [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
+            )
     for count in (8, 12, 16, 24, 32, 48):
         done = {n: validate(Choice(p, StopConfig(0.0), most=count), recorded) for n, p in tasks.items()}
         rows[f"best predicted {count}"] = summary(

@@ -21,7 +21,7 @@ class StopConfig:
 
     With `expected_improvement` 0 every candidate proposed is validated: the paper's fixed K. Above it, the
     candidates go in the order of what they may gain, and the rest is left where the next few are not expected
-    to lower the best latency by this share. `search.top_k` caps both.
+    to lower the best latency by this share, `patience` times in a row. `search.top_k` caps both.
     """
 
     expected_improvement: float = 0.003
@@ -29,6 +29,8 @@ class StopConfig:
     minimum: int = 8
     # Candidates that are validated together once it may.
     batch: int = 4
+    # Batches in a row that promise less before it stops: some that promise little tell that others do not.
+    patience: int = 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.expected_improvement < 1:
@@ -36,7 +38,7 @@ class StopConfig:
                 f"search.stop.expected_improvement={self.expected_improvement}: a share of the latency in "
                 "[0, 1); use 0.003 for three in a thousand, or 0 to validate a fixed number"
             )
-        for name in ("minimum", "batch"):
+        for name in ("minimum", "batch", "patience"):
             if getattr(self, name) < 1:
                 raise OneShotConfigError(f"search.stop.{name}={getattr(self, name)}: must be at least 1")
 

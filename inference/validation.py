@@ -63,7 +63,7 @@ class Choice:
 
     With `stop.expected_improvement` 0, or while fewer than `stop.minimum` of the task are measured, the best
     predicted come next. From then on it is those that may gain most together by all that was measured, and
-    none where the next `stop.batch` would not lower the best latency by that share.
+    none once `stop.patience` batches in a row would not lower the best latency by that share.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Choice:
         self._stop = stop
         self._earlier = earlier
         self._most = len(proposals) if most is None else most
+        self._promised_little = 0  # batches in a row
         self.done: list[Validation] = []
 
     @property
@@ -137,7 +138,8 @@ class Choice:
             np.stack([proposal.place for proposal in left]), np.array([proposal.score for proposal in left])
         )
         rows, gain = posterior.best_batch(min(room, stop.batch), self.best_s)
-        return [left[row] for row in rows] if gain >= stop.expected_improvement else []
+        self._promised_little = self._promised_little + 1 if gain < stop.expected_improvement else 0
+        return [left[row] for row in rows] if self._promised_little < stop.patience else []
 
 
 def validate(

@@ -161,15 +161,33 @@ def test_what_is_slow_may_be_cut_short():
 
 def test_a_lower_bar_measures_at_least_as_many():
     counts = [
-        len(validate(Choice(predicted_well(), StopConfig(expected_improvement=bar)), Bench()))
+        len(validate(Choice(predicted_well(), StopConfig(expected_improvement=bar, patience=1)), Bench()))
         for bar in (0.2, 0.05, 0.005)
     ]
     assert counts == sorted(counts)
     assert counts[0] == 8
 
 
+@pytest.mark.parametrize("patience", [1, 2, 3])
+def test_it_stops_after_so_many_batches_that_promise_little(patience):
+    """After the first 8 no score is above a half, and what was measured was as predicted: none can gain."""
+    candidates = [proposal(1.0 if i < 8 else 0.3, float(i), 1e-3 if i < 8 else 4e-3) for i in range(40)]
+    bench = Bench()
+    stop = StopConfig(expected_improvement=0.2, minimum=8, batch=4, patience=patience)
+    validate(Choice(candidates, stop), bench)
+    assert [len(batch) for batch in bench.batches] == [8] + [4] * (patience - 1)
+
+
+def test_a_batch_that_promises_much_starts_the_count_anew(monkeypatch):
+    gains = iter([0.001, 0.5, 0.001, 0.001])
+    monkeypatch.setattr(Posterior, "best_batch", lambda self, count, best_s: (np.arange(count), next(gains)))
+    bench = Bench()
+    validate(Choice(predicted_well(), StopConfig(expected_improvement=0.01, minimum=8, batch=4)), bench)
+    assert [len(batch) for batch in bench.batches] == [8, 4, 4, 4]
+
+
 def test_earlier_rounds_count():
-    stop = StopConfig(expected_improvement=0.05, minimum=8)
+    stop = StopConfig(expected_improvement=0.05, minimum=8, patience=1)
     earlier = validate(Choice(predicted_well(), stop), Bench())
     poor = [proposal(0.05, 100.0 + i, 20e-3) for i in range(10)]
     bench = Bench()

@@ -140,7 +140,7 @@ def test_the_measurements_choose_batch_by_batch(tmp_path):
 
 
 def test_what_does_not_pay_is_not_measured(tmp_path):
-    stop = StopConfig(expected_improvement=0.99, minimum=4, batch=2)
+    stop = StopConfig(expected_improvement=0.99, minimum=4, batch=2, patience=1)
     _, batches = tune([TASK], OneShotStrategy(small(rounds=1, top_k=8, choice=2, stop=stop)), tmp_path)
     assert batches == [4]
 
