@@ -72,7 +72,7 @@ class DraftConfig:
     vectorised_share: float = 0.5
     # Share of a CPU's candidates that evolves apart where most others do not look: among those that compute
     # an input, such as a padded image, within the loops that read it, or in full before them. A search ends
-    # at one of the two, and either is the faster one on half of the tasks.
+    # at one of the two, and either may be the faster one (benchmarks/input_places.py).
     elsewhere_share: float = 0.25
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4
