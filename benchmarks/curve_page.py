@@ -21,6 +21,11 @@ TUNERS = {
 """What each tuner is called, and how its lines look."""
 
 
+def stock_of(row: dict[str, Any]) -> str:
+    """What the other tuners of a row are compared with: stock, or its search as foretune measures it."""
+    return "stock" if "stock" in row["tuners"] else "stock_measured_by_foretune"
+
+
 def write_page(rows: Sequence[dict[str, Any]], summary: dict[str, Any], path: Path) -> None:
     """Writes the rows of the benchmark as a page that needs no other file."""
     facts = [fact for name, of in summary.items() for fact in _facts(name, of)]
@@ -30,7 +35,8 @@ def write_page(rows: Sequence[dict[str, Any]], summary: dict[str, Any], path: Pa
     machines = ", ".join(sorted({row["machine"] for row in rows}))
     trials = " and ".join(f"{count:,}" for count in sorted({row["trials"] for row in rows}))
     caches = " and ".join(sorted({row["caches"] for row in rows}))
-    subtitle = f"{machines} | {rows[0]['target']} | stock with {trials} trials a task | caches {caches}"
+    stock = " and ".join(sorted({TUNERS[stock_of(row)][0] for row in rows}))
+    subtitle = f"{machines} | {rows[0]['target']} | {stock}, with {trials} trials a task | caches {caches}"
     path.write_text(page_html("Latency against tuning time", subtitle, body), encoding="utf-8")
 
 
@@ -45,7 +51,7 @@ def _facts(name: str, of: dict[str, Any]) -> list[Fact]:
 
 def _curves(row: dict[str, Any]) -> Plot:
     """Steps of each run, from its first program that is timed to its end."""
-    stock_s = row["tuners"]["stock"][0]["curve"][-1]["latency_s"]
+    stock_s = row["tuners"][stock_of(row)][0]["curve"][-1]["latency_s"]
     unit, factor = ("ms", 1e3) if stock_s > 1e-3 else ("µs", 1e6)
     with canvas(7.3, 4.4) as figure:
         axes = figure.subplots()

@@ -116,15 +116,18 @@ def _metaschedule(trials: int, *, fast: bool, strategy: str = "evolutionary") ->
 
 
 class _Watched:
-    """An executor that tells a curve what it measures."""
+    """An executor that tells a curve what it measures; what is timed again counts once."""
 
     def __init__(self, pool, curve):
         self.pool, self.curve = pool, curve
+        self.seen = set()
 
     def measure(self, jobs):
         outcomes = self.pool.measure(jobs)
         for job, outcome in zip(jobs, outcomes, strict=True):
             self.curve.tell(outcome.latency_s, lambda job=job: job.module)
+            self.seen.add(job.module)
+        self.curve.measured = len(self.seen)
         return outcomes
 
 

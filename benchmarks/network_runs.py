@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.tune_result import EAGER, TUNED, UNTUNED, TuneResult, load_result, untuned_by_tasks_s
 from rich.console import Console
 from rich.table import Table
@@ -116,7 +118,8 @@ def main() -> None:
                 f"{1e3 * run['eager_s']:.2f} ms eager",
                 flush=True,
             )
-    told: dict[str, Any] = {"overrides": arguments.overrides, "networks": {}}
+    machine = target_hardware(parse_target("llvm")).hardware_id
+    told: dict[str, Any] = {"overrides": arguments.overrides, "hardware_id": machine, "networks": {}}
     for name, results in found.items():
         runs = [of_run(result, seed) for seed, result in enumerate(results)]
         shown = median_run(runs)

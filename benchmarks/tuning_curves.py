@@ -14,6 +14,9 @@ where they are not those of --trials. The tuners:
 - stock_measured_by_foretune: the same search with foretune's measurement: what that part brings alone
 - random: random programs of the same space with foretune's measurement
 
+Ratios are to stock, or where it is not run to stock_measured_by_foretune: on a slow machine stock's workers
+spend all of the 30 s that a build may take on their imports.
+
 Each clock runs from before the model is loaded or the first process started. Whenever a tuner finds a program
 that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
 turns by one evaluator, so that no tuner's own measurement decides: with caches flushed before each run, as in
@@ -35,7 +38,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from curve_page import TUNERS, write_page
+from curve_page import TUNERS, stock_of, write_page
 from curve_tuners import Tuner, tuners
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
@@ -146,9 +149,9 @@ def with_latencies(
 def summary_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Of each tuner beside stock: times and latencies of medians of runs, by geometric means of tasks."""
     found = {}
-    for name in sorted({name for row in rows for name in row["tuners"]} - {"stock"}):
+    for name in sorted({name for row in rows for name in row["tuners"]} - set(map(stock_of, rows))):
         tasks = {
-            row["name"]: beside_stock(row["tuners"][name], row["tuners"]["stock"])
+            row["name"]: beside_stock(row["tuners"][name], row["tuners"][stock_of(row)])
             for row in rows
             if name in row["tuners"]
         }
@@ -176,8 +179,8 @@ def networks_beside_stock(rows: Sequence[dict[str, Any]], tuner: str) -> dict[st
         if source not in te_workload.CONFIGS and tuner in row["tuners"]:
             networks.setdefault(source, []).append(row)
 
-    def sums(tasks: Sequence[dict[str, Any]], which: str) -> tuple[float, float]:
-        of = [(row["weight"], row["tuners"][which]) for row in tasks]
+    def sums(tasks: Sequence[dict[str, Any]], which: str | None = None) -> tuple[float, float]:
+        of = [(row["weight"], row["tuners"][which or stock_of(row)]) for row in tasks]
         return (
             sum(_median_seconds(runs) for _, runs in of),
             sum(calls * statistics.median(map(_final, runs)) for calls, runs in of),
@@ -187,7 +190,7 @@ def networks_beside_stock(rows: Sequence[dict[str, Any]], tuner: str) -> dict[st
     for network, tasks in networks.items():
         if len(tasks) < 2:
             continue
-        (stock_s, stock_latency_s), (own_s, own_latency_s) = sums(tasks, "stock"), sums(tasks, tuner)
+        (stock_s, stock_latency_s), (own_s, own_latency_s) = sums(tasks), sums(tasks, tuner)
         found[network] = {
             "tasks": len(tasks),
             "time_ratio": stock_s / own_s,
@@ -287,9 +290,9 @@ def main() -> None:
         path = arguments.out / f"{name}-{trials}.json"
         path.write_text(json.dumps(row, indent=1) + "\n")
         rows.append(row)
-        if "stock" in runs:
+        if stock_of(row) in runs:
             print(json.dumps(summary_of([row]), indent=1), flush=True)
-    if "stock" in arguments.tuners:
+    if all(stock_of(row) in row["tuners"] for row in rows):
         summary = summary_of(rows)
         (arguments.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
         write_page(rows, summary, arguments.out / "curves.html")
