@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+from ..dataset.described_task import described_task
 from ..dataset.measure import MeasureOutcome
 from ..dataset.program_sampling import ProgramSampler
 from ..dataset.records import FailureKind
 from ..dataset.target_hardware import target_hardware
-from ..dataset.task import Task, count_flops
 from ..dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
 from .draft_choice import with_fitting_draft
 from .draft_model import DraftModel, drafting_model
@@ -22,8 +21,6 @@ from .likeness import Likeness
 from .search_config import OneShotConfig, OneShotConfigError
 from .session import make_sampler
 from .validation import Choice, Proposal, Validation
-
-_names = itertools.count()
 
 
 @derived_object
@@ -106,15 +103,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._reset()
         self._left = min(max_trials, self.config.top_k)
         self._cost_model = cost_model
-        task = Task(
-            name=context.task_name or f"task{next(_names)}",
-            mod=context.mod,
-            weight=1,
-            source="operator",
-            operator="other",
-            settings={},
-            flops=count_flops(context.mod),
-        )
+        task = described_task(context.mod, context.task_name or "")
         config, draft_model = self.config, self._draft_model
         if draft_model is None:
             config, draft_model = _drafting(config, target_to_json(context.target))
