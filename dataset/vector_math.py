@@ -25,10 +25,7 @@ _Rule: TypeAlias = Callable[[Expr], Expr]
 
 @cache
 def vectorise_math() -> None:
-    """From now on, code that this process generates for CPUs computes these functions in vectors.
-
-    What MetaSchedule's own builder measures has them with `LocalBuilder(initializer=vectorise_math)`.
-    """
+    """From now on, code that this process generates for CPUs computes these functions in vectors."""
     # TVM's vectorisation leaves a loop around a function that it is not told to know.
     tvm.ir.register_op_attr("tirx.erf", "TVectorizable", True, level=_LEVEL)
     for name, rule in (("tirx.exp", exp), ("tirx.tanh", tanh), ("tirx.erf", erf)):

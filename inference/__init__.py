@@ -9,7 +9,8 @@ Three ways to use it, from the least to the most of it:
   processes that live on, with a database that stock TVM compiles from.
 
 A process that compiles from such a database calls `vectorise_math` for what foretune's own have: fast
-exponentials, hyperbolic tangents and error functions on a CPU.
+exponentials, hyperbolic tangents and error functions on a CPU. `prepare_builder` does it for the workers of
+MetaSchedule's builder, which it has start in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..dataset.vector_math import vectorise_math
     from .api import tune_network, tune_tasks
+    from .builder import prepare_builder
     from .plugin import PretrainedCostModel
     from .search_config import OneShotConfig, StopConfig
     from .strategy import OneShotStrategy
@@ -32,6 +34,7 @@ __all__ = [
     "StopConfig",
     "TaskResult",
     "TuneResult",
+    "prepare_builder",
     "tune_network",
     "tune_tasks",
     "vectorise_math",
@@ -44,6 +47,7 @@ _HOMES = {
     "StopConfig": "search_config",
     "TaskResult": "tune_result",
     "TuneResult": "tune_result",
+    "prepare_builder": "builder",
     "tune_network": "api",
     "tune_tasks": "api",
     "vectorise_math": ".dataset.vector_math",

@@ -28,7 +28,7 @@ from foretune.dataset.tvm_compat import (
     make_tune_context,
     parse_target,
 )
-from foretune.inference import PretrainedCostModel
+from foretune.inference import PretrainedCostModel, prepare_builder
 from foretune.inference.one_shot import OneShotConfig, OneShotConfigError, search_one_shot
 from foretune.inference.search_config import DraftingConfig
 from foretune.inference.tune_result import load_result
@@ -137,7 +137,7 @@ def test_stock_tune_tir_takes_the_model(model, tmp_path, monkeypatch):
         num_trials_per_iter=4,
         cost_model=model,
         strategy=ms.search_strategy.EvolutionarySearch(population_size=8, init_min_unmeasured=4),
-        builder=ms.builder.LocalBuilder(timeout_sec=120.0),
+        builder=ms.builder.LocalBuilder(initializer=prepare_builder),
         seed=1,
     )
     assert model.candidates_scored > before
@@ -346,32 +346,70 @@ def test_a_rehearsal_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint,
     assert "dry run" in result.hardware
 
 
+REFUSED = [
+    ((), "resnet81", "did you mean resnet18"),
+    ((), "tiny_network:Branches", "does not export|torch.export failed"),
+    (("target=bogus",), NETWORK, "target='bogus'"),
+    pytest.param(
+        *(("target=nvidia/nvidia-a100",), NETWORK, "no CUDA device here"),
+        marks=pytest.mark.skipif(tvm.cuda().exist, reason="there is a CUDA device here"),
+    ),
+    (("executor=dry_run", "executor.kind=quantum"), NETWORK, "executor=quantum"),
+    (("search=fastest",), NETWORK, "search/fastest"),
+    (("budget_s=-1",), NETWORK, "budget_s=-1"),
+    (("search.stop.minimum=0",), NETWORK, r"search\.stop\.minimum=0"),
+    (("report.power_w=-5",), NETWORK, r"report\.power_w=-5"),
+    (("report.beside=nowhere.json",), NETWORK, "nowhere.json"),
+    (("search.top_k=0",), NETWORK, "search.top_k=0"),
+    (("serch.top_k=1",), NETWORK, "serch"),
+    (("checkpoint=nowhere",), NETWORK, "no checkpoint 'nowhere'"),
+    (("search.draft.checkpoint=afar",), NETWORK, "no checkpoint 'afar'"),
+]
+
+FORKED = """
+import os, sys
+
+from foretune.inference import tune
+
+while True:
+    words = sys.stdin.readline().split()
+    child = os.fork()
+    if not child:
+        sys.argv[1:] = words
+        tune.main()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(f"status {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
+"""
+"""The command in a process of its own for each line of its input, without the seconds that imports take."""
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused")
+    (folder / "tiny_network.py").write_text(TINY)
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "overrides, network, message",
-    [
-        ((), "resnet81", "did you mean resnet18"),
-        ((), "tiny_network:Branches", "does not export|torch.export failed"),
-        (("target=bogus",), NETWORK, "target='bogus'"),
-        pytest.param(
-            *(("target=nvidia/nvidia-a100",), NETWORK, "no CUDA device here"),
-            marks=pytest.mark.skipif(tvm.cuda().exist, reason="there is a CUDA device here"),
-        ),
-        (("executor=dry_run", "executor.kind=quantum"), NETWORK, "executor=quantum"),
-        (("search=fastest",), NETWORK, "search/fastest"),
-        (("budget_s=-1",), NETWORK, "budget_s=-1"),
-        (("search.stop.minimum=0",), NETWORK, r"search\.stop\.minimum=0"),
-        (("report.power_w=-5",), NETWORK, r"report\.power_w=-5"),
-        (("report.beside=nowhere.json",), NETWORK, "nowhere.json"),
-        (("search.top_k=0",), NETWORK, "search.top_k=0"),
-        (("serch.top_k=1",), NETWORK, "serch"),
-        (("checkpoint=nowhere",), NETWORK, "no checkpoint 'nowhere'"),
-        (("search.draft.checkpoint=afar",), NETWORK, "no checkpoint 'afar'"),
-    ],
-)
-def test_bad_input_is_one_clear_error(checkpoint, tmp_path, overrides, network, message):
-    process = launch(tmp_path, checkpoint, *overrides, network=network)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode != 0, output
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("overrides, network, message", REFUSED)
+def test_bad_input_is_one_clear_error(command, checkpoint, overrides, network, message):
+    words = [f"network={network}", "inputs=[[1,64,28,28]]", f"checkpoint={checkpoint}", *overrides]
+    command.stdin.write(" ".join(words) + "\n")
+    command.stdin.flush()
+    errors = ""
+    while (line := command.stderr.readline()) and not line.startswith("status "):
+        errors += line
+    assert line.startswith("status ") and line != "status 0\n"
     assert re.search(message, errors), errors
     assert "Traceback" not in errors

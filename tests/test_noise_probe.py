@@ -192,12 +192,12 @@ def test_load_on_every_core_shows():
     ]
     try:
         time.sleep(1.0)
-        loaded = max(probe.ratio(0) for _ in range(10))
+        shows = any(probe.ratio(0) > NoiseConfig().threshold for _ in range(10))
     finally:
         for burner in burners:
             burner.kill()
             burner.wait()
-    assert loaded > NoiseConfig().threshold
+    assert shows
 
 
 def test_the_time_of_a_batch_is_split_into_timing_and_building():
