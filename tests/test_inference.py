@@ -202,7 +202,8 @@ def test_a_task_without_decisions_has_no_design_space():
 
 
 @pytest.mark.parametrize(
-    "field, value", [("top_k", 0), ("generations", -1), ("random_share", 1.5), ("rounds", OneShotConfig().top_k + 1)]
+    "field, value",
+    [("top_k", 0), ("generations", -1), ("random_share", 1.5), ("rounds", OneShotConfig().top_k + 1)],
 )
 def test_search_settings_that_cannot_be_are_named(field, value):
     with pytest.raises(OneShotConfigError, match=rf"search\.{field}={value}"):
