@@ -372,11 +372,10 @@ import os, sys
 
 from foretune.inference import tune
 
-while True:
-    words = sys.stdin.readline().split()
+for line in sys.stdin:
     child = os.fork()
     if not child:
-        sys.argv[1:] = words
+        sys.argv[1:] = line.split()
         tune.main()
         os._exit(0)
     _, status = os.waitpid(child, 0)
