@@ -1,7 +1,7 @@
 """Which proposals of a search to validate, and how many: what the choice and the stop rule bring.
 
-A search of each of some held-out tasks, by the defaults of foretune-tune, hands over its proposals, and every
-one is measured; the measurements are kept in --pools and made once. Rules are then held against the best of
+A search of each of some held-out tasks hands over 128 proposals in one round, and every one is measured; the
+measurements are kept in --pools and made once. Rules are then held against the best of
 each task: a fixed number of the best predicted, as many chosen by what was measured before, or as many as the
 stop rule asks for. Also says how calibrated the residual's posterior is after 16 proposals at random.
 
@@ -41,6 +41,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "adaptive_validation"
 FLOPS = (1e6, 3e9)
 """What is smaller cannot be timed well, what is larger takes minutes."""
 BATCH = 8
+PROPOSALS = 128
 
 
 def held_out(model, dataset, count):
@@ -90,7 +91,7 @@ def measured_pools(arguments):
     load_tensor_intrinsics()
     hardware = target_hardware(target)
     model = PretrainedCostModel.load(arguments.checkpoint, hardware)
-    config = with_fitting_draft(OneShotConfig(), target)
+    config = with_fitting_draft(OneShotConfig(rounds=1, top_k=PROPOSALS, choice=1), target)
     draft_model = drafting_model(config, hardware)
     rows = held_out(model, arguments.dataset, arguments.tasks)
     arguments.pools.mkdir(parents=True, exist_ok=True)
@@ -153,17 +154,17 @@ def main() -> None:
     for bar in (0.001, 0.003, 0.01, 0.03):  # of all, without a number at most
         for patience in (1, 2):
             stop = StopConfig(bar, 8, 4, patience)
-            done = {n: validate(Choice(p, stop), recorded) for n, p in tasks.items()}
+            done = {n: validate(Choice(p, stop), recorded, len(p)) for n, p in tasks.items()}
             rows[f"stop at {bar:g}, patience {patience}"] = summary(
                 [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
             )
     for count in (8, 12, 16, 24, 32, 48):
-        done = {n: validate(Choice(p, StopConfig(0.0), most=count), recorded) for n, p in tasks.items()}
+        done = {n: validate(Choice(p, StopConfig(0.0)), recorded, count) for n, p in tasks.items()}
         rows[f"best predicted {count}"] = summary(
             [count] * len(done), [regret(d, tasks[n]) for n, d in done.items()]
         )
         stop = StopConfig(1e-9, 8, 4)
-        done = {n: validate(Choice(p, stop, most=count), recorded) for n, p in tasks.items()}
+        done = {n: validate(Choice(p, stop), recorded, count) for n, p in tasks.items()}
         rows[f"chosen {count}"] = summary(
             [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
         )

@@ -93,8 +93,8 @@ class Rater:
         return self._predictor.target.decode(prediction.output - np.float32(self._caution) * prediction.std)
 
     def places(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The same on the scale of the training data: near each other where programs are alike."""
-        return self._predictor.normaliser.task(vectors)
+        """The draft vectors in it, float32 [n, DRAFT_DIM]: near each other where programs are alike."""
+        return vectors[:, len(self._task) :]
 
 
 def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftModel | None:

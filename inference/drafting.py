@@ -11,7 +11,7 @@ One-Shot Tuner searches with a frozen model (section 4.2) and lets 512 candidate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -89,18 +89,22 @@ class DraftConfig:
                 raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draft:
-    """A candidate by its canonical trace (JSON) and the draft model's score."""
+    """A candidate that was not replayed."""
 
     trace: str
+    """Its canonical trace (JSON)."""
     score: float
+    """What the draft model says of it, whatever was measured."""
+    place: NDArray[np.float32]
+    """Near those of candidates that are alike: its draft vector."""
 
 
 class Drafter:
     """Drafts candidates of one task on one target; spaces and structure are read once.
 
-    `rated` counts the candidates that the model has rated.
+    `candidates_rated` counts what the model has rated.
     """
 
     def __init__(
@@ -127,14 +131,14 @@ class Drafter:
         self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
         self._places_inputs = limits is None and any(space.sketch.producers for space in self.spaces)
         self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
-        self.rated = 0
+        self.candidates_rated = 0
 
     def draft(
         self,
         config: DraftConfig,
         parents: Sequence[str] = (),
         known: Sequence[str] = (),
-        measured: Mapping[str, float] | None = None,
+        residual: ResidualModel | None = None,
     ) -> list[Draft]:
         """Up to `config.keep` different candidates.
 
@@ -142,21 +146,20 @@ class Drafter:
         (`config.vectorised_share`, `config.elsewhere_share`), in the same order.
 
         `parents` are traces to start from, as those of the fastest programs measured; `known` are traces that
-        are not to be drafted again. With `measured`, latencies in seconds by trace, scores are corrected by
-        what these tell. The same arguments give the same drafts.
+        are not to be drafted again. With a `residual`, fitted to drafts of this task, the search goes by what
+        that makes of the scores. The same arguments give the same drafts.
         """
         rng = np.random.default_rng(config.seed)
-        rates = self._rates(measured or {})
+        rates = self._raters if residual is None else self._corrected(residual)
         share = config.elsewhere_share if self._places_inputs else 0.0
         niche = _sized(config, round(share * config.population), round(share * config.keep))
         rest = niche and _sized(config, config.population - niche.population, config.keep - niche.keep)
-        drafts = self._mixed(rest or config, rates, parents, set(known), rng)
-        if niche is None or rest is None:
-            return drafts
-        within = 2 * sum(map(self._fills_inputs_first, drafts)) > len(drafts)
-        allowed = partial(_elsewhere, within=within, vectorised=self._has_vectors)
-        taken = {*known, *(draft.trace for draft in drafts)}
-        return drafts + self._evolved(niche, allowed, rates, parents, taken, rng)
+        traces = self._mixed(rest or config, rates, parents, set(known), rng)
+        if niche is not None and rest is not None:
+            within = 2 * sum(map(self._fills_inputs_first, traces)) > len(traces)
+            allowed = partial(_elsewhere, within=within, vectorised=self._has_vectors)
+            traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
+        return self.rated(traces)
 
     def _mixed(
         self,
@@ -165,20 +168,19 @@ class Drafter:
         parents: Sequence[str],
         known: set[str],
         rng: np.random.Generator,
-    ) -> list[Draft]:
+    ) -> list[str]:
         """Candidates of all kinds, then vectorised ones that evolved apart."""
         share = config.vectorised_share if self._has_vectors else 0.0
         part = _sized(config, round(share * config.population), round(share * config.keep))
         apart = self._evolved(part, _vectorised, rates, parents, known, rng)
         spent = part.population if part and apart else 0
         rest = _sized(config, config.population - spent, config.keep - len(apart))
-        taken = {*known, *(draft.trace for draft in apart)}
-        return self._evolved(rest, self._allowed, rates, parents, taken, rng) + apart
+        return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
-    def _fills_inputs_first(self, draft: Draft) -> bool:
+    def _fills_inputs_first(self, trace: str) -> bool:
         """Whether it computes an input of the nest in full before the nest."""
         for space in self.spaces:
-            if (values := space.sketch.values_in(draft.trace)) is not None:
+            if (values := space.sketch.values_in(trace)) is not None:
                 nest = Nest.of(space.sketch, np.array([values], dtype=np.int64))
                 return bool(_inputs_first(nest)[0])
         return False
@@ -191,7 +193,7 @@ class Drafter:
         parents: Sequence[str],
         known: set[str],
         rng: np.random.Generator,
-    ) -> list[Draft]:
+    ) -> list[str]:
         """What evolution finds among the allowed candidates; nothing without `config`."""
         if config is None:
             return []
@@ -213,26 +215,24 @@ class Drafter:
                 fresh = round(config.random_share * count)
                 children = population.children(count - fresh, config.mutation_probability, rng)
                 population.add(np.concatenate([children, population.sample(fresh, rng)]))
-        self.rated += sum(len(population.scores) for population in populations)
+        self.candidates_rated += sum(len(population.scores) for population in populations)
         return _kept(populations, config, known, rng)
 
-    def _rates(self, measured: Mapping[str, float]) -> Sequence[Rate]:
-        """What rates the candidates of each sketch: the model, corrected where programs were measured."""
-        places, scores, latencies = [], [], []
+    def rated(self, traces: Sequence[str]) -> list[Draft]:
+        """Candidates by their traces, in their order, without those of sketches that are not drafted."""
+        found: dict[str, Draft] = {}
         for space, rater in zip(self.spaces, self._raters, strict=True):
-            read = ((space.sketch.values_in(trace), latency_s) for trace, latency_s in measured.items())
-            found = [(values, latency_s) for values, latency_s in read if values is not None]
-            if found:
-                vectors = rater.vectors(np.array([values for values, _ in found], dtype=np.int64))
-                places.append(rater.places(vectors))
-                scores.append(rater.scores(vectors))
-                latencies += [latency_s for _, latency_s in found]
-        if not np.isfinite(latencies).any():
-            return self._raters
-        from .residual import ResidualModel  # imports scikit-learn
+            read = [(trace, space.sketch.values_in(trace)) for trace in traces]
+            known = [(trace, values) for trace, values in read if values is not None]
+            if known:
+                vectors = rater.vectors(np.array([values for _, values in known], dtype=np.int64))
+                scores, places = rater.scores(vectors).tolist(), rater.places(vectors)
+                for (trace, _), score, place in zip(known, scores, places, strict=True):
+                    found[trace] = Draft(trace, score, place)
+        return [found[trace] for trace in traces if trace in found]
 
-        model = ResidualModel.fit(np.concatenate(places), np.concatenate(scores), np.array(latencies))
-        return [partial(_corrected, rater, model) for rater in self._raters]
+    def _corrected(self, residual: ResidualModel) -> list[Rate]:
+        return [partial(_corrected, rater, residual) for rater in self._raters]
 
 
 def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | None:
@@ -256,9 +256,9 @@ def _elsewhere(nest: Nest, within: bool, vectorised: bool) -> NDArray[np.bool_]:
     return found & _vectorised(nest) if vectorised else found
 
 
-def _corrected(rater: Rater, model: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:
+def _corrected(rater: Rater, residual: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:
     vectors = rater.vectors(values)
-    return model.corrected(rater.places(vectors), rater.scores(vectors))
+    return residual.corrected(rater.places(vectors), rater.scores(vectors))
 
 
 def verified(context: ms.TuneContext, drafts: Sequence[Draft]) -> Iterator[tuple[str, ms.MeasureCandidate]]:
@@ -295,13 +295,13 @@ def _best_scores(populations: Sequence[Population], count: int) -> list[int]:
 
 def _kept(
     populations: Sequence[Population], config: DraftConfig, known: set[str], rng: np.random.Generator
-) -> list[Draft]:
-    """The best that are not all alike, then some at random."""
+) -> list[str]:
+    """The traces of the best that are not all alike, then of some at random."""
     scores = np.concatenate([population.scores for population in populations])
     owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
     row = np.concatenate([np.arange(len(p.scores)) for p in populations])
     at_random = min(round(config.random_share * config.keep), config.keep - 1)
-    kept: list[Draft] = []
+    kept: list[str] = []
     chosen: list[list[int]] = [[] for _ in populations]
     used: set[int] = set()
 
@@ -310,7 +310,7 @@ def _kept(
         used.add(index)
         if trace not in known:
             chosen[owner[index]].append(int(row[index]))
-            kept.append(Draft(trace, float(scores[index])))
+            kept.append(trace)
 
     order: NDArray[np.int64] = np.argsort(-scores, kind="stable")
     passed_over: list[int] = []

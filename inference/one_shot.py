@@ -14,7 +14,7 @@ from .draft_model import drafting_model
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig, OneShotConfigError, StopConfig
 from .session import SearchSession
-from .validation import Choice, Validation, best_of, validate
+from .validation import Choice, Validation, best_of, settle, validate
 
 __all__ = ["OneShotConfig", "OneShotConfigError", "OneShotResult", "StopConfig", "search_one_shot"]
 
@@ -46,21 +46,22 @@ def search_one_shot(
     started = time.monotonic()
     config = with_fitting_draft(config, target)
     session = SearchSession(task, target, model, config, drafting_model(config, model.hardware))
-    validations: list[Validation] = []
+    choice = Choice((), config.stop)
     measure_s = 0.0
     for _ in range(config.rounds):
-        proposals = session.propose()
+        choice.offer(session.propose())
         measuring = time.monotonic()
-        room = min(config.per_round, config.top_k - len(validations))
-        choice = Choice(proposals, config.stop, validations, room)
-        measured = validate(choice, executor.measure, finalists=config.finalists)
+        room = min(config.per_round, config.top_k - len(choice.known))
+        measured = validate(choice, executor.measure, room, keep_built=config.finalists > 0)
         measure_s += time.monotonic() - measuring
+        if not measured or choice.over:
+            break
         session.learn({v.proposal.trace: v.latency_s for v in measured})
-        validations += measured
-        if not measured:
-            break  # nothing new, or nothing that would pay
+    measuring = time.monotonic()
+    settle(choice, executor.measure, config.finalists)
+    measure_s += time.monotonic() - measuring
     return OneShotResult(
-        validations=validations,
+        validations=choice.known,
         candidates_scored=model.candidates_scored - scored_before,
         search_s=time.monotonic() - started - measure_s,
         measure_s=measure_s,

@@ -56,7 +56,7 @@ class ProposeConfig:
     hardware: str = HERE
     tasks: int = 100
     seed: int = 0
-    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(choice=1))
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, choice=1))
 
     def __post_init__(self) -> None:
         if self.tasks < 1:

@@ -51,10 +51,14 @@ class DraftingConfig:
     # fits the target. Where none fits, and with null, the search is evolutionary.
     checkpoint: str | None = AUTO
     # Candidates rated a generation, without a replay.
-    population: int = 2048
-    generations: int = 12
-    # The best of a round, which are replayed and scored by the cost model.
-    keep: int = 128
+    population: int = 1024
+    generations: int = 6
+    # The best of them, among which the measurements choose what to replay.
+    keep: int = 256
+    # The same of each round after the first, which goes on from the fastest that were measured.
+    refine_population: int = 256
+    refine_generations: int = 3
+    refine_keep: int = 64
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
     vectorised_share: float = 0.5
     # Share of these that evolves apart on a CPU where most others do not look: computing a padded image or
@@ -65,7 +69,9 @@ class DraftingConfig:
     caution: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, least in (("population", 1), ("generations", 0), ("keep", 1), ("caution", 0)):
+        least_of = {"population": 1, "generations": 0, "keep": 1, "caution": 0}
+        least_of |= {"refine_population": 1, "refine_generations": 0, "refine_keep": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise OneShotConfigError(
                     f"search.draft.{name}={getattr(self, name)}: must be at least {least}"
@@ -81,18 +87,17 @@ class OneShotConfig:
 
     One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
     at no cost. A MetaSchedule candidate costs milliseconds to replay, so by default a draft model evolves
-    thousands by their decisions alone and only the best are replayed; evolution and annealing with the cost
-    model search less. Of what a search finds, the measurements so far choose what to measure next. With more
-    than one of `rounds`, the fastest of a round are the parents that the next one starts from; one round is
-    the paper's.
+    thousands by their decisions alone, and only those are replayed that may gain most by all that was measured
+    before; evolution and annealing with the cost model search less. Each round starts from the fastest that
+    were measured; one round is the paper's.
     """
 
     strategy: str = "draft"
-    rounds: int = 1
+    rounds: int = 3
     # Of evolution and annealing: programs of a round that evolve, or chains that are annealed side by side.
-    population_size: int = 80
+    population_size: int = 40
     # Of the same: generations of a round, or steps of its chains.
-    generations: int = 3
+    generations: int = 2
     # Evolution alone.
     mutation_probability: float = 0.85
     # Annealing alone: of the first step, in units of the score; and steps without a better program after
@@ -102,10 +107,11 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 32
-    # Programs that a round hands over for each that it may measure. Among these the measurements so far
-    # choose, unless `stop.expected_improvement` is 0: then, and with 1, the best predicted are measured.
-    choice: int = 4
+    top_k: int = 24
+    # Programs that a round replays and hands over for each that it may measure. Among these and what earlier
+    # rounds left the measurements so far choose, unless `stop.expected_improvement` is 0: then the best
+    # predicted are measured.
+    choice: int = 2
     # The best of a round that are timed once more, one after the other, before one of them is taken; 0 takes
     # what was best when timed once.
     finalists: int = 8
@@ -115,7 +121,7 @@ class OneShotConfig:
     # Rounds after those, which go to the tasks that may gain most; Fasor's high-quality mode.
     extra_rounds: int = 0
     # Whether the search learns from what the run measures, by a correction on top of the frozen model.
-    residual: bool = False
+    residual: bool = True
     stop: StopConfig = field(default_factory=StopConfig)
     draft: DraftingConfig = field(default_factory=DraftingConfig)
     # Processes that search, each a task of its own; null is one a core and at most 8, 0 searches between
@@ -161,4 +167,4 @@ class OneShotConfig:
     @property
     def handed_over(self) -> int:
         """Candidates that a round proposes, for these to be chosen from."""
-        return self.per_round * (self.choice if self.stop.expected_improvement else 1)
+        return self.per_round * self.choice

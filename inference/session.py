@@ -47,8 +47,8 @@ _NO_PLACE = np.zeros(1, dtype=np.float32)
 _PARALLEL = ("Parallel", "Vectorize", "Bind")
 """Instructions by which a program runs otherwise than the plain loops."""
 
-QUICK_DRAWS, QUICK_PROPOSALS = 16, 4
-"""A quick round drafts so many, or draws them at random, and proposes the best predicted of them."""
+QUICK_PROPOSALS = 16
+"""Candidates of a quick round, after a short draft or drawn at random."""
 
 
 def record_json(trace: Trace) -> str:
@@ -68,7 +68,7 @@ def make_sampler(
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
-    It proposes `config.handed_over` candidates a round, more than are measured.
+    It proposes `config.handed_over` candidates a round, more than are measured of it.
 
     A task that drafting cannot follow is searched by evolution. `config.max_code` holds for TVM's own design
     space of a CPU; a space that is given is searched as it is. Raises NoDesignSpaceError where there is
@@ -92,6 +92,13 @@ def make_sampler(
                     keep=config.draft.keep,
                     vectorised_share=config.draft.vectorised_share,
                     elsewhere_share=config.draft.elsewhere_share,
+                ),
+                refining=DraftConfig(
+                    population=config.draft.refine_population,
+                    generations=config.draft.refine_generations,
+                    keep=config.draft.refine_keep,
+                    vectorised_share=0.0,
+                    elsewhere_share=0.0,
                 ),
                 random_share=config.random_share,
                 residual=config.residual,
@@ -198,52 +205,44 @@ class SearchSession:
             self._sampler = make_sampler(
                 task, target, self._scorer, config, draft_model=draft_model, threads=threads
             )
-        self._most = config.handed_over
         self._open: dict[str, ms.MeasureCandidate] = {}
-        """What was proposed and not measured, to be chosen from again."""
+        """What was proposed and not measured."""
         self._known: set[str] = set()
         self._make_random = partial(
-            RandomSampler, task, target, per_round=QUICK_DRAWS, seed=config.seed, threads=threads
+            RandomSampler, task, target, per_round=QUICK_PROPOSALS, seed=config.seed, threads=threads
         )
         self._at_random: RandomSampler | None = None
 
     def propose(self, quick: bool = False) -> list[Proposal]:
-        """The candidates of the next round, the best predicted first; empty where none is left.
+        """The candidates of the next round, none of which was proposed before; empty where none is left.
 
-        They are `config.handed_over` at most, among which what was not measured of earlier rounds. A `quick`
-        round hardly searches: most of what tuning gains over plain loops is in any good program.
+        They are `config.handed_over` at most. A `quick` round hardly searches: most of what tuning gains over
+        plain loops is in any good program.
         """
         with self._model.clock.stage("replay and postprocessing"):
             if quick and isinstance(self._sampler, DraftSampler):
-                proposed = self._sampler.propose_quickly(QUICK_PROPOSALS, QUICK_DRAWS)
+                proposed = self._sampler.propose_quickly(QUICK_PROPOSALS)
             else:
                 proposed = self._draw_random() if quick else self._sampler.propose()
             if not proposed and (self._at_random or not self._known):
                 proposed = self._draw_random()
-        known = list((self._open | dict(proposed)).items())
-        if not known:
+        if not proposed:
             return []
-        candidates = [candidate for _, candidate in known]
-        # Validation sees to what the measurements tell: it wants to know what the frozen model says.
+        self._open |= dict(proposed)
+        candidates = [candidate for _, candidate in proposed]
+        # Who measures sees to what that tells: the frozen model's word is wanted.
         scores = self._model.predict(self._sampler.context, candidates)
-        corrected = (
-            scores if self._scorer is self._model else self._scorer.predict(self._sampler.context, candidates)
-        )
-        order = np.argsort(-corrected, kind="stable")
-        count = QUICK_PROPOSALS if quick else self._most
-        self._open = dict(known[row] for row in order[: max(count, self._most)])
         with self._model.clock.stage("handing over"):
-            places = self._likeness([candidates[row] for row in order[:count]])
-            return [
-                _proposal(known[row][0], candidates[row], float(scores[row]), place)
-                for row, place in zip(order[:count], places, strict=True)
-            ]
+            rows = zip(proposed, scores.tolist(), self._likeness(candidates), strict=True)
+            return [_proposal(*pair, score, place) for pair, score, place in rows]
 
     def _draw_random(self) -> list[tuple[str, ms.MeasureCandidate]]:
         """For a search that finds no population to begin with: most programs break the limits of a GPU."""
         self._at_random = self._at_random or self._make_random()
-        self._at_random.know(self._known)
-        return self._at_random.propose()
+        self._at_random.know([*self._known, *self._open])
+        found = self._at_random.propose()
+        self._sampler.know(trace for trace, _ in found)
+        return found
 
     def learn(self, latencies_s: dict[str, float]) -> None:
         """Takes measured latencies in seconds by trace (inf for a failure), also of traces found elsewhere.

@@ -78,6 +78,8 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._open: dict[str, ms.MeasureCandidate] = {}
         """What was searched and not measured."""
         self._choice = Choice((), self.config.stop)
+        self._round_ends = 0
+        """Of how many measurements the round is the last one."""
         self._batch: Sequence[Proposal] = ()
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
@@ -128,30 +130,31 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
 
     def generate_measure_candidates(self) -> list[ms.MeasureCandidate] | None:
         """The candidates to measure next; None when the search is over."""
-        while self._sampler is not None:
-            self._batch = self._choice.next_batch()
-            if self._batch:
-                self._left -= len(self._batch)
-                return [self._open[proposal.trace] for proposal in self._batch]
-            if self._rounds == self.config.rounds or not self._left:
+        while self._sampler is not None and self._left:
+            measured = len(self._choice.known)
+            if self._rounds and measured < self._round_ends:
+                self._batch = self._choice.next_batch(min(self._left, self._round_ends - measured))
+                if self._batch:
+                    self._left -= len(self._batch)
+                    return [self._open[proposal.trace] for proposal in self._batch]
+            if self._rounds == self.config.rounds or self._choice.over:
                 break
             self._rounds += 1
-            self._choice = self._searched(self._sampler)
+            self._choice.offer(self._searched(self._sampler))
+            self._round_ends = measured + self.config.per_round
         return None
 
-    def _searched(self, sampler: ProgramSampler) -> Choice:
-        """A round of the search."""
-        assert self._context is not None and self._cost_model is not None
-        self._open |= dict(sampler.propose())
-        candidates = list(self._open.values())
-        scores = self._cost_model.predict(self._context, candidates) if candidates else ()
-        assert self._likeness is not None
-        proposals = [
-            Proposal(trace, "", "", float(score), place)
-            for trace, score, place in zip(self._open, scores, self._likeness(candidates), strict=True)
-        ]
-        room = min(self._left, self.config.per_round)
-        return Choice(proposals, self.config.stop, self._choice.known, room)
+    def _searched(self, sampler: ProgramSampler) -> list[Proposal]:
+        """The proposals of a round."""
+        assert self._context is not None and self._cost_model is not None and self._likeness is not None
+        proposed = sampler.propose()
+        if not proposed:
+            return []
+        self._open |= dict(proposed)
+        candidates = [candidate for _, candidate in proposed]
+        scores = self._cost_model.predict(self._context, candidates)
+        rows = zip(proposed, scores, self._likeness(candidates), strict=True)
+        return [Proposal(trace, "", "", float(score), place) for (trace, _), score, place in rows]
 
     def notify_runner_results(
         self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]

@@ -25,10 +25,13 @@ from .searchers import Searcher, replied
 from .stages import StageClock
 from .tune_result import TaskResult
 from .tuning_database import TuningDatabase
-from .validation import Choice, Proposal, Validation, validate
+from .validation import Choice, Proposal, Validation, settle, validate
 
 UNTUNED_BEST_S = 5e-4
 """Unscheduled tasks slower than `measure.slow_factor` times this run once: a slow one needs no precision."""
+
+QUICK_ROOM = 4
+"""Candidates measured in a quick round."""
 
 _DEATHS_ALLOWED = 1
 
@@ -52,6 +55,8 @@ class _Search:
     task: Task
     untuned_s: float
     base_rounds: int
+    choice: Choice
+    """What is left to measure of the proposals, and what they have measured in this run."""
     known_s: float | None = None
     """Latency of the database's schedule, where it had one."""
     finished: bool = False
@@ -62,6 +67,8 @@ class _Search:
     """Whose session it is, None before the first round and after that session was lost."""
     rounds: int = 0
     """Rounds of this run."""
+    before_s: float = math.inf
+    """Best latency before the last of them."""
     quick: bool = False
     """Whether the last of them was a quick one."""
     busy: bool = False
@@ -71,7 +78,6 @@ class _Search:
     done: bool = False
     """Whether it has had the rounds that every task gets."""
     reason: str = ""
-    validations: list[Validation] = field(default_factory=list)
     committed: int = 0
     untold: dict[str, float] = field(default_factory=dict)
     gains: list[float] = field(default_factory=list)
@@ -83,7 +89,7 @@ class _Search:
 
     @property
     def best_s(self) -> float:
-        found = min((validation.latency_s for validation in self.validations), default=math.inf)
+        found = self.choice.best_s
         return found if self.known_s is None else min(found, self.known_s)
 
     @property
@@ -146,7 +152,10 @@ class NetworkTuner:
     def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float]) -> list[TaskResult]:
         """A result for each task, in their order; `untuned_s` are latencies of `measure_untuned`."""
         base_rounds = 1 if self.limits.breadth_first else self.config.rounds
-        searches = [_Search(*pair, base_rounds) for pair in zip(tasks, untuned_s, strict=True)]
+        searches = [
+            _Search(*pair, base_rounds, Choice((), self.config.stop))
+            for pair in zip(tasks, untuned_s, strict=True)
+        ]
         # Without a latency, the operations tell which task is large.
         self._searches = sorted(
             searches, key=lambda s: (-s.task.weight * min(s.untuned_s, 1e6), -s.task.flops)
@@ -251,7 +260,7 @@ class NetworkTuner:
         told = search.untold
         if search.searcher is not searcher:
             request["task"] = task_to_json(search.task)
-            told = {v.proposal.trace: v.latency_s for v in search.validations}
+            told = {v.proposal.trace: v.latency_s for v in search.choice.known}
             if search.known_s is not None:
                 told = self.database.latencies_s(search.task) | told
         request["learned"] = {trace: s if math.isfinite(s) else None for trace, s in told.items()}
@@ -273,44 +282,49 @@ class NetworkTuner:
     def _propose(self, search: _Search, reply: dict[str, Any], measuring: ThreadPoolExecutor) -> None:
         self.clock.add(reply.get("stage_s", {}))
         search.scored += reply.get("scored", 0)
-        room = self.config.per_round
-        if search.full_rounds < self.config.rounds:
-            room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
-        proposals = [
+        search.choice.offer(
             Proposal(**{**values, "place": np.array(values["place"], dtype=np.float32)})
             for values in reply.get("proposals", ())
-        ]
-        if not proposals:
-            search.busy, search.over = False, True
-            if "error" in reply:
-                first = next(iter(str(reply["error"]).strip().splitlines()), "no message")
-                search.reason = f"the search failed: {first}"
-            elif "nothing" in reply:
-                search.reason = "nothing to tune"
-            else:  # nothing new is left
-                search.full_rounds = max(search.full_rounds, self.config.rounds)
+        )
+        if "error" in reply:
+            first = next(iter(str(reply["error"]).strip().splitlines()), "no message")
+            search.reason = f"the search failed: {first}"
+        elif "nothing" in reply:
+            search.reason = "nothing to tune"
+        if search.reason:
+            search.over, search.busy = True, False
             self._done(search)
             return
         search.rounds += 1
-        future = measuring.submit(self._measure, search, proposals, max(room, 1))
+        search.before_s = search.best_s
+        room = QUICK_ROOM if search.quick else self.config.per_round
+        if search.full_rounds < self.config.rounds:
+            room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
+        future = measuring.submit(self._measure, search, max(room, 1))
         self._measuring[future] = search
         future.add_done_callback(lambda _: self._wake_up.send_bytes(b"."))
 
-    def _measure(self, search: _Search, proposals: list[Proposal], room: int) -> list[Validation]:
-        """Up to `room` of them, in a thread of its own."""
+    def _measure(self, search: _Search, room: int) -> list[Validation]:
+        """Up to `room` of what is left to measure, in a thread of its own."""
         if self._stopped:
             return []
         start = time.monotonic()
+        choice, measure = search.choice, self.executor.measure
+        finalists = 0 if search.quick else self.config.finalists
+        before = len(choice.known)
         try:
             with self._around_measuring():
-                return validate(
-                    Choice(proposals, self.config.stop, search.validations, room),
-                    self.executor.measure,
-                    lambda: not self._stopped and self.limits.in_time(),
-                    0 if search.quick else self.config.finalists,
-                )
+                validate(choice, measure, room, self._in_time, keep_built=finalists > 0)
+                if self._in_time():
+                    search.over = choice.over or len(choice.known) == before
+                    if search.over or search.rounds >= search.base_rounds:
+                        settle(choice, measure, finalists)
+            return choice.known[before:]
         finally:
             search.measure_s += time.monotonic() - start
+
+    def _in_time(self) -> bool:
+        return not self._stopped and self.limits.in_time()
 
     def _take_measured(self) -> None:
         while self._woken.poll():
@@ -321,8 +335,8 @@ class NetworkTuner:
             measured = future.result()
             # A round that a limit has cut short is to be had again.
             search.full_rounds += not search.quick and self.limits.in_time()
-            before_s = search.best_s
-            search.validations = [*search.validations, *measured]
+            if search.over:
+                search.full_rounds = max(search.full_rounds, self.config.rounds)
             search.untold |= {v.proposal.trace: v.latency_s for v in measured}
             self.clock.add(
                 {
@@ -331,10 +345,10 @@ class NetworkTuner:
                 }
             )
             if search.rounds > 1 or search.known_s is not None:
-                search.gains.append(gain(before_s, search.best_s))
-            if search.rounds >= search.base_rounds or not measured:
+                search.gains.append(gain(search.before_s, search.best_s))
+            if search.over or search.rounds >= search.base_rounds or not measured:
                 self._commit(search)
-            if search.rounds == search.base_rounds:
+            if search.over or search.rounds >= search.base_rounds:
                 self._done(search)
             self._note()
 
@@ -359,8 +373,8 @@ class NetworkTuner:
     def _commit(self, search: _Search) -> None:
         """Keeps what was measured since the last time, where it is of use."""
         if search.best_s < search.untuned_s:
-            self.database.commit(search.task, search.validations[search.committed :])
-            search.committed = len(search.validations)
+            self.database.commit(search.task, search.choice.known[search.committed :])
+            search.committed = len(search.choice.known)
             if search.rounds:
                 of = self.config.rounds
                 self.database.note_rounds(search.task, min(search.full_rounds, of), of)
@@ -369,7 +383,9 @@ class NetworkTuner:
         task, best_s = search.task, search.best_s
         reason = search.reason
         if math.isinf(best_s) and not reason:
-            reason = "no candidate ran" if search.validations else "the limits of the run left no time for it"
+            reason = (
+                "no candidate ran" if search.choice.known else "the limits of the run left no time for it"
+            )
         elif best_s >= search.untuned_s and math.isfinite(best_s):
             reason = "untuned is faster"
         return TaskResult(
@@ -381,12 +397,12 @@ class NetworkTuner:
             untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
             tuned_latency_s=best_s if best_s < search.untuned_s else None,
             candidates_scored=search.scored,
-            candidates_measured=len(search.validations),
-            candidates_failed=sum(v.outcome.failure is not None for v in search.validations),
+            candidates_measured=len(search.choice.known),
+            candidates_failed=sum(v.outcome.failure is not None for v in search.choice.known),
             search_s=search.search_s,
             measure_s=search.measure_s,
-            predicted_scores=[v.predicted_score for v in search.validations],
-            measured_latencies_s=[v.latency_s for v in search.validations],
+            predicted_scores=[v.predicted_score for v in search.choice.known],
+            measured_latencies_s=[v.latency_s for v in search.choice.known],
             reason=reason,
-            from_database=search.known_s is not None and not search.validations,
+            from_database=search.known_s is not None and not search.choice.known,
         )

@@ -59,7 +59,7 @@ def best_of(validations: Sequence[Validation]) -> Validation | None:
 
 
 class Choice:
-    """Chooses among the proposals of a round what to measure, batch by batch.
+    """Chooses among the proposals for a task what to measure, batch by batch.
 
     With `stop.expected_improvement` 0, or while fewer than `stop.minimum` of the task are measured, the best
     predicted come next. From then on it is those that may gain most together by all that was measured, and
@@ -67,19 +67,16 @@ class Choice:
     """
 
     def __init__(
-        self,
-        proposals: Sequence[Proposal],
-        stop: StopConfig,
-        earlier: Sequence[Validation] = (),
-        most: int | None = None,
+        self, proposals: Iterable[Proposal], stop: StopConfig, known: Iterable[Validation] = ()
     ) -> None:
-        """Up to `most` are chosen, all of them by default; `earlier` are those of the rounds before."""
-        self._left = sorted(proposals, key=lambda proposal: -proposal.score)
+        """`known` was measured before."""
+        self.known = list(known)
+        """All that was measured of the task, in the order of measuring."""
+        self._left: list[Proposal] = []
         self._stop = stop
-        self._earlier = earlier
-        self._most = len(proposals) if most is None else most
         self._promised_little = 0  # batches in a row
-        self.done: list[Validation] = []
+        self._settled = len(self.known)  # of `known`, those of which none is to be timed again
+        self.offer(proposals)
 
     @property
     def best_s(self) -> float:
@@ -87,39 +84,47 @@ class Choice:
         return min((validation.latency_s for validation in self.known), default=math.inf)
 
     @property
-    def known(self) -> Sequence[Validation]:
-        """All that was measured of the task, earlier rounds included."""
-        return [*self._earlier, *self.done]
+    def over(self) -> bool:
+        """Whether what is left would not pay; another offer may."""
+        return self._promised_little >= self._stop.patience
 
-    def next_batch(self) -> Sequence[Proposal]:
-        """What to measure next; nothing where it would not pay. The batch before must have been learned."""
-        batch = self._batch(self._most - len(self.done))
+    def offer(self, proposals: Iterable[Proposal]) -> None:
+        """Adds candidates to those that are left of earlier offers."""
+        self._left = sorted([*self._left, *proposals], key=lambda proposal: -proposal.score)
+
+    def next_batch(self, room: int) -> Sequence[Proposal]:
+        """What to measure next, `room` at most; nothing where it would not pay.
+
+        The batch before must have been learned.
+        """
+        batch = self._batch(room)
         taken = {id(proposal) for proposal in batch}
         self._left = [proposal for proposal in self._left if id(proposal) not in taken]
         return batch
 
     def learn(self, measured: Iterable[Validation]) -> None:
         """Takes what a batch measured."""
-        self.done += measured
+        self.known += measured
 
     def finalists(self, count: int) -> Sequence[Validation]:
-        """The best of this round, `count` at most, that are near enough to the best of all to be it.
+        """The best that were timed once, `count` at most, that are near enough to the best of all to be it.
 
         None where there is no choice: where the best of all stands alone.
         """
-        near = sorted(self.done, key=lambda validation: validation.latency_s)[:count]
+        near = sorted(self.known[self._settled :], key=lambda validation: validation.latency_s)[:count]
         near = [validation for validation in near if validation.latency_s <= FINALIST_WITHIN * self.best_s]
         alone = len(near) == 1 and near[0].latency_s == self.best_s
         return [] if alone or math.isinf(self.best_s) else near
 
-    def learn_again(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
-        """Takes further outcomes of what this round has measured, by trace."""
-        self.done = [
-            Validation(done.proposal, done.outcome.with_repeats_of(outcomes[done.proposal.trace]))
-            if done.proposal.trace in outcomes
-            else done
-            for done in self.done
+    def settle(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
+        """Takes further outcomes of finalists by trace; the next ones are of what is measured from now on."""
+        self.known = [
+            Validation(known.proposal, known.outcome.with_repeats_of(outcomes[known.proposal.trace]))
+            if known.proposal.trace in outcomes
+            else known
+            for known in self.known
         ]
+        self._settled = len(self.known)
 
     def _batch(self, room: int) -> Sequence[Proposal]:
         left, known, stop = self._left, self.known, self._stop
@@ -134,32 +139,47 @@ class Choice:
             np.array([validation.proposal.score for validation in known]),
             np.array([validation.latency_s for validation in known]),
         )
-        posterior = model.posterior(
-            np.stack([proposal.place for proposal in left]), np.array([proposal.score for proposal in left])
+        rows, gain = model.best_batch(
+            np.stack([proposal.place for proposal in left]),
+            np.array([proposal.score for proposal in left]),
+            min(room, stop.batch),
         )
-        rows, gain = posterior.best_batch(min(room, stop.batch), self.best_s)
         self._promised_little = self._promised_little + 1 if gain < stop.expected_improvement else 0
-        return [left[row] for row in rows] if self._promised_little < stop.patience else []
+        return [] if self.over else [left[row] for row in rows]
 
 
 def validate(
-    choice: Choice, measure: Measure, in_time: Callable[[], bool] = lambda: True, finalists: int = 0
+    choice: Choice,
+    measure: Measure,
+    most: int,
+    in_time: Callable[[], bool] = lambda: True,
+    *,
+    keep_built: bool = False,
 ) -> list[Validation]:
-    """Measures what is chosen until that is nothing more, or `in_time` says no.
+    """Measures what is chosen, `most` at most, until that is nothing more or `in_time` says no.
 
-    Then up to `finalists` of the best are timed again, one right after the other. What disturbs a run adds to
-    its time: of many programs that were timed once, what looks best is often what was disturbed least.
+    `keep_built` is for what `settle` may time again.
     """
+    before = len(choice.known)
+    while in_time() and (batch := choice.next_batch(most - len(choice.known) + before)):
+        choice.learn(_measured(choice, batch, measure, keep_built))
+    return choice.known[before:]
 
-    def measured(proposals: Sequence[Proposal]) -> list[MeasureOutcome]:
-        # What turns out slower by far than the best is cut short.
-        best_s, keep = choice.best_s, finalists > 0
-        return measure([MeasureJob(proposal.module, best_s, keep_built=keep) for proposal in proposals])
 
-    while in_time() and (batch := choice.next_batch()):
-        choice.learn(Validation(*pair) for pair in zip(batch, measured(batch), strict=True))
+def settle(choice: Choice, measure: Measure, finalists: int) -> None:
+    """Times up to `finalists` of the best again, one right after the other.
+
+    What disturbs a run adds to its time: of many programs that were timed once, what looks best is often what
+    was disturbed least.
+    """
     best = [validation.proposal for validation in choice.finalists(finalists)]
-    if best and in_time():
-        traces = [proposal.trace for proposal in best]
-        choice.learn_again(dict(zip(traces, measured(best), strict=True)))
-    return choice.done
+    again = _measured(choice, best, measure, keep_built=True) if best else []
+    choice.settle({validation.proposal.trace: validation.outcome for validation in again})
+
+
+def _measured(
+    choice: Choice, proposals: Sequence[Proposal], measure: Measure, keep_built: bool
+) -> list[Validation]:
+    # What turns out slower by far than the best is cut short.
+    jobs = [MeasureJob(proposal.module, choice.best_s, keep_built=keep_built) for proposal in proposals]
+    return [Validation(*pair) for pair in zip(proposals, measure(jobs), strict=True)]

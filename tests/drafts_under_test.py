@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from foretune.dataset.drafting.structure import Access, Block, TaskStructure, Term
 from foretune.dataset.hardware import Hardware
 
@@ -59,3 +61,21 @@ def matmul_trace(
         ],
         [[4, i], [6, j], [8, k], [13, unroll]],
     ]
+
+
+class StandInRater:
+    """Rates candidates by a function of their values; what it reads and their places are the values."""
+
+    def __init__(self, score: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.scores = score
+        self.rated = 0
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        self.rated += len(values)
+        return self.scores(values)
+
+    def vectors(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def places(self, vectors: np.ndarray) -> np.ndarray:
+        return vectors.astype(np.float32)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from drafts_under_test import CPU, matmul, matmul_trace
+from drafts_under_test import CPU, StandInRater, matmul, matmul_trace
 from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.dataset import draft_table
 from foretune.dataset.drafting.features import DRAFT_DIM
@@ -22,6 +22,7 @@ from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse
 from foretune.inference.draft_model import DraftModel
 from foretune.inference.draft_population import Population
 from foretune.inference.drafting import Draft, DraftConfig, DraftConfigError, Drafter, verified
+from foretune.inference.residual import ResidualModel
 from foretune.models.cost_model import FeatureTensors, Predictor
 from foretune.models.draft import DraftCostModel
 from foretune.models.ensemble import EnsembleCostModel
@@ -53,6 +54,10 @@ def model() -> DraftModel:
 def task() -> Task:
     module = as_task_module(Dense(rows=16, in_features=64, out_features=32).prim_func())
     return Task("dense", module, 1, "operator", "dense", {}, count_flops(module))
+
+
+def traces(drafts) -> list[str]:
+    return [draft.trace for draft in drafts]
 
 
 def population(limits=None) -> Population:
@@ -103,10 +108,11 @@ def test_drafts_are_the_best_rated_programs(model, task):
     assert guided == sorted(guided, reverse=True)
     drafts = drafter.draft(SMALL)
     assert len(drafts) == len({draft.trace for draft in drafts}) == 12
-    assert drafter.rated > 128
-    programs = list(verified(context, [*drafts, Draft("[[],[[9,1]]]", 0.0)]))
+    assert drafter.candidates_rated > 128
+    nonsense = Draft("[[],[[9,1]]]", 0.0, np.zeros(DRAFT_DIM, np.float32))
+    programs = list(verified(context, [*drafts, nonsense]))
     assert [trace for trace, _ in programs] == [draft.trace for draft in drafts]
-    assert drafter.draft(SMALL) == drafts
+    assert traces(drafter.draft(SMALL)) == traces(drafts)
     known = [draft.trace for draft in drafts[:5]]
     again = drafter.draft(SMALL, parents=known, known=known)
     assert len(again) == 12
@@ -137,26 +143,38 @@ def test_a_cautious_model_takes_off_what_its_members_disagree_on():
 
 
 def test_measurements_correct_what_is_drafted_next(model, task):
+    """What lies near a program that was fast goes first, whatever its score."""
     drafter = Drafter(task, parse_target({"kind": "llvm", "num-cores": 2}), model)
-    config = replace(SMALL, vectorised_share=0)
+    config = replace(SMALL, vectorised_share=0, random_share=0.0)
     first = drafter.draft(config)
-    best, worst = first[0].trace, first[-1].trace
-    told = {best: 1.0, worst: 1e-3, first[1].trace: float("inf")}
-    plain, taught = (
-        {draft.trace: draft.score for draft in drafter.draft(config, [best, worst], measured=measured)}
-        for measured in (None, told)
+    best, worst = first[0], first[-1]
+    residual = ResidualModel.fit(
+        np.stack([best.place, worst.place]), np.array([best.score, worst.score]), np.array([1.0, 1e-3])
     )
-    assert best in plain and best not in taught
-    assert taught[worst] == max(taught.values())
-    # Where nothing ran, there is nothing to learn.
-    assert drafter.draft(config, measured={best: float("inf")}) == first
+    plain = drafter.draft(config, [best.trace, worst.trace])
+    taught = drafter.draft(config, [best.trace, worst.trace], residual=residual)
+    assert best.trace in traces(plain) and best.trace not in traces(taught)
+    assert worst.trace in traces(taught)[:3]
+    # Their scores stay those of the model.
+    (again,) = (draft for draft in taught if draft.trace == worst.trace)
+    assert again.score == pytest.approx(worst.score)
+
+
+def test_candidates_are_rated_by_their_traces(model, task):
+    drafter = Drafter(task, parse_target("llvm"), model)
+    drafts = drafter.draft(SMALL)
+    rated = drafter.rated([drafts[2].trace, "[[],[]]", drafts[0].trace])
+    assert traces(rated) == [drafts[2].trace, drafts[0].trace]
+    assert [draft.score for draft in rated] == pytest.approx([drafts[2].score, drafts[0].score])
+    np.testing.assert_array_equal(rated[0].place, drafts[2].place)
+    assert drafts[0].place.shape == (DRAFT_DIM,)
 
 
 class ScalarOnly:
     """Stands in for a DraftModel that rates programs the lower the longer their innermost loop is."""
 
     def rater(self, sketch, structure, task):
-        return lambda values: -Nest.of(sketch, values).extents[-1]
+        return StandInRater(lambda values: -Nest.of(sketch, values).extents[-1])
 
 
 @pytest.mark.parametrize(("share", "vectorised"), [(0.0, 0), (0.25, 3), (0.5, 6), (1.0, 12)])
@@ -177,7 +195,9 @@ class Placing:
 
     def rater(self, sketch, structure, task):
         columns = [sketch.decisions[number].column for _, number in sketch.producers]
-        return lambda values: ((values[:, columns] == AT_ROOT).any(axis=1) == self.first).astype(np.float32)
+        return StandInRater(
+            lambda values: ((values[:, columns] == AT_ROOT).any(axis=1) == self.first).astype(np.float32)
+        )
 
 
 def places_inputs_first(drafter, draft) -> bool:
@@ -214,7 +234,7 @@ def test_a_task_without_inputs_to_place_has_no_candidates_elsewhere(model, task)
         Drafter(task, parse_target("llvm"), model).draft(replace(SMALL, elsewhere_share=share))
         for share in (0.5, 0.0)
     )
-    assert some == none
+    assert traces(some) == traces(none)
 
 
 def test_a_task_without_vectors_is_drafted_all_the_same():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drafts_under_test import CPU
+from drafts_under_test import CPU, StandInRater
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import EvolutionarySampler, ProgramSampler
@@ -15,7 +15,7 @@ from foretune.inference import OneShotConfig
 from foretune.inference.draft_choice import with_fitting_draft
 from foretune.inference.draft_model import drafting_model
 from foretune.inference.draft_sampler import DraftSampler
-from foretune.inference.drafting import DraftConfig, UnreadableSpaceError
+from foretune.inference.drafting import DraftConfig, UnreadableSpaceError, verified
 from foretune.inference.search_config import DraftingConfig, OneShotConfigError
 from foretune.inference.session import make_sampler
 from foretune.inference.strategy import _drafting
@@ -47,21 +47,26 @@ class FirstValues:
     """Stands in for a DraftModel: likes small first decisions."""
 
     def __init__(self):
-        self.rated = 0
+        self.raters = []
 
     def rater(self, sketch, structure, task):
-        def rate(values):
-            self.rated += len(values)
-            return -values[:, 0].astype(np.float32)
+        self.raters.append(StandInRater(lambda values: np.exp(-0.01 * values[:, 0])))
+        return self.raters[-1]
 
-        return rate
+    @property
+    def rated(self):
+        return sum(rater.rated for rater in self.raters)
+
+
+DRAFTING = DraftConfig(population=200, generations=2, keep=20)
 
 
 def sampler_of(**changes):
     settings = {
         "scorer": Counting(),
         "model": FirstValues(),
-        "config": DraftConfig(population=200, generations=2, keep=20),
+        "config": DRAFTING,
+        "refining": replace(DRAFTING, population=50, generations=1, keep=10),
         "random_share": 0.0,
         "per_round": 6,
         "seed": 0,
@@ -71,67 +76,103 @@ def sampler_of(**changes):
     return DraftSampler(TASK, TARGET, **settings), settings
 
 
-def test_hundreds_are_rated_and_few_replayed():
+@pytest.fixture
+def replayed(monkeypatch):
+    """The drafts that were replayed."""
+    seen = []
+
+    def remembering(context, drafts):
+        seen.extend(drafts)
+        return verified(context, drafts)
+
+    monkeypatch.setattr("foretune.inference.draft_sampler.verified", remembering)
+    return seen
+
+
+def measured(sampler, proposed, latencies_s):
+    sampler.learn(proposed, [MeasureOutcome((latency_s,)) for latency_s in latencies_s])
+
+
+def test_hundreds_are_rated_and_few_replayed(replayed):
     sampler, settings = sampler_of()
     proposed = sampler.propose()
     assert isinstance(sampler, ProgramSampler)
     assert len(proposed) == len({trace for trace, _ in proposed}) == 6
     assert settings["model"].rated >= 3 * 150
-    (verified,) = settings["scorer"].asked
-    assert 6 <= verified <= 20
+    assert len(replayed) == 6
+    assert [draft.score for draft in replayed] == sorted((d.score for d in replayed), reverse=True)
 
 
 def test_no_round_repeats_and_the_next_descends_from_the_fastest(monkeypatch):
     sampler, _ = sampler_of()
     first = sampler.propose()
-    outcomes = [MeasureOutcome((1e-3 * (place + 1),)) for place in range(len(first))]
-    sampler.learn(first, outcomes)
-    parents = []
+    measured(sampler, first, [1e-3 * (place + 1) for place in range(len(first))])
+    given_to = []
     draft = sampler._drafter.draft
     monkeypatch.setattr(
         sampler._drafter,
         "draft",
-        lambda config, **given: parents.append(given["parents"]) or draft(config, **given),
+        lambda config, **given: given_to.append((config, given)) or draft(config, **given),
     )
     second = sampler.propose()
-    assert parents[0][0] == first[0][0]
+    ((config, given),) = given_to
+    assert given["parents"] == [trace for trace, _ in first]
+    assert given["residual"] is not None
+    assert config.population == 50  # those of before the first measurement are still to be chosen from
     assert not {trace for trace, _ in first} & {trace for trace, _ in second}
 
 
-def test_what_was_replayed_and_not_proposed_is_not_replayed_again():
-    sampler, settings = sampler_of()
+def test_nothing_is_drafted_or_replayed_twice(replayed):
+    sampler, _ = sampler_of()
+    for _ in range(4):
+        proposed = sampler.propose()
+        measured(sampler, proposed, [1e-3] * len(proposed))
+    assert len({draft.trace for draft in replayed}) == len(replayed) == 4 * 6
+
+
+def test_what_was_measured_elsewhere_counts():
+    """As after a stop: the sampler is new, and knows programs of the run before."""
+    before, _ = sampler_of()
+    proposed = before.propose()
+    sampler, _ = sampler_of()
+    sampler.know(trace for trace, _ in proposed)
+    measured(sampler, proposed, [1e-3] * 6)
+    assert sampler._pool.fastest == [trace for trace, _ in proposed]
+    assert not {trace for trace, _ in sampler.propose()} & {trace for trace, _ in proposed}
+
+
+def test_without_learning_the_best_predicted_go_first_whatever_was_measured(replayed):
+    sampler, _ = sampler_of(residual=False)
+    measured(sampler, sampler.propose(), [1e-3 * (6 - place) for place in range(6)])
     sampler.propose()
-    sampler.propose()
-    first, second = settings["scorer"].asked
-    # 20 drafts; then as many others beside what the first round left.
-    assert first <= 20
-    assert first - 6 < second <= first - 6 + 20
-    assert len(sampler._drafted) >= first + second - (first - 6)
+    assert sampler._pool.residual is None
+    assert [draft.score for draft in replayed[6:]] == sorted((d.score for d in replayed[6:]), reverse=True)
 
 
 @pytest.mark.parametrize(("share", "rounding"), [(0.0, 0), (0.5, 3)])
-def test_a_quick_round_rates_and_replays_less_and_leaves_the_rest_for_later(share, rounding):
-    config = DraftConfig(population=200, generations=8, keep=20, vectorised_share=share)
+def test_a_quick_round_rates_less_and_leaves_the_rest_for_later(share, rounding, replayed):
+    config = replace(DRAFTING, generations=8, vectorised_share=share)
     sampler, settings = sampler_of(config=config)
-    quick = sampler.propose_quickly(2, 5)
-    assert len(quick) == 2
+    quick = sampler.propose_quickly(5)
+    assert len(quick) == len(replayed) == 5
     assert settings["model"].rated <= 3 * 200 + rounding  # two generations instead of eight
-    assert settings["scorer"].asked == [5]
     later = sampler.propose()
     assert len(later) == 6
     assert not {trace for trace, _ in quick} & {trace for trace, _ in later}
-    assert settings["scorer"].asked[1] <= 5 - 2 + 20
 
 
 def test_chance_fills_its_share():
-    sampler, settings = sampler_of(random_share=1.0)
+    sampler, _ = sampler_of(random_share=1.0)
     assert len(sampler.propose()) == 6
-    assert settings["scorer"].asked  # verified all the same
 
 
 def test_the_strategy_makes_one_with_its_settings():
     config = OneShotConfig(
-        strategy="draft", top_k=4, rounds=1, choice=1, draft=DraftingConfig("somewhere", 100, 1, 8)
+        strategy="draft",
+        top_k=4,
+        rounds=1,
+        choice=1,
+        draft=DraftingConfig("somewhere", population=100, generations=1, keep=8),
     )
     sampler = make_sampler(TASK, TARGET, Counting(), config, draft_model=FirstValues(), threads=1)
     assert isinstance(sampler, DraftSampler)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
-from foretune.inference.residual import NOISE, SPREAD_BEFORE, SPREAD_WEIGHT, Posterior, ResidualModel
+from foretune.inference.residual import NOISE, SPREAD_BEFORE, SPREAD_WEIGHT, TRUST, Posterior, ResidualModel
 from foretune.inference.search_config import (
     DraftingConfig,
     OneShotConfig,
     OneShotConfigError,
     StopConfig,
 )
-from foretune.inference.validation import Choice, Proposal, best_of, validate
+from foretune.inference.validation import Choice, Proposal, best_of, settle, validate
 from scipy.stats import norm
 
 
@@ -31,9 +31,12 @@ def test_a_measured_candidate_is_known_up_to_the_noise():
 
 
 def test_far_from_what_was_measured_the_frozen_model_decides():
-    """Scores 1 and 0.5 measured 1 and 2 ms, exactly as predicted: score 0.25 stands for 4 ms."""
-    model = ResidualModel.fit(knobs(0, 1), np.array([1.0, 0.5]), np.array([1e-3, 2e-3]))
-    posterior = model.posterior(knobs(1000), np.array([0.25]))
+    """A quarter of a score's logarithm is believed: 1 and 1/16 that measured 1 and 2 ms are as predicted, and
+    1/256 stands for 4 ms.
+    """
+    assert TRUST == 0.25
+    model = ResidualModel.fit(knobs(0, 1), np.array([1.0, 1 / 16]), np.array([1e-3, 2e-3]))
+    posterior = model.posterior(knobs(1000), np.array([1 / 256]))
     assert posterior.mean[0] == pytest.approx(-math.log(4e-3))
     # Two residuals of zero after four of the prior's spread.
     spread = SPREAD_BEFORE * math.sqrt(SPREAD_WEIGHT / (SPREAD_WEIGHT + 2))
@@ -45,7 +48,7 @@ def test_neighbours_are_misjudged_alike():
     scores = np.full(4, 0.5)
     model = ResidualModel.fit(knobs(0, 0.5, 10, 10.5), scores, np.array([1e-3, 1e-3, 3e-3, 3e-3]))
     near_fast, near_slow = model.corrected(knobs(0.2, 10.2), np.array([0.5, 0.5]))
-    assert near_fast > 0.5 > near_slow
+    assert near_fast > 0.5**TRUST > near_slow  # which is what they got without measurements
     assert 2.0 < near_fast / near_slow < 3.0  # shrunk towards the frozen model
 
 
@@ -123,9 +126,14 @@ def predicted_well(count=40):
     ]
 
 
+def validated(proposals, stop, bench, most=None, earlier=()):
+    """What is measured of the proposals of one round, all of them at most by default."""
+    return validate(Choice(proposals, stop, earlier), bench, len(proposals) if most is None else most)
+
+
 def test_a_fixed_number_is_measured_at_once_by_score():
     bench = Bench()
-    done = validate(Choice(predicted_well(10)[::-1], FIXED), bench)
+    done = validated(predicted_well(10)[::-1], FIXED, bench)
     assert [len(batch) for batch in bench.batches] == [10]
     assert [v.predicted_score for v in done] == sorted((v.predicted_score for v in done), reverse=True)
 
@@ -133,7 +141,7 @@ def test_a_fixed_number_is_measured_at_once_by_score():
 def test_a_good_model_needs_few_validations():
     bench = Bench()
     stop = StopConfig(expected_improvement=0.01, minimum=8, batch=4)
-    done = validate(Choice(predicted_well(), stop), bench)
+    done = validated(predicted_well(), stop, bench)
     assert len(bench.batches[0]) == 8
     assert 8 <= len(done) <= 20  # of 40
     assert best_of(done).latency_s == min(float(p.module) for p in predicted_well())
@@ -145,7 +153,7 @@ def test_a_model_that_knows_nothing_goes_on_until_the_measurements_tell():
     places = rng.permutation(40)
     candidates = [proposal(0.5, float(place), 1e-3 * math.exp(place / 10)) for place in places]
     bench = Bench()
-    done = validate(Choice(candidates, StopConfig(expected_improvement=0.01, minimum=8, batch=4)), bench)
+    done = validated(candidates, StopConfig(expected_improvement=0.01, minimum=8, batch=4), bench)
     assert best_of(done).latency_s == pytest.approx(1e-3)
     assert len(done) < 40
 
@@ -154,14 +162,14 @@ def test_what_is_slow_may_be_cut_short():
     """Each batch is told the best before it, over all rounds."""
     stop = StopConfig(expected_improvement=0.001, minimum=4, batch=4)
     bench = Bench()
-    validate(Choice([proposal(0.5, 7.0 * i, 1e-3 * (20 - i)) for i in range(8)], stop), bench)
+    validated([proposal(0.5, 7.0 * i, 1e-3 * (20 - i)) for i in range(8)], stop, bench)
     assert len(bench.batches) == 2
     assert bench.best_s == [min(bench.batches[0])] * 4
 
 
 def test_a_lower_bar_measures_at_least_as_many():
     counts = [
-        len(validate(Choice(predicted_well(), StopConfig(expected_improvement=bar, patience=1)), Bench()))
+        len(validated(predicted_well(), StopConfig(expected_improvement=bar, patience=1), Bench()))
         for bar in (0.2, 0.05, 0.005)
     ]
     assert counts == sorted(counts)
@@ -174,7 +182,7 @@ def test_it_stops_after_so_many_batches_that_promise_little(patience):
     candidates = [proposal(1.0 if i < 8 else 0.3, float(i), 1e-3 if i < 8 else 4e-3) for i in range(40)]
     bench = Bench()
     stop = StopConfig(expected_improvement=0.2, minimum=8, batch=4, patience=patience)
-    validate(Choice(candidates, stop), bench)
+    validated(candidates, stop, bench)
     assert [len(batch) for batch in bench.batches] == [8] + [4] * (patience - 1)
 
 
@@ -182,23 +190,23 @@ def test_a_batch_that_promises_much_starts_the_count_anew(monkeypatch):
     gains = iter([0.001, 0.5, 0.001, 0.001])
     monkeypatch.setattr(Posterior, "best_batch", lambda self, count, best_s: (np.arange(count), next(gains)))
     bench = Bench()
-    validate(Choice(predicted_well(), StopConfig(expected_improvement=0.01, minimum=8, batch=4)), bench)
+    validated(predicted_well(), StopConfig(expected_improvement=0.01, minimum=8, batch=4), bench)
     assert [len(batch) for batch in bench.batches] == [8, 4, 4, 4]
 
 
 def test_earlier_rounds_count():
     stop = StopConfig(expected_improvement=0.05, minimum=8, patience=1)
-    earlier = validate(Choice(predicted_well(), stop), Bench())
+    earlier = validated(predicted_well(), stop, Bench())
     poor = [proposal(0.05, 100.0 + i, 20e-3) for i in range(10)]
     bench = Bench()
-    assert validate(Choice(poor, stop, earlier), bench) == []
+    assert validated(poor, stop, bench, earlier=earlier) == []
     assert bench.batches == []
 
 
 def test_where_all_failed_validation_goes_on():
     failing = [proposal(0.9, float(i), math.inf) for i in range(12)]
     bench = Bench()
-    done = validate(Choice(failing, StopConfig(expected_improvement=0.05, minimum=4, batch=4)), bench)
+    done = validated(failing, StopConfig(expected_improvement=0.05, minimum=4, batch=4), bench)
     assert [len(batch) for batch in bench.batches] == [4, 4, 4]
     assert best_of(done) is None
 
@@ -206,11 +214,11 @@ def test_where_all_failed_validation_goes_on():
 def test_of_many_proposals_as_many_as_there_is_room_for_are_measured():
     stop = StopConfig(expected_improvement=1e-6, minimum=4, batch=4)
     bench = Bench()
-    done = validate(Choice(predicted_well(), stop, most=10), bench)
+    done = validated(predicted_well(), stop, bench, most=10)
     assert [len(batch) for batch in bench.batches] == [4, 4, 2]
     assert len({id(validation.proposal) for validation in done}) == 10
-    assert validate(Choice(predicted_well(), stop, most=0), bench) == []
-    fixed = validate(Choice(predicted_well(), FIXED, most=10), bench)
+    assert validated(predicted_well(), stop, bench, most=0) == []
+    fixed = validated(predicted_well(), FIXED, bench, most=10)
     assert [v.predicted_score for v in fixed] == np.linspace(1.0, 0.1, 40)[:10].tolist()
 
 
@@ -219,9 +227,9 @@ def test_measurements_choose_a_kind_that_the_model_underrates():
     overrated = [proposal(0.9 - 0.01 * i, 0.1 * i, 4e-3) for i in range(20)]
     underrated = [proposal(0.6 - 0.01 * i, 9 + 0.1 * i, 1e-3) for i in range(20)]
     stop = StopConfig(expected_improvement=1e-3, minimum=4, batch=4)
-    first = validate(Choice([*overrated[:3], underrated[0]], stop), Bench())
+    first = validated([*overrated[:3], underrated[0]], stop, Bench())
     bench = Bench()
-    validate(Choice([*overrated[3:], *underrated[1:]], stop, first, most=4), bench)
+    validated([*overrated[3:], *underrated[1:]], stop, bench, most=4, earlier=first)
     (batch,) = bench.batches
     assert batch.count(1e-3) >= 3
 
@@ -249,14 +257,21 @@ def measured_once(*latencies_s):
     return [proposal(0.9 - 0.1 * i, 7.0 * i, s) for i, s in enumerate(latencies_s)]
 
 
+def settled(choice, bench, finalists):
+    """A task whose proposals are all measured, and the best of them once more."""
+    validate(choice, bench, 40, keep_built=True)
+    settle(choice, bench, finalists)
+    return choice.known
+
+
 def test_what_was_disturbed_is_timed_again():
     """The second takes 0.97 ms, but looked as if it took longer than the first."""
     later = {1.2e-3: MeasureOutcome((0.97e-3, 0.98e-3), run_s=0.1)}
     proposals = measured_once(1.1e-3, 1.2e-3, 1.7e-3)
-    once = validate(Choice(proposals, FIXED), Disturbed(later))
+    once = validated(proposals, FIXED, Disturbed(later))
     assert best_of(once).proposal is proposals[0]
     bench = Disturbed(later)
-    done = validate(Choice(proposals, FIXED), bench, finalists=4)
+    done = settled(Choice(proposals, FIXED), bench, 4)
     # The third is too far from the best to be it.
     assert bench.batches == [[1.1e-3, 1.2e-3, 1.7e-3], [1.1e-3, 1.2e-3]]
     assert [validation.proposal for validation in done] == proposals
@@ -267,33 +282,44 @@ def test_what_was_disturbed_is_timed_again():
 
 def test_no_more_are_timed_again_than_asked_for():
     bench = Bench()
-    validate(Choice(measured_once(1.1e-3, 1.0e-3, 1.2e-3), FIXED), bench, finalists=2)
+    settled(Choice(measured_once(1.1e-3, 1.0e-3, 1.2e-3), FIXED), bench, 2)
     assert bench.batches[1:] == [[1.0e-3, 1.1e-3]]
+    settled(Choice(measured_once(1.1e-3, 1.0e-3), FIXED), bench, 0)
+    assert len(bench.batches) == 3
 
 
 def test_a_best_that_stands_alone_is_not_timed_again():
     bench = Bench()
-    first = validate(Choice(measured_once(1e-3, 2e-3), FIXED), bench, finalists=4)
+    choice = Choice(measured_once(1e-3, 2e-3), FIXED)
+    settled(choice, bench, 4)
     assert len(bench.batches) == 1
     # A newcomer that comes near the best of an earlier round is.
-    newcomer, far = proposal(0.5, 40.0, 1.1e-3), proposal(0.4, 50.0, 3e-3)
-    validate(Choice([newcomer, far], FIXED, first), bench, finalists=4)
+    choice.offer([proposal(0.5, 40.0, 1.1e-3), proposal(0.4, 50.0, 3e-3)])
+    settled(choice, bench, 4)
     assert bench.batches[1:] == [[1.1e-3, 3e-3], [1.1e-3]]
+
+
+def test_rounds_are_settled_together():
+    """The best of the first round is a finalist beside what later ones bring."""
+    bench = Bench()
+    choice = Choice(measured_once(1.1e-3, 4e-3), FIXED)
+    validate(choice, bench, 2)
+    choice.offer([proposal(0.5, 40.0, 1.0e-3)])
+    settled(choice, bench, 4)
+    assert bench.batches == [[1.1e-3, 4e-3], [1.0e-3], [1.0e-3, 1.1e-3]]
 
 
 def test_a_finalist_that_fails_is_not_the_best():
     later = {1.0e-3: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no more")}
-    done = validate(Choice(measured_once(1.0e-3, 1.1e-3), FIXED), Disturbed(later), finalists=4)
+    done = settled(Choice(measured_once(1.0e-3, 1.1e-3), FIXED), Disturbed(later), 4)
     assert best_of(done).latency_s == 1.1e-3
     assert done[0].outcome.failure is FailureKind.RUN_ERROR
 
 
-def test_where_none_ran_or_time_is_over_nothing_is_timed_again():
+def test_where_none_ran_nothing_is_timed_again():
     bench = Bench()
-    validate(Choice(measured_once(math.inf, math.inf), FIXED), bench, finalists=4)
-    left = iter([True, True, False])
-    validate(Choice(measured_once(1.0e-3, 1.1e-3), FIXED), bench, lambda: next(left), finalists=4)
-    assert len(bench.batches) == 2
+    settled(Choice(measured_once(math.inf, math.inf), FIXED), bench, 4)
+    assert len(bench.batches) == 1
 
 
 def test_only_what_may_come_again_stays_built():
@@ -303,13 +329,33 @@ def test_only_what_may_come_again_stays_built():
         kept.extend(job.keep_built for job in jobs)
         return [MeasureOutcome((1e-3,)) for _ in jobs]
 
-    for finalists in (0, 4):
-        validate(Choice(measured_once(1e-3), FIXED), measure, finalists=finalists)
+    for keep_built in (False, True):
+        validate(Choice(measured_once(1e-3), FIXED), measure, 1, keep_built=keep_built)
     assert kept == [False, True]
 
 
+def test_what_is_left_of_a_round_is_chosen_from_in_the_next():
+    bench = Bench()
+    choice = Choice(measured_once(1e-3, 2e-3, 3e-3), FIXED)
+    assert len(validate(choice, bench, 1)) == 1
+    choice.offer([proposal(0.85, 40.0, 4e-3)])
+    assert [done.latency_s for done in validate(choice, bench, 3)] == [4e-3, 2e-3, 3e-3]
+    assert validate(choice, bench, 3) == []
+
+
+def test_batches_that_promise_little_are_counted_over_rounds():
+    """As above, each batch a round of its own: the second that promises little ends the search."""
+    candidates = [proposal(1.0 if i < 8 else 0.3, float(i), 1e-3 if i < 8 else 4e-3) for i in range(40)]
+    stop = StopConfig(expected_improvement=0.2, minimum=8, batch=4, patience=2)
+    choice, counts = Choice(candidates[:12], stop), []
+    for start in (12, 16, 20):
+        counts.append((len(validate(choice, Bench(), 8 if start == 12 else 4)), choice.over))
+        choice.offer(candidates[start : start + 4])
+    assert counts == [(8, False), (4, False), (0, True)]
+
+
 def test_no_time_no_measurement():
-    assert validate(Choice(predicted_well(), FIXED), Bench(), in_time=lambda: False) == []
+    assert validate(Choice(predicted_well(), FIXED), Bench(), 40, in_time=lambda: False) == []
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from foretune.inference.searchers import (
     hold_back,
     start_searchers,
 )
-from foretune.inference.session import QUICK_DRAWS, QUICK_PROPOSALS, SearchSession
+from foretune.inference.session import QUICK_PROPOSALS, SearchSession
 from tvm import te
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -111,8 +111,9 @@ def test_a_searcher_drafts_with_the_checkpoint_that_fits():
     assert len(traces(opened)) == len(traces(again)) == 2
     quick = answer(found, {**request(), "task": task_to_json(TASK), "quick": True})
     assert len(traces(quick)) == QUICK_PROPOSALS
-    assert quick["scored"] <= QUICK_DRAWS + QUICK_PROPOSALS
-    assert opened["scored"] <= 8 + 2  # at most the drafts that are replayed, and one in two drawn at random
+    # Only what is proposed was replayed; what was scored before is not scored again.
+    assert opened["scored"] == 2
+    assert quick["scored"] <= QUICK_PROPOSALS
 
 
 def test_a_task_is_reopened_with_what_was_measured(inline):
@@ -148,7 +149,7 @@ def test_a_search_without_a_population_draws_at_random(monkeypatch):
     session = SearchSession(TASK, TARGET, model, CONFIG, threads=1)
     monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
     first = session.propose()
-    assert len(first) == CONFIG.handed_over
+    assert len(first) == QUICK_PROPOSALS
     session.learn({proposal.trace: 1e-3 for proposal in first})
     second = session.propose()
     assert second
@@ -158,30 +159,22 @@ def test_a_search_without_a_population_draws_at_random(monkeypatch):
     assert exhausted.propose() == []
 
 
-def test_a_quick_round_proposes_the_best_of_a_few_and_the_search_goes_on(inline):
+def test_a_quick_round_proposes_a_few_and_the_search_goes_on(inline):
     opened = answer(inline, {**request(), "task": task_to_json(TASK), "quick": True})
-    scores = [proposal["score"] for proposal in opened["proposals"]]
-    assert len(scores) == QUICK_PROPOSALS
-    assert scores == sorted(scores, reverse=True)
-    assert QUICK_PROPOSALS <= opened["scored"] <= QUICK_DRAWS
+    assert len(traces(opened)) == opened["scored"] == QUICK_PROPOSALS
     again = answer(inline, request(learned=dict.fromkeys(traces(opened), 1e-3)))
     assert len(traces(again)) == 2
     assert not set(traces(again)) & set(traces(opened))
 
 
-def test_what_is_not_measured_is_proposed_again():
+def test_nothing_is_proposed_twice_measured_or_not():
     model = PretrainedCostModel.load("cpu", HARDWARE)
     session = SearchSession(TASK, TARGET, model, replace(CONFIG, choice=3), threads=1)
     first = session.propose()
     assert 2 < len(first) <= 2 * 3  # three for each that is measured
-    measured = {proposal.trace: 1e-3 for proposal in first[-2:]}
-    session.learn(measured)
+    session.learn({proposal.trace: 1e-3 for proposal in first[-2:]})
     second = session.propose()
-    assert first[0].trace in {proposal.trace for proposal in second}
-    assert not measured.keys() & {proposal.trace for proposal in second}
-    # What the measurements correct is the order: each carries what the frozen model says.
-    again = {proposal.trace: proposal.score for proposal in second}
-    assert again[first[0].trace] == first[0].score
+    assert second and not {p.trace for p in first} & {p.trace for p in second}
 
 
 def test_an_error_in_this_process_is_an_answer_too(inline):

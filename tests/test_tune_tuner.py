@@ -11,9 +11,10 @@ from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.records import FailureKind
 from foretune.inference.rounds import FIRST_GAIN, Progress, gain, most_promising
-from foretune.inference.search_config import OneShotConfig
+from foretune.inference.search_config import OneShotConfig, StopConfig
 from foretune.inference.stages import StageClock
 from foretune.inference.tuner import Limits, NetworkTuner, _Search
+from foretune.inference.validation import Choice
 
 TASKS = [to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32)]
 UNTUNED_S = [0.010, 0.030, 0.020]
@@ -154,7 +155,9 @@ def test_a_task_stays_with_the_searcher_that_knows_it():
 def test_an_idle_searcher_takes_over_from_a_busy_one():
     first, second = FakeSearcher(), FakeSearcher()
     tuner = NetworkTuner(OneShotConfig(), FakeExecutor(), [first, second], FakeDatabase())
-    mine, other = (_Search(task, 1.0, 2, searcher=first, rounds=1) for task in TASKS[:2])
+    mine, other = (
+        _Search(task, 1.0, 2, Choice((), StopConfig()), searcher=first, rounds=1) for task in TASKS[:2]
+    )
     tuner._searches = [mine, other]
     assert tuner._choose(second) is None  # the one that knows them is idle, too
     mine.busy, tuner._asked = True, {0: mine}

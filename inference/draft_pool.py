@@ -1,0 +1,80 @@
+"""The drafts of a task that were not replayed, and what the measurements so far say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .drafting import Draft
+
+if TYPE_CHECKING:
+    from .residual import ResidualModel
+
+
+class DraftPool:
+    """Hands out drafts to be replayed: the best predicted, and once something ran what may gain most."""
+
+    def __init__(self, learns: bool = True) -> None:
+        """One that does not learn goes by the predictions alone."""
+        self._learns = learns
+        self._left: dict[str, Draft] = {}
+        self._measured: dict[str, tuple[Draft, float]] = {}
+        self._residual: ResidualModel | None = None
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    @property
+    def residual(self) -> ResidualModel | None:
+        """What the measurements say, None where nothing ran yet."""
+        if not self._learns:
+            return None
+        drafts = [draft for draft, _ in self._measured.values()]
+        latencies_s = np.array([latency_s for _, latency_s in self._measured.values()])
+        if self._residual is None and np.isfinite(latencies_s).any():
+            from .residual import ResidualModel  # imports scikit-learn
+
+            places, scores = _places(drafts), _scores(drafts)
+            self._residual = ResidualModel.fit(places, scores, latencies_s)
+        return self._residual
+
+    @property
+    def fastest(self) -> Sequence[str]:
+        """The traces that ran, the fastest first."""
+        ran = {trace: s for trace, (_, s) in self._measured.items() if np.isfinite(s)}
+        return sorted(ran, key=lambda trace: ran[trace])
+
+    def add(self, drafts: Iterable[Draft]) -> None:
+        """Takes drafts in; those with a trace that it has are the same."""
+        self._left |= {draft.trace: draft for draft in drafts}
+
+    def learn(self, drafts: Iterable[Draft], latencies_s: Mapping[str, float]) -> None:
+        """Takes what drafts measured, in seconds by trace, inf for a failure; the pool has them no more."""
+        for draft in drafts:
+            self._left.pop(draft.trace, None)
+            self._measured[draft.trace] = draft, latencies_s[draft.trace]
+        self._residual = None
+
+    def take(self, count: int) -> list[Draft]:
+        """Up to `count` drafts, which leave the pool."""
+        left = list(self._left.values())
+        if not left or count < 1:
+            return []
+        if self.residual is None:
+            rows = np.argsort(-_scores(left), kind="stable")[:count]
+        else:
+            rows, _ = self.residual.best_batch(_places(left), _scores(left), count)
+        taken = [left[row] for row in rows]
+        for draft in taken:
+            del self._left[draft.trace]
+        return taken
+
+
+def _places(drafts: Sequence[Draft]) -> np.ndarray:
+    return np.stack([draft.place for draft in drafts])
+
+
+def _scores(drafts: Sequence[Draft]) -> np.ndarray:
+    return np.array([draft.score for draft in drafts])

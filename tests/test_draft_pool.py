@@ -1,0 +1,76 @@
+"""The pool of drafts: what it hands out before and after the first measurements."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from foretune.inference.draft_pool import DraftPool
+from foretune.inference.drafting import Draft
+
+
+def draft(name, score, place):
+    return Draft(name, score, np.array([place], dtype=np.float32))
+
+
+def names(drafts):
+    return [draft.trace for draft in drafts]
+
+
+def filled(**options):
+    """Drafts of two kinds: those from place 0 on have better scores than those from 100 on."""
+    pool = DraftPool(**options)
+    pool.add([draft(f"near {i}", 0.9 - 0.01 * i, i) for i in range(4)])
+    pool.add([draft(f"far {i}", 0.5 - 0.01 * i, 100 + i) for i in range(4)])
+    return pool
+
+
+def test_the_best_predicted_go_first():
+    pool = filled()
+    assert names(pool.take(3)) == ["near 0", "near 1", "near 2"]
+    assert names(pool.take(2)) == ["near 3", "far 0"]
+    assert len(pool) == 3
+    assert names(pool.take(9)) == ["far 1", "far 2", "far 3"]
+    assert pool.take(1) == []
+
+
+def test_measurements_choose_the_kind():
+    pool = filled()
+    slow, fast = draft("slow", 0.95, -1), draft("fast", 0.55, 99)
+    pool.learn([slow, fast], {"slow": 4e-3, "fast": 1e-3})
+    assert pool.residual is not None
+    assert set(names(pool.take(2))) <= {f"far {i}" for i in range(4)}
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_the_fastest_are_known_either_way(learns):
+    pool = filled(learns=learns)
+    latencies_s = {"near 0": 2e-3, "near 1": math.inf, "near 2": 1e-3}
+    pool.learn(pool.take(3), latencies_s)
+    assert pool.fastest == ["near 2", "near 0"]
+    assert (pool.residual is not None) == learns
+
+
+def test_what_was_measured_is_not_handed_out():
+    pool = filled()
+    pool.learn([draft("near 0", 0.9, 0)], {"near 0": 1e-3})
+    assert len(pool) == 7
+    assert "near 0" not in names(pool.take(7))
+
+
+def test_where_nothing_ran_the_predictions_go_on():
+    pool = filled()
+    pool.learn(pool.take(2), {"near 0": math.inf, "near 1": math.inf})
+    assert pool.residual is None
+    assert names(pool.take(1)) == ["near 2"]
+
+
+def test_what_measures_differently_from_run_to_run_is_learned_anew():
+    pool = filled()
+    of = pool.take(2)
+    pool.learn(of, {"near 0": 1e-3, "near 1": 2e-3})
+    before = pool.residual
+    pool.learn(of, {"near 0": 3e-3, "near 1": 2e-3})
+    assert pool.residual is not before
+    assert pool.fastest == ["near 1", "near 0"]
