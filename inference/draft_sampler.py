@@ -54,6 +54,7 @@ class DraftSampler(ProgramSampler):
         self._config = config
         self._refining = refining
         self._random_share = random_share
+        self._searched = False  # by a whole draft, which a quick round is not
         self._drafted: set[str] = set()
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
@@ -72,7 +73,9 @@ class DraftSampler(ProgramSampler):
         return list(found.items())
 
     def _draw(self) -> Iterable[Proposal]:
-        return self._round(self._refining if self._pool.fastest else self._config, self.per_round)
+        config = self._refining if self._searched else self._config
+        self._searched = True
+        return self._round(config, self.per_round)
 
     def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
         """Up to `count` candidates, none of them known."""

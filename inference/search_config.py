@@ -87,7 +87,7 @@ class OneShotConfig:
 
     One-Shot Tuner's Table 2 validates 64 candidates and evolves 512 for 120 steps, which its templates allow
     at no cost. A MetaSchedule candidate costs milliseconds to replay, so by default a draft model evolves
-    thousands by their decisions alone, and only those are replayed that may gain most by all that was measured
+    thousands by their decisions alone, and only those are replayed that may gain most by what was measured
     before; evolution and annealing with the cost model search less. Each round starts from the fastest that
     were measured; one round is the paper's.
     """
