@@ -157,10 +157,10 @@ def test_a_quick_round_rates_less_and_leaves_the_rest_for_later(share, rounding,
     assert len(quick) == len(replayed) == 5
     assert settings["model"].rated <= 3 * 200 + rounding  # two generations instead of eight
     measured(sampler, quick, [1e-3] * 5)
-    before = settings["model"].rated
+    before = sampler._drafter.candidates_rated
     later = sampler.propose()
     assert len(later) == 6
-    assert settings["model"].rated - before >= 8 * 150  # what a first round drafts
+    assert sampler._drafter.candidates_rated - before >= 8 * 150  # what a first round drafts
     assert not {trace for trace, _ in quick} & {trace for trace, _ in later}
 
 
