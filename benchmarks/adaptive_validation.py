@@ -13,12 +13,14 @@ What tells programs alike is computed anew, so that another way to tell may be t
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import lzma
 import math
 import random
 import statistics
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from foretune.dataset.drafting.features import draft_vectors
@@ -29,7 +31,7 @@ from foretune.dataset.measure import MeasureJob, MeasureOutcome, WorkerPool
 from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
-from foretune.inference import OneShotConfig, PretrainedCostModel, StopConfig
+from foretune.inference import OneShotConfig, PretrainedCostModel, StopConfig, residual
 from foretune.inference.draft_choice import with_fitting_draft
 from foretune.inference.draft_model import drafting_model
 from foretune.inference.residual import NOISE, ResidualModel
@@ -42,6 +44,8 @@ FLOPS = (1e6, 3e9)
 """What is smaller cannot be timed well, what is larger takes minutes."""
 BATCH = 8
 PROPOSALS = 128
+CHOSEN = StopConfig(1e-9, 8, 4)
+"""By what was measured, without an end."""
 
 
 def held_out(model, dataset, count):
@@ -163,9 +167,14 @@ def main() -> None:
         rows[f"best predicted {count}"] = summary(
             [count] * len(done), [regret(d, tasks[n]) for n, d in done.items()]
         )
-        stop = StopConfig(1e-9, 8, 4)
-        done = {n: validate(Choice(p, stop), recorded, count) for n, p in tasks.items()}
+        done = {n: validate(Choice(p, CHOSEN), recorded, count) for n, p in tasks.items()}
         rows[f"chosen {count}"] = summary(
+            [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
+        )
+    for trust, count in itertools.product((0.0, 0.25, 0.5, 1.0), (16, 24, 32)):
+        with mock.patch.object(residual, "TRUST", trust):
+            done = {n: validate(Choice(p, CHOSEN), recorded, count) for n, p in tasks.items()}
+        rows[f"chosen {count}, scores trusted by {trust:g}"] = summary(
             [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
         )
     finite = {n: [q for q in p if math.isfinite(float(q.module))] for n, p in tasks.items()}

@@ -30,7 +30,6 @@ class DraftSampler(ProgramSampler):
         task: Task,
         target: Target,
         *,
-        scorer: ms.CostModel,
         model: DraftModel,
         config: DraftConfig,
         refining: DraftConfig,
@@ -46,9 +45,7 @@ class DraftSampler(ProgramSampler):
         Up to `per_round` drafts are replayed a round; the others stay for later ones. `random_share` of a
         round is drawn at random. With `residual`, what was measured corrects the draft model's scores.
         """
-        super().__init__(
-            task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
-        )
+        super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
         self._drafter = Drafter(task, target, model, self.context)
         self._pool = DraftPool(learns=residual)
         self._config = config
@@ -63,7 +60,6 @@ class DraftSampler(ProgramSampler):
             trace: outcome.latency_s for (trace, _), outcome in zip(measured, outcomes, strict=True)
         }
         self._pool.learn(self._drafter.rated(list(latencies_s)), latencies_s)
-        super().learn(measured, outcomes)
 
     def propose_quickly(self, count: int) -> list[Proposal]:
         """`count` candidates of a short search."""

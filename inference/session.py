@@ -84,7 +84,6 @@ def make_sampler(
             return DraftSampler(
                 task,
                 target,
-                scorer=scorer,
                 model=draft_model,
                 config=DraftConfig(
                     population=config.draft.population,

@@ -63,7 +63,6 @@ DRAFTING = DraftConfig(population=200, generations=2, keep=20)
 
 def sampler_of(**changes):
     settings = {
-        "scorer": Counting(),
         "model": FirstValues(),
         "config": DRAFTING,
         "refining": replace(DRAFTING, population=50, generations=1, keep=10),
