@@ -144,6 +144,12 @@ def summary(counts, regrets):
     }
 
 
+def held_against_best(tasks, stop, most=None):
+    """Summary of what a rule validates of each task, `most` at most, against the best there is."""
+    done = [(validate(Choice(p, stop), recorded, most or len(p)), p) for p in tasks.values()]
+    return summary([len(d) for d, _ in done], [regret(d, p) for d, p in done])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", type=Path, default=ROOT / "data" / "cpu")
@@ -158,25 +164,13 @@ def main() -> None:
     for bar in (0.001, 0.003, 0.01, 0.03):  # of all, without a number at most
         for patience in (1, 2):
             stop = StopConfig(bar, 8, 4, patience)
-            done = {n: validate(Choice(p, stop), recorded, len(p)) for n, p in tasks.items()}
-            rows[f"stop at {bar:g}, patience {patience}"] = summary(
-                [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
-            )
+            rows[f"stop at {bar:g}, patience {patience}"] = held_against_best(tasks, stop)
     for count in (8, 12, 16, 24, 32, 48):
-        done = {n: validate(Choice(p, StopConfig(0.0)), recorded, count) for n, p in tasks.items()}
-        rows[f"best predicted {count}"] = summary(
-            [count] * len(done), [regret(d, tasks[n]) for n, d in done.items()]
-        )
-        done = {n: validate(Choice(p, CHOSEN), recorded, count) for n, p in tasks.items()}
-        rows[f"chosen {count}"] = summary(
-            [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
-        )
+        rows[f"best predicted {count}"] = held_against_best(tasks, StopConfig(0.0), count)
+        rows[f"chosen {count}"] = held_against_best(tasks, CHOSEN, count)
     for trust, count in itertools.product((0.0, 0.25, 0.5, 1.0), (16, 24, 32)):
         with mock.patch.object(residual, "TRUST", trust):
-            done = {n: validate(Choice(p, CHOSEN), recorded, count) for n, p in tasks.items()}
-        rows[f"chosen {count}, scores trusted by {trust:g}"] = summary(
-            [len(d) for d in done.values()], [regret(d, tasks[n]) for n, d in done.items()]
-        )
+            rows[f"chosen {count}, scores trusted by {trust:g}"] = held_against_best(tasks, CHOSEN, count)
     finite = {n: [q for q in p if math.isfinite(float(q.module))] for n, p in tasks.items()}
     within, error, frozen = zip(*(calibration(p) for p in finite.values() if len(p) >= 24), strict=True)
     result = {

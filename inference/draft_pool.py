@@ -31,13 +31,11 @@ class DraftPool:
         """What the measurements say, None where nothing ran yet."""
         if not self._learns:
             return None
-        drafts = [draft for draft, _ in self._measured.values()]
-        latencies_s = np.array([latency_s for _, latency_s in self._measured.values()])
+        latencies_s = [latency_s for _, latency_s in self._measured.values()]
         if self._residual is None and np.isfinite(latencies_s).any():
             from .residual import ResidualModel  # imports scikit-learn
 
-            places, scores = _places(drafts), _scores(drafts)
-            self._residual = ResidualModel.fit(places, scores, latencies_s)
+            self._residual = ResidualModel.of([draft for draft, _ in self._measured.values()], latencies_s)
         return self._residual
 
     @property
@@ -63,18 +61,10 @@ class DraftPool:
         if not left or count < 1:
             return []
         if self.residual is None:
-            rows = np.argsort(-_scores(left), kind="stable")[:count]
+            taken = sorted(left, key=lambda draft: -draft.score)[:count]
         else:
-            rows, _ = self.residual.best_batch(_places(left), _scores(left), count)
-        taken = [left[row] for row in rows]
+            rows, _ = self.residual.best_of(left, count)
+            taken = [left[row] for row in rows]
         for draft in taken:
             del self._left[draft.trace]
         return taken
-
-
-def _places(drafts: Sequence[Draft]) -> np.ndarray:
-    return np.stack([draft.place for draft in drafts])
-
-
-def _scores(drafts: Sequence[Draft]) -> np.ndarray:
-    return np.array([draft.score for draft in drafts])

@@ -8,8 +8,10 @@ the papers has this: One-Shot Tuner validates 64 whatever they show.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,18 @@ DRAWS = 512
 
 SHORTLIST = 96
 """Candidates whose joint posterior is looked at, at least: those that may gain most each by itself."""
+
+
+class Placed(Protocol):
+    """A candidate that a model has rated: a draft, or a proposal that was replayed."""
+
+    @property
+    def score(self) -> float:
+        """What the frozen model predicts."""
+
+    @property
+    def place(self) -> NDArray[np.float32]:
+        """[d], near those of candidates that are alike."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,15 @@ class ResidualModel:
             np.asarray(scores, np.float64)[ran],
             -np.log(np.asarray(latencies_s, np.float64)[ran]),
         )
+
+    @classmethod
+    def of(cls, measured: Sequence[Placed], latencies_s: Sequence[float]) -> ResidualModel:
+        """Learns from candidates; see `fit`."""
+        return cls.fit(_places(measured), _scores(measured), np.array(latencies_s))
+
+    def best_of(self, left: Sequence[Placed], count: int) -> tuple[NDArray[np.int64], float]:
+        """`best_batch` of candidates."""
+        return self.best_batch(_places(left), _scores(left), count)
 
     def best_batch(
         self, places: NDArray[np.floating], scores: NDArray[np.floating], count: int
@@ -177,6 +200,14 @@ class ResidualModel:
         between = pdist(self.places)
         between = between[between > 0]
         return float(np.median(between)) if len(between) else 1.0
+
+
+def _places(candidates: Sequence[Placed]) -> NDArray[np.float32]:
+    return np.stack([candidate.place for candidate in candidates])
+
+
+def _scores(candidates: Sequence[Placed]) -> NDArray[np.float64]:
+    return np.array([candidate.score for candidate in candidates])
 
 
 def _trusted(scores: NDArray[np.floating]) -> NDArray[np.float64]:

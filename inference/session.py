@@ -199,10 +199,10 @@ class SearchSession:
         """Raises NoDesignSpaceError where the task has nothing to tune."""
         self._model = model
         self._likeness = Likeness(task.mod, model.hardware)
-        self._scorer = CorrectedCostModel(model, self._likeness) if config.residual else model
+        scorer = CorrectedCostModel(model, self._likeness) if config.residual else model
         with model.clock.stage("design space"):
             self._sampler = make_sampler(
-                task, target, self._scorer, config, draft_model=draft_model, threads=threads
+                task, target, scorer, config, draft_model=draft_model, threads=threads
             )
         self._open: dict[str, ms.MeasureCandidate] = {}
         """What was proposed and not measured."""

@@ -88,6 +88,11 @@ class _Search:
     deaths: int = 0
 
     @property
+    def has_its_rounds(self) -> bool:
+        """Whether only extra rounds may follow."""
+        return self.over or self.rounds >= self.base_rounds
+
+    @property
     def best_s(self) -> float:
         found = self.choice.best_s
         return found if self.known_s is None else min(found, self.known_s)
@@ -317,7 +322,7 @@ class NetworkTuner:
                 validate(choice, measure, room, self._in_time, keep_built=finalists > 0)
                 if self._in_time():
                     search.over = choice.over or len(choice.known) == before
-                    if search.over or search.rounds >= search.base_rounds:
+                    if search.has_its_rounds:
                         settle(choice, measure, finalists)
             return choice.known[before:]
         finally:
@@ -346,9 +351,9 @@ class NetworkTuner:
             )
             if search.rounds > 1 or search.known_s is not None:
                 search.gains.append(gain(search.before_s, search.best_s))
-            if search.over or search.rounds >= search.base_rounds or not measured:
+            if search.has_its_rounds or not measured:
                 self._commit(search)
-            if search.over or search.rounds >= search.base_rounds:
+            if search.has_its_rounds:
                 self._done(search)
             self._note()
 

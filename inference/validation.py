@@ -134,16 +134,8 @@ class Choice:
             return left[: min(room, max(stop.minimum - len(known), stop.batch))]
         from .residual import ResidualModel  # imports scikit-learn, which a fixed K does without
 
-        model = ResidualModel.fit(
-            np.stack([validation.proposal.place for validation in known]),
-            np.array([validation.proposal.score for validation in known]),
-            np.array([validation.latency_s for validation in known]),
-        )
-        rows, gain = model.best_batch(
-            np.stack([proposal.place for proposal in left]),
-            np.array([proposal.score for proposal in left]),
-            min(room, stop.batch),
-        )
+        model = ResidualModel.of([v.proposal for v in known], [v.latency_s for v in known])
+        rows, gain = model.best_of(left, min(room, stop.batch))
         self._promised_little = self._promised_little + 1 if gain < stop.expected_improvement else 0
         return [] if self.over else [left[row] for row in rows]
 
