@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class DraftPool:
-    """Hands out drafts to be replayed: the best predicted, and once something ran what may gain most."""
+    """Hands out drafts to be replayed: the best predicted, and once something ran what may gain most.
+
+    Either for what measuring it takes: half of a tuning run is spent on compiling programs, most of that on
+    a tenth of them, and these are hardly ever the best.
+    """
 
     def __init__(self, learns: bool = True) -> None:
         """One that does not learn goes by the predictions alone."""
@@ -61,9 +65,9 @@ class DraftPool:
         if not left or count < 1:
             return []
         if self.residual is None:
-            taken = sorted(left, key=lambda draft: -draft.score)[:count]
+            taken = sorted(left, key=lambda draft: -draft.score / draft.cost_s)[:count]
         else:
-            rows, _ = self.residual.best_of(left, count)
+            rows, _ = self.residual.best_of(left, count, np.array([draft.cost_s for draft in left]))
             taken = [left[row] for row in rows]
         for draft in taken:
             del self._left[draft.trace]

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from .residual import ResidualModel
 
 
+STORE_S = 1.1e-3
+"""Seconds more that LLVM takes for each store that a program may unroll, in the mean of seven tasks on an AMD
+Zen 3."""
+
+ANY_S = 0.5
+"""What replaying, building and timing take besides; only ratios of costs count."""
+
 LEAST_LANES = 4
 """Lanes from which on an innermost loop counts as vectorised: float32 of the narrowest registers."""
 
@@ -99,6 +106,8 @@ class Draft:
     """What the draft model says of it, whatever was measured."""
     place: NDArray[np.float32]
     """Near those of candidates that are alike: its draft vector."""
+    cost_s: float = 1.0
+    """Seconds that measuring it takes, by what it may unroll; see `STORE_S`."""
 
 
 class Drafter:
@@ -225,10 +234,12 @@ class Drafter:
             read = [(trace, space.sketch.values_in(trace)) for trace in traces]
             known = [(trace, values) for trace, values in read if values is not None]
             if known:
-                vectors = rater.vectors(np.array([values for _, values in known], dtype=np.int64))
+                values = np.array([values for _, values in known], dtype=np.int64)
+                vectors = rater.vectors(values)
                 scores, places = rater.scores(vectors).tolist(), rater.places(vectors)
-                for (trace, _), score, place in zip(known, scores, places, strict=True):
-                    found[trace] = Draft(trace, score, place)
+                costs_s = (ANY_S + STORE_S * Nest.of(space.sketch, values).unroll_step()).tolist()
+                for (trace, _), *of in zip(known, scores, places, costs_s, strict=True):
+                    found[trace] = Draft(trace, *of)
         return [found[trace] for trace in traces if trace in found]
 
     def _corrected(self, residual: ResidualModel) -> list[Rate]:

@@ -48,10 +48,10 @@ def search_one_shot(
     session = SearchSession(task, target, model, config, drafting_model(config, model.hardware))
     choice = Choice((), config.stop)
     measure_s = 0.0
-    for _ in range(config.rounds):
+    for number in range(config.rounds):
         choice.offer(session.propose())
         measuring = time.monotonic()
-        room = min(config.per_round, config.top_k - len(choice.known))
+        room = config.room(number)
         measured = validate(choice, executor.measure, room, keep_built=config.finalists > 0)
         measure_s += time.monotonic() - measuring
         if not measured or choice.over:

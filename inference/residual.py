@@ -73,11 +73,18 @@ class Posterior:
         """Standard deviations [n]."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
-    def best_batch(self, count: int, best_latency_s: float, seed: int = 0) -> tuple[NDArray[np.int64], float]:
+    def best_batch(
+        self,
+        count: int,
+        best_latency_s: float,
+        cost: NDArray[np.floating] | float = 1.0,
+        seed: int = 0,
+    ) -> tuple[NDArray[np.int64], float]:
         """Rows of up to `count` candidates to measure together, and what their best is expected to save.
 
         The saving is a share of `best_latency_s`. One candidate after the other is taken that adds most to
-        it, over samples of the joint posterior: a second one that is like the first adds little.
+        it for its `cost` [n], over samples of the joint posterior: a second one that is like the first adds
+        little.
         """
         draws = np.random.default_rng(seed).multivariate_normal(
             self.mean, self.covariance, size=DRAWS, method="eigh"
@@ -86,7 +93,7 @@ class Posterior:
         reached = np.full(DRAWS, known)
         rows: list[int] = []
         for _ in range(min(count, len(self.mean))):
-            gains = np.maximum(draws, reached[:, None]).mean(axis=0)
+            gains = (np.maximum(draws, reached[:, None]).mean(axis=0) - reached.mean()) / cost
             gains[rows] = -np.inf
             rows.append(int(gains.argmax()))
             reached = np.maximum(reached, draws[:, rows[-1]])
@@ -130,26 +137,34 @@ class ResidualModel:
         """Learns from candidates; see `fit`."""
         return cls.fit(_places(measured), _scores(measured), np.array(latencies_s))
 
-    def best_of(self, left: Sequence[Placed], count: int) -> tuple[NDArray[np.int64], float]:
+    def best_of(
+        self, left: Sequence[Placed], count: int, cost: NDArray[np.floating] | float = 1.0
+    ) -> tuple[NDArray[np.int64], float]:
         """`best_batch` of candidates."""
-        return self.best_batch(_places(left), _scores(left), count)
+        return self.best_batch(_places(left), _scores(left), count, cost)
 
     def best_batch(
-        self, places: NDArray[np.floating], scores: NDArray[np.floating], count: int
+        self,
+        places: NDArray[np.floating],
+        scores: NDArray[np.floating],
+        count: int,
+        cost: NDArray[np.floating] | float = 1.0,
     ) -> tuple[NDArray[np.int64], float]:
         """Rows of up to `count` candidates to measure together, and what their best is expected to save.
 
-        The saving is a share of the best latency. Places [n, d] and scores [n] are of what was not measured.
+        The saving is a share of the best latency. Places [n, d], scores [n] and what measuring costs [n] are
+        of what was not measured; what saves most for its cost is taken.
         """
+        cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
         best = float(self.log_speeds.max())
         mean, deviation = self._process.predict(np.asarray(places, np.float64), return_std=True)
         surplus = self._offset + _trusted(scores) + mean - best
         ratio = surplus / np.maximum(deviation, 1e-12)
         density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
         alone = surplus * ndtr(ratio) + deviation * density  # the expected improvement of each
-        likely = np.argsort(-alone, kind="stable")[: max(SHORTLIST, 2 * count)]
+        likely = np.argsort(-alone / cost, kind="stable")[: max(SHORTLIST, 2 * count)]
         posterior = self.posterior(np.asarray(places)[likely], np.asarray(scores)[likely])
-        rows, gain = posterior.best_batch(count, float(np.exp(-best)))
+        rows, gain = posterior.best_batch(count, float(np.exp(-best)), cost[likely])
         return likely[rows], gain
 
     def posterior(self, places: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:

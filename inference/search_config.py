@@ -164,6 +164,13 @@ class OneShotConfig:
         """Candidates measured a round at most."""
         return -(-self.top_k // self.rounds)
 
+    def room(self, full_rounds: int) -> int:
+        """Candidates that the round after so many others may measure; rounds after all `rounds` are extra."""
+        if full_rounds >= self.rounds:
+            return self.per_round
+        measured, then = (-(-self.top_k * rounds // self.rounds) for rounds in (full_rounds, full_rounds + 1))
+        return then - measured
+
     @property
     def handed_over(self) -> int:
         """Candidates that a round proposes, for these to be chosen from."""

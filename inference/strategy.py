@@ -139,9 +139,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
                     return [self._open[proposal.trace] for proposal in self._batch]
             if self._rounds == self.config.rounds or self._choice.over:
                 break
+            self._round_ends = measured + self.config.room(self._rounds)
             self._rounds += 1
             self._choice.offer(self._searched(self._sampler))
-            self._round_ends = measured + self.config.per_round
         return None
 
     def _searched(self, sampler: ProgramSampler) -> list[Proposal]:

@@ -302,10 +302,9 @@ class NetworkTuner:
             return
         search.rounds += 1
         search.before_s = search.best_s
-        room = QUICK_ROOM if search.quick else self.config.per_round
-        if search.full_rounds < self.config.rounds:
-            room = min(room, self.config.top_k - search.full_rounds * self.config.per_round)
-        future = measuring.submit(self._measure, search, max(room, 1))
+        room = self.config.room(search.full_rounds)
+        room = min(room, QUICK_ROOM) if search.quick else room
+        future = measuring.submit(self._measure, search, room)
         self._measuring[future] = search
         future.add_done_callback(lambda _: self._wake_up.send_bytes(b"."))
 

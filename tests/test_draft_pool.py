@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,17 @@ def test_measurements_choose_the_kind():
     pool.learn([slow, fast], {"slow": 4e-3, "fast": 1e-3})
     assert pool.residual is not None
     assert set(names(pool.take(2))) <= {f"far {i}" for i in range(4)}
+
+
+def test_what_takes_long_to_measure_comes_later():
+    """0.9 in 1.3 s is less than 0.5 in 0.5 s; of drafts alike, the cheap ones go first once some ran."""
+    pool = DraftPool()
+    dear = [replace(draft(f"dear {i}", 0.9, i), cost_s=1.3) for i in range(4)]
+    cheap = [replace(draft(f"cheap {i}", 0.5, i), cost_s=0.5) for i in range(4)]
+    pool.add([*dear, *cheap])
+    assert names(pool.take(1)) == ["cheap 0"]
+    pool.learn([draft("far", 0.6, 1000)], {"far": 1e-3})
+    assert set(names(pool.take(2))) <= {f"cheap {i}" for i in range(4)}
 
 
 @pytest.mark.parametrize("learns", [True, False])

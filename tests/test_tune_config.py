@@ -59,6 +59,17 @@ def test_quality_goes_on_and_efficiency_measures_less() -> None:
     assert efficiency.top_k < default.top_k < quality.top_k
 
 
+@pytest.mark.parametrize(
+    ("rounds", "top_k", "rooms"),
+    [(3, 24, [8, 8, 8]), (2, 5, [3, 2]), (3, 4, [2, 1, 1]), (1, 64, [64]), (10, 25, [3, 2] * 5)],
+)
+def test_all_rounds_together_measure_top_k(rounds: int, top_k: int, rooms: list[int]) -> None:
+    config = OneShotConfig(rounds=rounds, top_k=top_k)
+    assert [config.room(number) for number in range(rounds)] == rooms
+    assert sum(rooms) == top_k
+    assert config.room(rounds) == config.per_round == max(rooms)  # of extra rounds
+
+
 def test_a_network_is_lowered_as_is_fastest_unless_told() -> None:
     assert composed().lowering == Lowering()
     assert composed("lowering.prepack=false").lowering == Lowering(prepack=False)

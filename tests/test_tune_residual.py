@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
-from foretune.inference.residual import NOISE, SPREAD_BEFORE, SPREAD_WEIGHT, TRUST, Posterior, ResidualModel
+from foretune.inference.residual import (
+    NOISE,
+    SHORTLIST,
+    SPREAD_BEFORE,
+    SPREAD_WEIGHT,
+    TRUST,
+    Posterior,
+    ResidualModel,
+)
 from foretune.inference.search_config import (
     DraftingConfig,
     OneShotConfig,
@@ -88,6 +96,27 @@ def test_a_batch_takes_what_is_good_and_not_alike():
     posterior = Posterior(np.array([0.10, 0.09, 0.0]) - math.log(1e-3), covariance)
     assert posterior.best_batch(2, 1e-3)[0].tolist() == [0, 2]
     assert sorted(posterior.best_batch(5, 1e-3)[0].tolist()) == [0, 1, 2]  # each once
+
+
+def test_a_batch_takes_what_gains_most_for_its_cost():
+    """The first gains three times as much as the second, and costs five times as much."""
+    posterior = Posterior(np.array([0.3, 0.1]) - math.log(1e-3), 1e-6 * np.eye(2))
+    cost = np.array([1.0, 0.2])
+    assert posterior.best_batch(1, 1e-3)[0].tolist() == [0]
+    rows, expected = posterior.best_batch(1, 1e-3, cost)
+    assert rows.tolist() == [1]
+    assert expected == pytest.approx(0.1, rel=0.01)  # what it gains, whatever it costs
+    assert posterior.best_batch(2, 1e-3, cost)[0].tolist() == [1, 0]
+
+
+def test_what_each_candidate_costs_counts_among_many():
+    """All alike but for their cost: of more than the shortlist holds, the cheapest come first."""
+    model = ResidualModel.fit(knobs(0), np.array([0.5]), np.array([1e-3]))
+    places, scores = knobs(*range(1000, 1000 + 100 * (SHORTLIST + 50), 100)), np.full(SHORTLIST + 50, 0.5)
+    cost = np.linspace(2.0, 1.0, SHORTLIST + 50)
+    rows, _ = model.best_batch(places, scores, 1, cost)
+    assert rows[0] >= 50
+    assert model.best_of([proposal(0.5, float(x), 1e-3) for x in places.ravel()], 1, cost)[0] == rows
 
 
 # -- validation
@@ -188,7 +217,9 @@ def test_it_stops_after_so_many_batches_that_promise_little(patience):
 
 def test_a_batch_that_promises_much_starts_the_count_anew(monkeypatch):
     gains = iter([0.001, 0.5, 0.001, 0.001])
-    monkeypatch.setattr(Posterior, "best_batch", lambda self, count, best_s: (np.arange(count), next(gains)))
+    monkeypatch.setattr(
+        Posterior, "best_batch", lambda self, count, best_s, cost: (np.arange(count), next(gains))
+    )
     bench = Bench()
     validated(predicted_well(), StopConfig(expected_improvement=0.01, minimum=8, batch=4), bench)
     assert [len(batch) for batch in bench.batches] == [8, 4, 4, 4]

@@ -142,7 +142,7 @@ class DraftFeaturizer:
         parallel = self._parallel(nest)
         lanes = nest.lanes()
         register_lanes = self.hardware.vector_bits / 32
-        step = self._unroll(nest)
+        step = nest.unroll_step()
         inside = nest.outer[-1] / nest.outer
         unrolled = np.max(np.where(inside <= np.maximum(step, 1), inside, 1), axis=0)
         accumulators = self._accumulators(nest)
@@ -175,12 +175,6 @@ class DraftFeaturizer:
                 break
             count = np.where(count > self.sketch.max_parallel, count, count * extent)
         return count
-
-    def _unroll(self, nest: Nest) -> Floats:
-        if self.sketch.unroll < 0:
-            return np.zeros(len(nest), dtype=np.float32)
-        decision = self.sketch.decisions[self.sketch.unroll]
-        return np.array(decision.values, dtype=np.float32)[nest.values[:, decision.column]]
 
     def _accumulators(self, nest: Nest) -> Floats:
         """[n]: outputs inside the innermost reduction loop, which a program keeps in registers if it can."""

@@ -76,6 +76,14 @@ class Nest:
             count = np.where(growing, count * extent, count)
         return count
 
+    def unroll_step(self) -> Floats:
+        """[n]: stores that TVM unrolls loops into at most, 0 where it is to unroll none."""
+        if self.sketch.unroll < 0:
+            return np.zeros(len(self), dtype=np.float32)
+        decision = self.sketch.decisions[self.sketch.unroll]
+        steps: Floats = np.array(decision.values, dtype=np.float32)[self.values[:, decision.column]]
+        return steps
+
     def shared_footprint(self, access: Access, level: int) -> Floats:
         """Bytes [n] that all threads of a block together touch within a level."""
         tiles = [tile[level : level + 1].copy() for tile in self.tiles]
