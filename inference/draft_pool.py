@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .drafting import Draft
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class DraftPool:
-    """Hands out drafts to be replayed: the best predicted, and once something ran what may gain most.
+    """Hands out drafts to be replayed: what may gain most, by the predictions and all that was measured.
 
-    Either for what measuring it takes: half of a tuning run is spent on compiling programs, most of that on
+    That is, for what measuring it takes: half of a tuning run is spent on compiling programs, most of that on
     a tenth of them, and these are hardly ever the best.
     """
 
@@ -64,11 +65,18 @@ class DraftPool:
         left = list(self._left.values())
         if not left or count < 1:
             return []
-        if self.residual is None:
-            taken = sorted(left, key=lambda draft: -draft.score / draft.cost_s)[:count]
+        if self._learns:
+            taken = [left[row] for row in self._most_promising(left, count)]
         else:
-            rows, _ = self.residual.best_of(left, count, np.array([draft.cost_s for draft in left]))
-            taken = [left[row] for row in rows]
+            taken = sorted(left, key=lambda draft: -draft.score)[:count]
         for draft in taken:
             del self._left[draft.trace]
         return taken
+
+    def _most_promising(self, left: Sequence[Draft], count: int) -> NDArray[np.int64]:
+        costs_s = np.array([draft.cost_s for draft in left])
+        if self.residual is not None:
+            return self.residual.best_of(left, count, costs_s)[0]
+        from .residual import first_batch  # imports scikit-learn
+
+        return first_batch(left, count, costs_s)

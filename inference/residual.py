@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 from scipy.special import ndtr
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern
 
 NOISE = 0.03
 """Standard deviation of a measured log-latency: `measure.spread` by default."""
@@ -98,6 +98,20 @@ class Posterior:
             rows.append(int(gains.argmax()))
             reached = np.maximum(reached, draws[:, rows[-1]])
         return np.array(rows, dtype=np.int64), float(reached.mean() - known)
+
+
+def first_batch(
+    candidates: Sequence[Placed], count: int, cost: NDArray[np.floating] | float = 1.0
+) -> NDArray[np.int64]:
+    """Rows of up to `count` candidates to begin with, by what is known before anything was measured.
+
+    As many as may be the best together for their `cost` [n]: candidates that are alike share what the frozen
+    model gets wrong, and its favourites often are.
+    """
+    places, mean = _places(candidates).astype(np.float64), _trusted(_scores(candidates))
+    covariance = _kernel(SPREAD_BEFORE, _usual_distance(places))(places)
+    slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
+    return Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]
 
 
 @dataclass(frozen=True)
@@ -181,14 +195,7 @@ class ResidualModel:
 
     @cached_property
     def _process(self) -> GaussianProcessRegressor:
-        """Fixed hyper-parameters: a handful of measurements cannot choose them.
-
-        Part of the residual is shared by no other candidate: without it, a kernel that is smooth enough to
-        learn from others claims far more than it knows. See benchmarks/adaptive_validation.py.
-        """
-        shared, own = self._spread**2 * (1 - OWN_SHARE), self._spread**2 * OWN_SHARE
-        alike, itself = Matern(self._length, nu=1.5), Matern(_ITSELF * self._length, nu=0.5)
-        kernel = ConstantKernel(shared) * alike + ConstantKernel(own) * itself
+        kernel = _kernel(self._spread, _usual_distance(self.places))
         process = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
         return process.fit(self.places, self._residual - self._offset)
 
@@ -209,12 +216,23 @@ class ResidualModel:
         variance = (SPREAD_WEIGHT * SPREAD_BEFORE**2 + squares) / (SPREAD_WEIGHT + len(self._residual))
         return float(np.sqrt(variance))
 
-    @cached_property
-    def _length(self) -> float:
-        """Distance over which residuals stay alike: the median between the candidates measured."""
-        between = pdist(self.places)
-        between = between[between > 0]
-        return float(np.median(between)) if len(between) else 1.0
+
+def _kernel(spread: float, length: float) -> Kernel:
+    """The covariance of residuals, by fixed hyper-parameters: a handful of measurements cannot choose them.
+
+    Part of the residual is shared by no other candidate: without it, a kernel that is smooth enough to learn
+    from others claims far more than it knows. See benchmarks/adaptive_validation.py.
+    """
+    shared, own = spread**2 * (1 - OWN_SHARE), spread**2 * OWN_SHARE
+    alike, itself = Matern(length, nu=1.5), Matern(_ITSELF * length, nu=0.5)
+    return ConstantKernel(shared) * alike + ConstantKernel(own) * itself
+
+
+def _usual_distance(places: NDArray[np.float64]) -> float:
+    """Distance over which residuals stay alike: the median between candidates."""
+    between = pdist(places)
+    between = between[between > 0]
+    return float(np.median(between)) if len(between) else 1.0
 
 
 def _places(candidates: Sequence[Placed]) -> NDArray[np.float32]:

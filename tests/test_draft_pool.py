@@ -15,6 +15,10 @@ def draft(name, score, place):
     return Draft(name, score, np.array([place], dtype=np.float32))
 
 
+def measured(traces):
+    return [draft(trace, 0.9, i) for i, trace in enumerate(traces)]
+
+
 def names(drafts):
     return [draft.trace for draft in drafts]
 
@@ -27,12 +31,23 @@ def filled(**options):
     return pool
 
 
-def test_the_best_predicted_go_first():
-    pool = filled()
+def test_the_best_predicted_go_first_where_nothing_is_learned():
+    pool = filled(learns=False)
     assert names(pool.take(3)) == ["near 0", "near 1", "near 2"]
     assert names(pool.take(2)) == ["near 3", "far 0"]
     assert len(pool) == 3
     assert names(pool.take(9)) == ["far 1", "far 2", "far 3"]
+    assert pool.take(1) == []
+
+
+def test_at_first_the_best_predicted_goes_with_others_that_are_unlike_it():
+    """What is near 0 is misjudged alike, if it is: one of the other kind tells more than the second best."""
+    pool = filled()
+    first, second = names(pool.take(2))
+    assert first.startswith("near")
+    assert second.startswith("far")
+    assert len(pool) == 6
+    assert len(pool.take(9)) == 6
     assert pool.take(1) == []
 
 
@@ -45,12 +60,12 @@ def test_measurements_choose_the_kind():
 
 
 def test_what_takes_long_to_measure_comes_later():
-    """0.9 in 1.3 s is less than 0.5 in 0.5 s; of drafts alike, the cheap ones go first once some ran."""
+    """Before and after the first measurement."""
     pool = DraftPool()
     dear = [replace(draft(f"dear {i}", 0.9, i), cost_s=1.3) for i in range(4)]
     cheap = [replace(draft(f"cheap {i}", 0.5, i), cost_s=0.5) for i in range(4)]
     pool.add([*dear, *cheap])
-    assert names(pool.take(1)) == ["cheap 0"]
+    assert set(names(pool.take(2))) <= {f"cheap {i}" for i in range(4)}
     pool.learn([draft("far", 0.6, 1000)], {"far": 1e-3})
     assert set(names(pool.take(2))) <= {f"cheap {i}" for i in range(4)}
 
@@ -59,7 +74,7 @@ def test_what_takes_long_to_measure_comes_later():
 def test_the_fastest_are_known_either_way(learns):
     pool = filled(learns=learns)
     latencies_s = {"near 0": 2e-3, "near 1": math.inf, "near 2": 1e-3}
-    pool.learn(pool.take(3), latencies_s)
+    pool.learn(measured(latencies_s), latencies_s)
     assert pool.fastest == ["near 2", "near 0"]
     assert (pool.residual is not None) == learns
 
@@ -73,14 +88,15 @@ def test_what_was_measured_is_not_handed_out():
 
 def test_where_nothing_ran_the_predictions_go_on():
     pool = filled()
-    pool.learn(pool.take(2), {"near 0": math.inf, "near 1": math.inf})
+    failed = {"near 0": math.inf, "near 1": math.inf}
+    pool.learn(measured(failed), failed)
     assert pool.residual is None
-    assert names(pool.take(1)) == ["near 2"]
+    assert names(pool.take(1))[0].startswith("near")
 
 
 def test_what_measures_differently_from_run_to_run_is_learned_anew():
     pool = filled()
-    of = pool.take(2)
+    of = measured(["near 0", "near 1"])
     pool.learn(of, {"near 0": 1e-3, "near 1": 2e-3})
     before = pool.residual
     pool.learn(of, {"near 0": 3e-3, "near 1": 2e-3})

@@ -16,6 +16,7 @@ from foretune.inference.residual import (
     TRUST,
     Posterior,
     ResidualModel,
+    first_batch,
 )
 from foretune.inference.search_config import (
     DraftingConfig,
@@ -117,6 +118,17 @@ def test_what_each_candidate_costs_counts_among_many():
     rows, _ = model.best_batch(places, scores, 1, cost)
     assert rows[0] >= 50
     assert model.best_of([proposal(0.5, float(x), 1e-3) for x in places.ravel()], 1, cost)[0] == rows
+
+
+def test_what_comes_first_is_good_and_not_alike():
+    """Before anything ran: of two kinds, the better predicted one and then, at its like, the other one."""
+    kinds = [proposal(0.9, 0.1 * i, 0.0) for i in range(5)] + [proposal(0.7, 90.0, 0.0)]
+    rows = first_batch(kinds, 2)
+    assert rows[0] < 5
+    assert rows[1] == 5
+    assert sorted(first_batch(kinds, 9).tolist()) == list(range(6))
+    # The second is hardly worse, and takes a third of the time.
+    assert first_batch([proposal(0.9, 0.0, 0.0), proposal(0.8, 9.0, 0.0)], 1, np.array([3.0, 1.0])) == [1]
 
 
 # -- validation
