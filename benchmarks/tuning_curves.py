@@ -21,8 +21,9 @@ Each clock runs from before the model is loaded or the first process started. Wh
 that it takes for its best, the program is kept, in --programs; at the end the programs of a task are timed in
 turns by one evaluator, so that no tuner's own measurement decides: with caches flushed before each run, as in
 a network where other operators ran before, or with --warm as LocalRunner leaves them. A run that is kept is
-not run again unless its settings or a checkpoint change: stop it and go on as you like. Each machine keeps
-its own. What is kept of tuners that are not asked for is shown, too.
+not run again unless its settings or a checkpoint change: stop it and go on as you like. Where the search
+itself has changed, --again runs it anew. Each machine keeps its own. What is kept of tuners that are not
+asked for is shown, too.
 """
 
 from __future__ import annotations
@@ -246,6 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["resnet18:all"], metavar="SOURCE:NUMBER")
     parser.add_argument("--tuners", nargs="+", choices=TUNERS, default=["stock", "foretune"])
+    parser.add_argument("--again", action="store_true", help="run these also where their runs are kept")
     parser.add_argument("--trials", type=int, default=1000, help="of MetaSchedule's tuners (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="seeds of foretune's tuners (%(default)s)")
     parser.add_argument("--stock-runs", type=int, default=1, help="those of MetaSchedule's (%(default)s)")
@@ -277,7 +279,8 @@ def main() -> None:
                 programs / f"{stem}-{seed}.json.xz": tuner.settings | settled | {"seed": seed}
                 for seed in range(arguments.stock_runs if online else arguments.runs)
             }
-            kept = {path: kept_run(path, of) for path, of in wanted.items()}
+            again = arguments.again and which in arguments.tuners
+            kept = {path: None if again else kept_run(path, of) for path, of in wanted.items()}
             if which in arguments.tuners or all(kept.values()):
                 runs[which] = [
                     kept[path] or made_run(path, tuner, task, target, of) for path, of in wanted.items()

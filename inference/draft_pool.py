@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class DraftPool:
     """Hands out drafts to be replayed: what may gain most, by the predictions and all that was measured.
 
-    That is, for what measuring it takes: half of a tuning run is spent on compiling programs, most of that on
-    a tenth of them, and these are hardly ever the best.
+    That is, for what measuring it takes: half of a tuning run is spent on compiling programs, up to half of
+    that on a tenth of them, and these are hardly ever the best (benchmarks/first_drafts.py).
     """
 
     def __init__(self, learns: bool = True) -> None:
