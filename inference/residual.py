@@ -49,6 +49,10 @@ SHORTLIST = 96
 """Candidates whose joint posterior is looked at, at least: those that may gain most each by itself."""
 
 
+FIRST_SHORTLIST = 512
+"""Candidates that `first_batch` looks at: those predicted best. Twice as many take eight times as long."""
+
+
 class Placed(Protocol):
     """A candidate that a model has rated: a draft, or a proposal that was replayed."""
 
@@ -108,10 +112,13 @@ def first_batch(
     As many as may be the best together for their `cost` [n]: candidates that are alike share what the frozen
     model gets wrong, and its favourites often are.
     """
-    places, mean = _places(candidates).astype(np.float64), _trusted(_scores(candidates))
+    every = _trusted(_scores(candidates))
+    likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
+    places, mean = _places(candidates)[likely].astype(np.float64), every[likely]
     covariance = _kernel(SPREAD_BEFORE, _usual_distance(places))(places)
     slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
-    return Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]
+    cost = np.broadcast_to(np.asarray(cost, np.float64), len(every))[likely]
+    return likely[Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]]
 
 
 @dataclass(frozen=True)

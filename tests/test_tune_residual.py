@@ -9,6 +9,7 @@ import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
 from foretune.inference.residual import (
+    FIRST_SHORTLIST,
     NOISE,
     SHORTLIST,
     SPREAD_BEFORE,
@@ -129,6 +130,13 @@ def test_what_comes_first_is_good_and_not_alike():
     assert sorted(first_batch(kinds, 9).tolist()) == list(range(6))
     # The second is hardly worse, and takes a third of the time.
     assert first_batch([proposal(0.9, 0.0, 0.0), proposal(0.8, 9.0, 0.0)], 1, np.array([3.0, 1.0])) == [1]
+
+
+def test_of_many_only_the_best_predicted_come_first():
+    """What lies alone, and is predicted worst of more than the shortlist holds, is not looked at."""
+    many = [proposal(0.49, 1e4, 0.0)] + [proposal(0.5, 1e-4 * i, 0.0) for i in range(FIRST_SHORTLIST)]
+    assert 0 not in first_batch(many, 8)
+    assert 0 in first_batch(many[:-1], 8)
 
 
 # -- validation
