@@ -46,7 +46,6 @@ from foretune.inference.draft_choice import with_fitting_draft
 from foretune.inference.draft_model import drafting_model
 from foretune.inference.draft_pool import DraftPool
 from foretune.inference.drafting import Draft, DraftConfig, Drafter, verified
-from foretune.inference.residual import ResidualModel
 from foretune.inference.validation import Choice, Proposal, validate
 from tuning_curves import tasks_of
 from tvm.s_tir import meta_schedule as ms
@@ -99,25 +98,23 @@ def measured_pool(name: str, checkpoint: str) -> dict[str, Any]:
     model = PretrainedCostModel.load(checkpoint, hardware)
     context, drafter = drafter_of(task, target, hardware)
     programs: dict[str, dict[str, Any]] = {}
+    known, best_s = DraftPool(), math.inf
     with WorkerPool(target) as pool:
         for around in range(1 + TIMES_AROUND):
-            ran = {trace: of["latency_s"] for trace, of in programs.items() if of["latency_s"]}
-            fastest = sorted(ran, key=lambda trace: ran[trace])
-            rated = drafter.rated(fastest)
             drafts = drafter.draft(
                 replace(AROUND if around else FIRST, seed=around),
-                parents=fastest[:PARENTS],
+                parents=known.fastest[:PARENTS],
                 known=list(programs),
-                residual=ResidualModel.of(rated, [ran[d.trace] for d in rated]) if around else None,
+                residual=known.residual,
             )
             found = [pair for pair in verified(context, drafts) if pair[0] not in programs]
             for start in range(0, len(found), BATCH):
                 traces, candidates = zip(*found[start : start + BATCH], strict=True)
                 scores = model.predict(context, candidates).tolist()
-                best_s = min(
-                    (of["latency_s"] for of in programs.values() if of["latency_s"]), default=math.inf
-                )
                 outcomes = pool.measure([MeasureJob(candidate_module_json(c), best_s) for c in candidates])
+                latencies_s = [outcome.latency_s for outcome in outcomes]
+                best_s = min(best_s, *latencies_s)
+                known.learn(drafter.rated(traces), dict(zip(traces, latencies_s, strict=True)))
                 for trace, score, outcome in zip(traces, scores, outcomes, strict=True):
                     programs[trace] = {
                         "trace": trace,
