@@ -10,6 +10,8 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
+from .tvm_compat import trace_as_json
+
 
 class RefusedError(Exception):
     """A trace gives no program; the text is the cause, such as the name of the postprocessor that refused."""
@@ -17,8 +19,7 @@ class RefusedError(Exception):
 
 def trace_to_json(trace: Trace) -> str:
     """Canonical JSON of a trace without postprocessing and dead instructions."""
-    content = trace.simplified(remove_postproc=True).as_json()
-    return json.dumps(content, separators=(",", ":"), default=lambda immediate: immediate.value)
+    return json.dumps(trace_as_json(trace.simplified(remove_postproc=True)), separators=(",", ":"))
 
 
 def trace_content(trace: Trace) -> Any:

@@ -28,7 +28,7 @@ from ..dataset.program_sampling import (
 )
 from ..dataset.replay import RefusedError, candidate_module_json, postprocessed, replay, trace_to_json
 from ..dataset.task import Task
-from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context
+from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context, trace_as_json
 from .code_limit import limited_space
 from .draft_model import DraftModel
 from .draft_sampler import DraftSampler
@@ -53,7 +53,7 @@ QUICK_PROPOSALS = 16
 
 def record_json(trace: Trace) -> str:
     """JSON of a trace as a MetaSchedule database keeps it."""
-    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda immediate: immediate.value)
+    return json.dumps(trace_as_json(trace), separators=(",", ":"))
 
 
 def make_sampler(

@@ -27,6 +27,7 @@ from foretune.dataset.tvm_compat import (
     design_spaces,
     make_tune_context,
     parse_target,
+    trace_as_json,
 )
 from foretune.inference import PretrainedCostModel, prepare_builder
 from foretune.inference.one_shot import OneShotConfig, OneShotConfigError, search_one_shot
@@ -40,6 +41,7 @@ from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule
 
 HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
 TARGET = parse_target("llvm")
@@ -115,6 +117,18 @@ def test_a_trace_survives_text_and_replay():
     assert again is not None
     assert trace_to_json(again.sch.trace) == text
     assert again.sch.mod.script() == candidate.sch.mod.script()
+
+
+def test_traces_are_written_as_tvm_writes_them():
+    """TVM's own conversion is the reference, for what search makes and for what an instruction may hold."""
+    _, candidates = candidates_of(TASK, 4)
+    schedule = Schedule(TASK.mod)
+    block = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    schedule.transform_layout(block, ("write", 0), lambda i, j: (j, i))
+    schedule.annotate(block, "anything", {"a": [1, 2.5, "x"], "b": 3})
+    for trace in [schedule.trace, *(candidate.sch.trace for candidate in candidates)]:
+        expected = json.dumps(trace.as_json(), default=lambda immediate: immediate.value)
+        assert json.dumps(trace_as_json(trace)) == expected
 
 
 def test_a_trace_of_another_task_does_not_replay():
