@@ -148,7 +148,8 @@ class Predictor:
     def _columns(self, batch: FeatureBatch) -> NDArray[np.float32]:
         """The model's columns, float32 [n, len(columns)]."""
         columns = np.empty((len(batch), len(self.model.columns)), dtype=np.float32)
-        self.model.eval()
+        if self.model.training:  # to walk all modules takes as long as rating a few candidates
+            self.model.eval()
         device = next(self.model.parameters()).device
         with torch.inference_mode():
             for start in range(0, len(batch), self.chunk):

@@ -54,6 +54,10 @@ class DraftFeaturizer:
         block = sketch.block
         reads = [read for read in block.reads if read.buffer not in {w.buffer for w in block.writes}]
         self.accesses = [*block.writes[:1], *reads[: MAX_ACCESSES - 1]]
+        self.strides = [
+            np.array([access.stride(atom.axis) for atom in sketch.atoms], dtype=np.float32)
+            for access in self.accesses
+        ]
         self.reduction = np.array([block.reduction[atom.axis] for atom in sketch.atoms], dtype=np.bool_)
         self.caches = [*REGISTER_BYTES, hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes]
         # Of an untiled nest every loop is a band.
@@ -185,17 +189,11 @@ class DraftFeaturizer:
 
     def _innermost(self, nest: Nest) -> tuple[Floats, list[Floats]]:
         """Extent of the innermost loop of several iterations, and the stride of each access along it."""
-        extent = np.ones(len(nest), dtype=np.float32)
-        strides = [np.zeros(len(nest), dtype=np.float32) for _ in self.accesses]
-        open_ = np.ones(len(nest), dtype=np.bool_)
-        for i in range(len(nest.extents) - 1, -1, -1):
-            here = open_ & (nest.extents[i] > 1)
-            extent = np.where(here, nest.extents[i], extent)
-            for number, access in enumerate(self.accesses):
-                step = np.float32(access.stride(self.sketch.atoms[i].axis))
-                strides[number] = np.where(here, step, strides[number])
-            open_ &= ~here
-        return extent, strides
+        long = nest.extents[::-1] > 1
+        loop = len(long) - 1 - np.argmax(long, axis=0)
+        exists = long.any(axis=0)
+        extent = np.where(exists, nest.extents[loop, np.arange(len(nest))], np.float32(1))
+        return extent, [np.where(exists, of_loops[loop], np.float32(0)) for of_loops in self.strides]
 
     def _locations(self, row: _Rows, nest: Nest, footprints: list[Floats]) -> None:
         """Of each compute location: root or inlined, depth, and elements computed for each needed."""

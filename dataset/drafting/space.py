@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,22 +115,15 @@ class SketchSpace:
 
     def _legal_locations(self, choices: Choices) -> NDArray[np.int64]:
         """[n_loops, n]: the innermost legal loop at or outside of each, -1 where there is none."""
-        extents = atom_extents(self.sketch, self.values(choices))
         starts = self.sketch.loop_starts
+        of_loops = atom_extents(self.sketch, self.values(choices))[: starts[-1]]
+        long = np.maximum.reduceat(of_loops, starts[:-1], axis=0) > 1
         reduction = self.sketch.block.reduction
-        legal = np.empty((len(starts) - 1, len(choices)), dtype=np.int64)
-        last = np.full(len(choices), -1)
-        within = np.zeros(len(choices), dtype=np.bool_)  # a reduction
-        over = np.zeros(len(choices), dtype=np.bool_)
-        for loop, (start, end) in enumerate(pairwise(starts)):
-            long = np.prod(extents[start:end], axis=0) > 1
-            if reduction[self.sketch.atoms[end - 1].axis]:
-                within |= long
-            else:
-                over |= long & within
-            last = np.where(long & ~over, loop, last)
-            legal[loop] = last
-        return legal
+        reduces = np.array([reduction[self.sketch.atoms[end - 1].axis] for end in starts[1:]])[:, None]
+        within = np.logical_or.accumulate(long & reduces)  # a reduction
+        over = np.logical_or.accumulate(long & ~reduces & within)
+        loops = np.arange(len(starts) - 1)[:, None]
+        return np.maximum.accumulate(np.where(long & ~over, loops, -1))
 
     def values(self, choices: Choices) -> NDArray[np.int64]:
         """What the choices stand for, [n, width]."""
