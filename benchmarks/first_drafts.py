@@ -171,7 +171,7 @@ def replayed(task: Sequence[Measured], top_k: int, seed: int, costs: bool) -> tu
         done = [v.proposal.trace for v in validate(choice, look_up, config.room(number))]
         pool.learn([by_trace[trace].draft for trace in done], seen_s)
     chosen = [by_trace[v.proposal.trace] for v in choice.known]
-    finalists = sorted(chosen, key=lambda of: seen_s[of.draft.trace])[: config.finalists]
+    finalists = sorted(chosen, key=lambda of: seen_s[of.draft.trace])[: config.finalists * config.rounds]
     best_s = min(of.latency_s for of in finalists)
     return math.log(best_s / min(of.latency_s for of in task)), sum(of.build_s for of in chosen)
 

@@ -106,7 +106,7 @@ def tune_tasks(
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]
-        results = tuner.tune(wanted, tuner.measure_untuned(wanted))
+        results = tuner.tune(wanted)
     return database.database, results
 
 

@@ -50,16 +50,14 @@ def search_one_shot(
     measure_s = 0.0
     for number in range(config.rounds):
         choice.offer(session.propose())
-        measuring = time.monotonic()
-        room = config.room(number)
-        measured = validate(choice, executor.measure, room, keep_built=config.finalists > 0)
+        measuring, before = time.monotonic(), len(choice.known)
+        validate(choice, executor.measure, config.room(number), keep_built=config.finalists > 0)
+        settle(choice, executor.measure, config.finalists)
+        measured = choice.known[before:]
         measure_s += time.monotonic() - measuring
         if not measured or choice.over:
             break
         session.learn({v.proposal.trace: v.latency_s for v in measured})
-    measuring = time.monotonic()
-    settle(choice, executor.measure, config.finalists)
-    measure_s += time.monotonic() - measuring
     return OneShotResult(
         validations=choice.known,
         candidates_scored=model.candidates_scored - scored_before,

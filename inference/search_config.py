@@ -93,7 +93,10 @@ class OneShotConfig:
     """
 
     strategy: str = "draft"
-    rounds: int = 3
+    rounds: int = 4
+    # A task of a network gets no further round where it takes less of the network's latency than this, in
+    # even shares of all tasks, for each round that it has had; 0 gives every task all rounds.
+    least_share: float = 0.5
     # Of evolution and annealing: programs of a round that evolve, or chains that are annealed side by side.
     population_size: int = 40
     # Of the same: generations of a round, or steps of its chains.
@@ -107,14 +110,14 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 24
+    top_k: int = 32
     # Programs that a round replays and hands over for each that it may measure. Among these and what earlier
     # rounds left the measurements so far choose, unless `stop.expected_improvement` is 0: then the best
     # predicted are measured.
     choice: int = 2
-    # The best of a round that are timed once more, one after the other, before one of them is taken; 0 takes
-    # what was best when timed once.
-    finalists: int = 8
+    # The best of each round that are timed once more, one after the other, before one of them is taken; 0
+    # takes what was best when timed once.
+    finalists: int = 3
     # Vector instructions of a program at most, by `code_size`; None for no limit. What is longer takes LLVM
     # seconds, and of 61 tasks it had the best program of a single one, see benchmarks/code_limit.py.
     max_code: int | None = 6000
@@ -144,7 +147,7 @@ class OneShotConfig:
                 f"search.rounds={self.rounds}: each validates a candidate at least; use at most "
                 f"search.top_k={self.top_k}"
             )
-        for name in ("generations", "extra_rounds", "finalists", "processes", "temperature"):
+        for name in ("generations", "extra_rounds", "finalists", "processes", "temperature", "least_share"):
             if (getattr(self, name) or 0) < 0:
                 raise OneShotConfigError(f"search.{name}={getattr(self, name)}: must not be negative")
         if self.strategy == "annealing" and self.generations < 1:

@@ -32,7 +32,6 @@ from ..models.checkpoint import load_checkpoint
 from .compiled import OutputCheck, bind_eager, check_outputs, compare_latency, compile_network
 from .draft_choice import with_fitting_draft
 from .energy import ReportConfig
-from .report import print_profile, print_report, write_report
 from .search_config import OneShotConfig
 from .searchers import Searcher, hold_back, start_searchers
 from .stages import StageClock
@@ -81,7 +80,7 @@ class TuneConfig:
     export: Path | None = None
     timing_repeats: int = 15
     # The untuned network is timed, too, unless its tasks say that a run takes longer; null is always.
-    untuned_limit_s: float | None = 5.0
+    untuned_limit_s: float | None = 1.0
     workers: int | None = None
     profile: bool = False
     lowering: Lowering = AS_FASTEST
@@ -233,17 +232,18 @@ class _Run:
                 retune=config.retune,
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
-                on_done=lambda name: progress.update(bar, description=name, advance=1),
+                on_progress=lambda name, done: progress.update(
+                    bar, description=name, completed=int(done * len(tasks))
+                ),
                 around_measuring=hold_back(config.search, executor, searchers),
             )
             try:
-                with self.watch.stage("measure untuned"):
-                    untuned_s = tuner.measure_untuned(tasks)
                 with self.watch.stage("search and measure"):
-                    return tuner, tuner.tune(tasks, untuned_s)
+                    return tuner, tuner.tune(tasks)
             except KeyboardInterrupt:
                 self.console.print(
-                    f"{tuner.tuned} tasks are done; their schedules are kept in {database.folder}"
+                    f"{tuner.tuned} of {len(tasks)} tasks have a schedule; what was measured is kept in "
+                    f"{database.folder}"
                 )
                 raise
 
@@ -278,6 +278,9 @@ class _Run:
         return limit_s is None or (takes_s is not None and takes_s <= limit_s)
 
     def _report(self, result: TuneResult, database: TuningDatabase) -> None:
+        # Its plots take two seconds to import, which the searches would start later by.
+        from .report import print_profile, print_report, write_report
+
         print_report(result, self.console)
         if self.config.profile:
             print_profile(result, self.console)

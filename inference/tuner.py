@@ -30,6 +30,9 @@ from .validation import Choice, Proposal, Validation, settle, validate
 UNTUNED_BEST_S = 5e-4
 """Unscheduled tasks slower than `measure.slow_factor` times this run once: a slow one needs no precision."""
 
+_UNTUNED_BATCH = 4
+"""Of these that are built and run before an interrupt is heard."""
+
 QUICK_ROOM = 4
 """Candidates measured in a quick round."""
 
@@ -75,8 +78,6 @@ class _Search:
     """Whether it is searched or measured right now."""
     over: bool = False
     """Whether the search has nothing more to propose."""
-    done: bool = False
-    """Whether it has had the rounds that every task gets."""
     reason: str = ""
     committed: int = 0
     untold: dict[str, float] = field(default_factory=dict)
@@ -86,11 +87,6 @@ class _Search:
     measure_s: float = 0.0
     asked_at: float = 0.0
     deaths: int = 0
-
-    @property
-    def has_its_rounds(self) -> bool:
-        """Whether only extra rounds may follow."""
-        return self.over or self.rounds >= self.base_rounds
 
     @property
     def best_s(self) -> float:
@@ -124,10 +120,13 @@ class NetworkTuner:
         retune: bool = False,
         clock: StageClock | None = None,
         elapsed_s: Callable[[], float] | None = None,
-        on_done: Callable[[str], None] = lambda name: None,
+        on_progress: Callable[[str, float], None] = lambda name, done: None,
         around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`clock` takes the seconds of work by step; `on_done` hears of each task that has its rounds."""
+        """`clock` takes the seconds of work by step.
+
+        `on_progress` hears which task was measured, and the share of all tasks' rounds that lie behind.
+        """
         self.config = config
         self.executor = executor
         self.searchers = searchers
@@ -137,58 +136,87 @@ class NetworkTuner:
         self.clock = clock or StageClock()
         start = time.monotonic()
         self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
-        self._on_done = on_done
+        self._on_progress = on_progress
         self._around_measuring = around_measuring
         self.curve: list[tuple[float, float]] = []
         """(seconds since the start, estimated latency of the network in seconds)."""
-        self.tuned = 0
         self._searches: list[_Search] = []
+        self._untuned: Future[list[float]] | None = None  # while it is measured
         self._asked: dict[int, _Search] = {}  # by number of the searcher
         self._measuring: dict[Future[list[Validation]], _Search] = {}
+        self._progress = 0.0
         self._stopped = False
 
-    def measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
-        """Latency in seconds of each task without a schedule, inf where it did not run."""
-        jobs = [
-            MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash) for task in tasks
-        ]
-        return [outcome.latency_s for outcome in self.executor.measure(jobs)]
+    @property
+    def tuned(self) -> int:
+        """How many tasks have a schedule."""
+        return sum(math.isfinite(search.best_s) for search in self._searches)
 
-    def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float]) -> list[TaskResult]:
-        """A result for each task, in their order; `untuned_s` are latencies of `measure_untuned`."""
+    def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float] | None = None) -> list[TaskResult]:
+        """A result for each task, in their order.
+
+        `untuned_s` are the tasks' latencies in seconds without a schedule, inf where one does not run; where
+        they are not given, they are measured during the first searches.
+        """
         base_rounds = 1 if self.limits.breadth_first else self.config.rounds
-        searches = [
-            _Search(*pair, base_rounds, Choice((), self.config.stop))
-            for pair in zip(tasks, untuned_s, strict=True)
-        ]
-        # Without a latency, the operations tell which task is large.
-        self._searches = sorted(
-            searches, key=lambda s: (-s.task.weight * min(s.untuned_s, 1e6), -s.task.flops)
-        )
-        for search in self._searches:
+        searches = [_Search(task, math.inf, base_rounds, Choice((), self.config.stop)) for task in tasks]
+        for search in searches:
             search.known_s = None if self.retune else self.database.best_latency_s(search.task)
             if search.known_s is not None:
                 self._take_up(search)
-        self._note()
+        self._searches = searches
+        if untuned_s is not None:
+            self._take_untuned(untuned_s)
         self._woken, self._wake_up = Pipe(duplex=False)
         inline = any(searcher.connection is None for searcher in self.searchers)
         with ThreadPoolExecutor(max(1, self.executor.devices)) as measuring:
+            if untuned_s is None:
+                self._untuned = measuring.submit(self._measure_untuned, tasks)
+                self._untuned.add_done_callback(self._wake)
             try:
                 while True:
                     self._hand_out()
-                    if not self._asked and not self._measuring:
+                    if not self._asked and not self._under_way:
                         break
                     self._take_replies(measuring)
                     if inline:
-                        wait([self._woken], None if self._measuring else 0.0)
+                        wait([self._woken], None if self._under_way else 0.0)
                     self._take_measured()
             finally:
                 self._stopped = True  # what is measured now is the last
         self._woken.close()
         self._wake_up.close()
-        for search in self._searches:
+        for search in searches:
             self._commit(search)
         return [self._result(search) for search in searches]
+
+    def _measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
+        """Latency in seconds of each task without a schedule; in a thread of its own."""
+        latencies_s: list[float] = []
+        for start in range(0, len(tasks), _UNTUNED_BATCH):
+            if self._stopped:
+                break
+            jobs = [
+                MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
+                for task in tasks[start : start + _UNTUNED_BATCH]
+            ]
+            latencies_s += [outcome.latency_s for outcome in self.executor.measure(jobs)]
+        return latencies_s
+
+    def _take_untuned(self, latencies_s: Sequence[float]) -> None:
+        for search, untuned_s in zip(self._searches, latencies_s, strict=True):
+            search.untuned_s = untuned_s
+        # By now the first round may be measured, which is not where the run began.
+        begun_s = [s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches]
+        self.curve.append((self._elapsed_s(), sum(begun_s)))
+
+    def _wake(self, _: object) -> None:
+        self._wake_up.send_bytes(b".")
+
+    @property
+    def _under_way(self) -> bool:
+        """Whether anything is measured."""
+        return bool(self._measuring) or self._untuned is not None
 
     def _take_up(self, search: _Search) -> None:
         """Goes on with a task of the database where an earlier run has left it."""
@@ -198,8 +226,6 @@ class NetworkTuner:
         # With a budget, its quick round lies behind it.
         left = 0 if self.limits.breadth_first else max(0, self.config.rounds - search.full_rounds)
         search.base_rounds = left
-        if not left:
-            self._done(search)
 
     def _goes_on(self) -> bool:
         target_s = self.limits.latency_target_s
@@ -212,10 +238,13 @@ class NetworkTuner:
         self.curve.append((self._elapsed_s(), self._network_s()))
 
     def _hand_out(self) -> None:
-        """Gives idle searchers a round each, but searches no further ahead than what can be measured soon."""
+        """Gives idle searchers a round each, but searches no further ahead than can be measured soon.
+
+        While the untuned tasks are measured, what can be searched are first rounds, which nothing improves.
+        """
         for number, searcher in enumerate(self.searchers):
             ahead = len(self._measuring) - max(0, self.executor.devices - 1)
-            if number in self._asked or ahead > len(self.searchers):
+            if number in self._asked or (ahead > len(self.searchers) and self._untuned is None):
                 continue
             if not self._goes_on():
                 return
@@ -227,7 +256,10 @@ class NetworkTuner:
             search.searcher = searcher
 
     def _choose(self, searcher: Searcher) -> _Search | None:
-        """The next round's task: one that still has rounds of its own, else the one that may gain most.
+        """The next round's task.
+
+        Each task gets a first round before any gets a second one, the largest share first, by the operations
+        where no latency is known. After the rounds of their own, the task that may gain most is next.
 
         Tasks that another searcher knows come last, and only while that one is busy: this one would read the
         design spaces anew, replay what was measured, and do without what the other has rated.
@@ -236,15 +268,29 @@ class NetworkTuner:
         free = [search for search in self._searches if not search.busy and not search.over]
         known = [search for search in free if search.searcher in (None, searcher)]
         free = known + [search for search in free if search.searcher in at_work]
-        for search in free:
-            if search.rounds < search.base_rounds:
-                return search
+        for tasks in (known, free):
+            if own := [search for search in tasks if self._deserves_a_round(search)]:
+                return min(
+                    own, key=lambda s: (s.rounds, -min(s.network_s, 1e6), -s.task.weight * s.task.flops)
+                )
+        if not self.config.extra_rounds and not self.limits.breadth_first:
+            return None
         for tasks in (known, free):
             more = [search for search in tasks if search.rounds < self._most_rounds(search)]
             chosen = most_promising([search.progress for search in more])
             if chosen is not None:
                 return more[chosen]
         return None
+
+    def _deserves_a_round(self, search: _Search) -> bool:
+        """Whether a task is to have another round of its own: see `OneShotConfig.least_share`."""
+        if search.over or search.rounds >= search.base_rounds:
+            return False
+        if math.isinf(search.best_s) or not search.full_rounds:
+            return True
+        tuned_s = [s.network_s for s in self._searches if math.isfinite(s.best_s)]
+        even_s = sum(tuned_s) / len(tuned_s)
+        return search.network_s >= self.config.least_share * search.full_rounds * even_s
 
     def _most_rounds(self, search: _Search) -> int:
         """Rounds of a task in this run at most.
@@ -298,7 +344,7 @@ class NetworkTuner:
             search.reason = "nothing to tune"
         if search.reason:
             search.over, search.busy = True, False
-            self._done(search)
+            self._tell(search)
             return
         search.rounds += 1
         search.before_s = search.best_s
@@ -306,7 +352,7 @@ class NetworkTuner:
         room = min(room, QUICK_ROOM) if search.quick else room
         future = measuring.submit(self._measure, search, room)
         self._measuring[future] = search
-        future.add_done_callback(lambda _: self._wake_up.send_bytes(b"."))
+        future.add_done_callback(self._wake)
 
     def _measure(self, search: _Search, room: int) -> list[Validation]:
         """Up to `room` of what is left to measure, in a thread of its own."""
@@ -321,8 +367,7 @@ class NetworkTuner:
                 validate(choice, measure, room, self._in_time, keep_built=finalists > 0)
                 if self._in_time():
                     search.over = choice.over or len(choice.known) == before
-                    if search.has_its_rounds:
-                        settle(choice, measure, finalists)
+                    settle(choice, measure, finalists)
             return choice.known[before:]
         finally:
             search.measure_s += time.monotonic() - start
@@ -333,6 +378,9 @@ class NetworkTuner:
     def _take_measured(self) -> None:
         while self._woken.poll():
             self._woken.recv_bytes()
+        if self._untuned is not None and self._untuned.done():
+            untuned, self._untuned = self._untuned, None
+            self._take_untuned(untuned.result())
         for future in [future for future in self._measuring if future.done()]:
             search = self._measuring.pop(future)
             search.busy = False
@@ -350,10 +398,8 @@ class NetworkTuner:
             )
             if search.rounds > 1 or search.known_s is not None:
                 search.gains.append(gain(search.before_s, search.best_s))
-            if search.has_its_rounds or not measured:
-                self._commit(search)
-            if search.has_its_rounds:
-                self._done(search)
+            self._commit(search)
+            self._tell(search)
             self._note()
 
     def _bury(self, number: int, search: _Search, message: str) -> None:
@@ -365,14 +411,14 @@ class NetworkTuner:
         search.deaths += 1
         if search.deaths > _DEATHS_ALLOWED:
             search.over, search.reason = True, f"the search process died: {message}"
-            self._done(search)
+            self._tell(search)
 
-    def _done(self, search: _Search) -> None:
-        if search.done:
-            return
-        search.done = True
-        self.tuned += 1
-        self._on_done(search.task.name)
+    def _tell(self, search: _Search) -> None:
+        """Tells how far the run is, after a task's round."""
+        left = [1 - s.rounds / s.base_rounds for s in self._searches if self._deserves_a_round(s)]
+        # A task's share may grow again while the others get faster.
+        self._progress = max(self._progress, 1 - sum(left) / len(self._searches))
+        self._on_progress(search.task.name, self._progress)
 
     def _commit(self, search: _Search) -> None:
         """Keeps what was measured since the last time, where it is of use."""

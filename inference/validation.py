@@ -111,10 +111,11 @@ class Choice:
 
         None where there is no choice: where the best of all stands alone.
         """
-        near = sorted(self.known[self._settled :], key=lambda validation: validation.latency_s)[:count]
-        near = [validation for validation in near if validation.latency_s <= FINALIST_WITHIN * self.best_s]
-        alone = len(near) == 1 and near[0].latency_s == self.best_s
-        return [] if alone or math.isinf(self.best_s) else near
+        once = self.known[self._settled :]
+        near = [v for v in self.known if v.latency_s <= FINALIST_WITHIN * self.best_s < math.inf]
+        return sorted((v for v in near if v in once), key=lambda v: v.latency_s)[
+            : count if len(near) > 1 else 0
+        ]
 
     def settle(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
         """Takes further outcomes of finalists by trace; the next ones are of what is measured from now on."""

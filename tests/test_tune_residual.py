@@ -350,6 +350,15 @@ def test_a_best_that_stands_alone_is_not_timed_again():
     assert bench.batches[1:] == [[1.1e-3, 3e-3], [1.1e-3]]
 
 
+def test_a_new_best_is_timed_again_beside_what_was_settled():
+    bench = Bench()
+    choice = Choice(measured_once(1.0e-3, 1.1e-3), FIXED)
+    settled(choice, bench, 4)
+    choice.offer([proposal(0.5, 40.0, 0.9e-3)])
+    settled(choice, bench, 4)
+    assert bench.batches[2:] == [[0.9e-3], [0.9e-3]]
+
+
 def test_rounds_are_settled_together():
     """The best of the first round is a finalist beside what later ones bring."""
     bench = Bench()
@@ -424,6 +433,7 @@ def test_no_time_no_measurement():
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
         (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
         (lambda: OneShotConfig(extra_rounds=-1), r"search\.extra_rounds=-1"),
+        (lambda: OneShotConfig(least_share=-0.1), r"search\.least_share=-0\.1"),
         (lambda: OneShotConfig(early_stop=0), r"search\.early_stop=0"),
         (lambda: OneShotConfig(strategy="annealing", generations=0), r"search\.generations=0"),
     ],

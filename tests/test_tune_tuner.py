@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import tvm
 from fake_executor import FakeExecutor
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.measure.process import WorkerGone
@@ -120,15 +121,73 @@ def test_the_largest_share_goes_first_and_each_task_gets_its_rounds():
     searcher, database = FakeSearcher(), FakeDatabase()
     tuner = tuner_of(searcher, database)
     results = tuner.tune(TASKS, UNTUNED_S)
-    assert searcher.order == [1, 1, 2, 2, 0, 0]
+    # All have a first round before any has a second one; then they take the same, and operations decide.
+    assert searcher.order == [1, 2, 0, 2, 1, 0]
     assert [result.tuned_latency_s for result in results] == [0.003] * 3
     assert [result.candidates_measured for result in results] == [4] * 3
     assert [result.candidates_scored for result in results] == [20] * 3
     assert [latency for _, latency in tuner.curve] == pytest.approx(
-        [0.060, 0.034, 0.033, 0.017, 0.016, 0.010, 0.009]
+        [0.060, 0.034, 0.018, 0.012, 0.011, 0.010, 0.009]
     )
     assert len(database.committed) == 12  # each program once
     assert tuner.tuned == 3
+
+
+@pytest.mark.parametrize(
+    ("least_share", "rounds"),
+    [(0.0, [4, 4, 4]), (0.3, [1, 4, 4]), (0.5, [1, 3, 4]), (1.0, [1, 2, 2]), (10.0, [1, 1, 1])],
+)
+def test_what_takes_little_of_the_network_gets_few_rounds(least_share, rounds):
+    """Of 1, 10 and 12 ms an even share is 7.7 ms: these are 0.13, 1.3 and 1.6 of it."""
+    latencies_s = dict(zip((task.workload_hash for task in TASKS), (0.001, 0.010, 0.012), strict=True))
+
+    class Steady(FakeSearcher):
+        def reply(self):
+            self.latencies_s = ((latencies_s[self.requests[-1]["key"]],),)
+            return super().reply()
+
+    searcher, database = Steady(), FakeDatabase()
+    config = OneShotConfig(rounds=4, top_k=4, least_share=least_share, stop=StopConfig(minimum=4))
+    told = []
+    tuner_of(
+        searcher, database, config=config, on_progress=lambda name, done: told.append((name, done))
+    ).tune(TASKS, [1.0] * 3)
+    assert [searcher.order.count(number) for number in range(3)] == rounds
+    assert [database.unfinished[task.workload_hash] or 4 for task in TASKS] == rounds
+    assert [name for name, _ in told] == [TASKS[number].name for number in searcher.order]
+    done = [share for _, share in told]
+    assert done == sorted(done)
+    assert done[-1] == 1
+
+
+def test_the_untuned_are_measured_during_the_first_searches():
+    measured = []
+    searcher = FakeSearcher()
+    untuned = dict(zip((tvm.ir.save_json(task.mod) for task in TASKS), UNTUNED_S, strict=True))
+
+    def measure(job):
+        measured.append(job.module in untuned)
+        return MeasureOutcome((untuned[job.module],)) if job.module in untuned else latency_of_module(job)
+
+    tuner = NetworkTuner(
+        OneShotConfig(rounds=2, top_k=4), FakeExecutor(measure, measure), [searcher], FakeDatabase()
+    )
+    results = tuner.tune(TASKS)
+    assert [result.untuned_latency_s for result in results] == UNTUNED_S
+    assert [result.tuned_latency_s for result in results] == [0.003] * 3
+    assert searcher.order[:3] == [2, 1, 0]  # by their operations
+    assert measured[:3] == [True] * 3
+    assert not any(measured[3:])
+    assert tuner.curve[0][1] == pytest.approx(sum(UNTUNED_S))
+
+
+def test_an_untuned_task_that_cannot_be_measured_ends_the_run():
+    def fail(job):
+        raise RuntimeError("no device")
+
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
+    with pytest.raises(RuntimeError, match="no device"):
+        tuner.tune(TASKS)
 
 
 def test_a_searcher_gets_a_task_once_and_then_what_was_measured():
@@ -187,12 +246,12 @@ def test_the_database_serves_what_it_knows():
     known = {TASKS[1].workload_hash: 0.001}
     searcher = FakeSearcher()
     results = tuner_of(searcher, FakeDatabase(known)).tune(TASKS, UNTUNED_S)
-    assert searcher.order == [2, 2, 0, 0]
+    assert searcher.order == [2, 0, 2, 0]
     assert results[1].from_database
     assert results[1].tuned_latency_s == 0.001
     again = FakeSearcher()
     tuner_of(again, FakeDatabase(known), retune=True).tune(TASKS, UNTUNED_S)
-    assert again.order == [1, 1, 2, 2, 0, 0]
+    assert again.order == [1, 2, 0, 2, 1, 0]
 
 
 @pytest.mark.parametrize("breadth_first", [False, True])
