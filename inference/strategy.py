@@ -53,7 +53,7 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     spent. This one proposes up to `top_k` candidates in `rounds`, in batches as `stop` says, and is done
     (One-Shot Tuner section 4.2); trials left over go to no one. It searches with the cost model that the
     tuning was given, which need not be ours, and on the space generator of the tuning. `residual`,
-    `extra_rounds`, `finalists`, `processes` and `overlap` are of `foretune-tune` alone.
+    `least_share`, `extra_rounds`, `finalists`, `processes` and `overlap` are of `foretune-tune` alone.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
