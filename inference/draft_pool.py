@@ -38,7 +38,7 @@ class DraftPool:
             return None
         latencies_s = [latency_s for _, latency_s in self._measured.values()]
         if self._residual is None and np.isfinite(latencies_s).any():
-            from .residual import ResidualModel  # imports scikit-learn
+            from .residual import ResidualModel  # imports parts of SciPy
 
             self._residual = ResidualModel.of([draft for draft, _ in self._measured.values()], latencies_s)
         return self._residual
@@ -77,6 +77,6 @@ class DraftPool:
         costs_s = np.array([draft.cost_s for draft in left])
         if self.residual is not None:
             return self.residual.best_of(left, count, costs_s)[0]
-        from .residual import first_batch  # imports scikit-learn
+        from .residual import first_batch  # imports parts of SciPy
 
         return first_batch(left, count, costs_s)

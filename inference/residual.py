@@ -8,6 +8,7 @@ the papers has this: One-Shot Tuner validates 64 whatever they show.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +16,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist, pdist
 from scipy.special import ndtr
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Kernel, Matern
 
 NOISE = 0.03
 """Standard deviation of a measured log-latency: `measure.spread` by default."""
@@ -115,7 +115,7 @@ def first_batch(
     every = _trusted(_scores(candidates))
     likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
     places, mean = _places(candidates)[likely].astype(np.float64), every[likely]
-    covariance = _kernel(SPREAD_BEFORE, _usual_distance(places))(places)
+    covariance = _Kernel(SPREAD_BEFORE, _usual_distance(places))(places, places)
     slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
     cost = np.broadcast_to(np.asarray(cost, np.float64), len(every))[likely]
     return likely[Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]]
@@ -178,7 +178,7 @@ class ResidualModel:
         """
         cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
         best = float(self.log_speeds.max())
-        mean, deviation = self._process.predict(np.asarray(places, np.float64), return_std=True)
+        mean, deviation = self._process.alone(np.asarray(places, np.float64))
         surplus = self._offset + _trusted(scores) + mean - best
         ratio = surplus / np.maximum(deviation, 1e-12)
         density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
@@ -190,21 +190,20 @@ class ResidualModel:
 
     def posterior(self, places: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
         """What is expected of candidates with these places [n, d] and scores [n]."""
-        mean, covariance = self._process.predict(np.asarray(places, np.float64), return_cov=True)
+        mean, covariance = self._process.together(np.asarray(places, np.float64))
         return Posterior(self._offset + _trusted(scores) + mean, covariance)
 
     def corrected(self, places: NDArray[np.floating], scores: NDArray[np.floating]) -> NDArray[np.float64]:
         """Scores [n] with the expected residual in them: 1 is the best that the measurements imply."""
         corrected: NDArray[np.float64] = np.exp(
-            _trusted(scores) + self._process.predict(np.asarray(places, np.float64))
+            _trusted(scores) + self._process.mean(np.asarray(places, np.float64))
         )
         return corrected
 
     @cached_property
-    def _process(self) -> GaussianProcessRegressor:
-        kernel = _kernel(self._spread, _usual_distance(self.places))
-        process = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
-        return process.fit(self.places, self._residual - self._offset)
+    def _process(self) -> _Process:
+        kernel = _Kernel(self._spread, _usual_distance(self.places))
+        return _Process(kernel, self.places, self._residual - self._offset)
 
     @cached_property
     def _residual(self) -> NDArray[np.float64]:
@@ -224,15 +223,56 @@ class ResidualModel:
         return float(np.sqrt(variance))
 
 
-def _kernel(spread: float, length: float) -> Kernel:
+@dataclass(frozen=True)
+class _Kernel:
     """The covariance of residuals, by fixed hyper-parameters: a handful of measurements cannot choose them.
 
-    Part of the residual is shared by no other candidate: without it, a kernel that is smooth enough to learn
-    from others claims far more than it knows. See benchmarks/adaptive_validation.py.
+    Matern's of 3/2 for what candidates that are alike share, and of 1/2 for what none shares with another:
+    without it, a kernel that is smooth enough to learn from others claims far more than it knows. See
+    benchmarks/adaptive_validation.py.
     """
-    shared, own = spread**2 * (1 - OWN_SHARE), spread**2 * OWN_SHARE
-    alike, itself = Matern(length, nu=1.5), Matern(_ITSELF * length, nu=0.5)
-    return ConstantKernel(shared) * alike + ConstantKernel(own) * itself
+
+    spread: float
+    length: float
+
+    def __call__(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n, m] for places [n, d] and [m, d]."""
+        distance = cdist(left, right) / self.length
+        scaled = math.sqrt(3) * distance
+        alike, itself = (1 + scaled) * np.exp(-scaled), np.exp(-distance / _ITSELF)
+        return self.spread**2 * ((1 - OWN_SHARE) * alike + OWN_SHARE * itself)
+
+
+class _Process:
+    """The posterior of a Gaussian process with mean zero (Rasmussen and Williams, algorithm 2.1).
+
+    As scikit-learn's, which takes over a second to import: a tenth of the search of a task.
+    """
+
+    def __init__(self, kernel: _Kernel, places: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+        """Of values [m] at places [m, d], which carry `NOISE`."""
+        self._kernel = kernel
+        self._places = places
+        self._factor = cho_factor(kernel(places, places) + NOISE**2 * np.eye(len(places)), lower=True)
+        self._weights = cho_solve(self._factor, values)
+
+    def mean(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n] at places [n, d]."""
+        means: NDArray[np.float64] = self._kernel(places, self._places) @ self._weights
+        return means
+
+    def alone(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means and standard deviations, each [n]."""
+        across = self._kernel(places, self._places)
+        told = np.einsum("nm,mn->n", across, cho_solve(self._factor, across.T))
+        variance = np.maximum(self._kernel.spread**2 - told, 0.0)
+        return across @ self._weights, np.sqrt(variance)
+
+    def together(self, places: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Means [n] and their covariance [n, n]."""
+        across = self._kernel(places, self._places)
+        told = across @ cho_solve(self._factor, across.T)
+        return across @ self._weights, self._kernel(places, places) - told
 
 
 def _usual_distance(places: NDArray[np.float64]) -> float:

@@ -178,7 +178,7 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
         scores: NDArray[np.float64] = self._frozen.predict(context, list(candidates))
         if not len(candidates) or not np.isfinite(self._latencies_s).any():
             return scores
-        from .residual import ResidualModel  # imports scikit-learn
+        from .residual import ResidualModel  # imports parts of SciPy
 
         model = ResidualModel.fit(np.stack(self._places), np.array(self._scores), np.array(self._latencies_s))
         return model.corrected(self._likeness(candidates), scores)

@@ -133,7 +133,7 @@ class Choice:
             return left[:room]
         if len(known) < stop.minimum or math.isinf(self.best_s):
             return left[: min(room, max(stop.minimum - len(known), stop.batch))]
-        from .residual import ResidualModel  # imports scikit-learn, which a fixed K does without
+        from .residual import ResidualModel  # imports parts of SciPy, which a fixed K does without
 
         model = ResidualModel.of([v.proposal for v in known], [v.latency_s for v in known])
         rows, gain = model.best_of(left, min(room, stop.batch))

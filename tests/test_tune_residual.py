@@ -27,6 +27,8 @@ from foretune.inference.search_config import (
 )
 from foretune.inference.validation import Choice, Proposal, best_of, settle, validate
 from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 
 def knobs(*values):
@@ -38,6 +40,28 @@ def test_a_measured_candidate_is_known_up_to_the_noise():
     posterior = model.posterior(knobs(0, 3, 5), np.array([1.0, 0.5, 0.2]))
     np.testing.assert_allclose(posterior.mean, -np.log([1e-3, 4e-3, 9e-3]), atol=0.02)
     assert (posterior.deviation < 1.01 * NOISE).all()
+
+
+@pytest.mark.parametrize("measured", [1, 2, 20])
+def test_the_posterior_is_that_of_scikit_learn(measured):
+    rng = np.random.default_rng(measured)
+    places, others = rng.normal(size=(measured, 5)), rng.normal(size=(30, 5))
+    scores, other_scores = rng.uniform(0.01, 1, measured), rng.uniform(0.01, 1, 30)
+    model = ResidualModel.fit(places, scores, rng.uniform(1e-3, 4e-3, measured))
+    found = model.posterior(others, other_scores)
+
+    length, variance = model._process._kernel.length, model._process._kernel.spread**2
+    alike, itself = Matern(length, nu=1.5), Matern(0.01 * length, nu=0.5)
+    kernel = ConstantKernel(0.9 * variance) * alike + ConstantKernel(0.1 * variance) * itself
+    residual = model.log_speeds - TRUST * np.log(scores)
+    reference = GaussianProcessRegressor(kernel, alpha=NOISE**2, optimizer=None)
+    reference.fit(places, residual - residual.mean())
+    mean, covariance = reference.predict(others, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean + residual.mean() + TRUST * np.log(other_scores), atol=1e-9)
+    np.testing.assert_allclose(found.covariance, covariance, atol=1e-9)
+    mean, deviation = reference.predict(others, return_std=True)
+    np.testing.assert_allclose(model._process.alone(others), (mean, deviation), atol=1e-7)
+    np.testing.assert_allclose(model._process.mean(others), mean, atol=1e-9)
 
 
 def test_far_from_what_was_measured_the_frozen_model_decides():
