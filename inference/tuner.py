@@ -224,8 +224,8 @@ class NetworkTuner:
         search.finished = had is None
         search.full_rounds = self.config.rounds if had is None else had
         # With a budget, its quick round lies behind it.
-        left = 0 if self.limits.breadth_first else max(0, self.config.rounds - search.full_rounds)
-        search.base_rounds = left
+        left = max(0, self.config.rounds - search.full_rounds)
+        search.base_rounds = 0 if self.limits.breadth_first else left
 
     def _goes_on(self) -> bool:
         target_s = self.limits.latency_target_s

@@ -294,7 +294,7 @@ def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, output + errors
-    assert "schedules are kept" in output
+    assert "what was measured is kept" in " ".join(output.split())  # wherever a narrow console breaks it
     assert "the same command goes on" in errors
     assert "Traceback" not in errors
 
