@@ -79,7 +79,8 @@ def log_axis(axes: Axes, which: str) -> None:
 
 
 def _tick(value: float, _position: int | None = None) -> str:
-    return significant(value, 1)
+    text = significant(value)  # all digits that a tick may have: they stand close where the range is small
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def fragment(figure: Figure, prefix: str, label: str) -> str:

@@ -79,7 +79,7 @@ main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 48px; }
 h1 { margin: 0; font-size: 28px; line-height: 1.2; overflow-wrap: anywhere; }
 h2 { margin: 0 0 4px; font-size: 18px; }
 header p { margin: 6px 0 0; color: var(--muted); overflow-wrap: anywhere; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: 16px; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 16px; }
 .facts { margin: 24px 0 16px; padding: 0; }
 .card { background: var(--card); border: 1px solid var(--grid); border-radius: 10px; }
 .card { padding: 18px 20px; min-width: 0; }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,10 @@ TUNERS = {
     "random": ("random programs, measured by foretune", BAD, ":"),
 }
 """What each tuner is called, and how its lines look."""
+
+SLOWEST_DRAWN = 6.0
+"""Where the axis ends, as a multiple of what stock ends with: a first program may be hundreds of times
+slower, and drawn in full would leave no room for what tells the ends apart."""
 
 
 def stock_of(row: dict[str, Any]) -> str:
@@ -50,7 +53,7 @@ def _facts(name: str, of: dict[str, Any]) -> list[Fact]:
 
 
 def _curves(row: dict[str, Any]) -> Plot:
-    """Steps of each run, from its first program that is timed to its end."""
+    """Steps of each run, from its first program that is timed to its end; of those at one time, the last."""
     stock_s = row["tuners"][stock_of(row)][0]["curve"][-1]["latency_s"]
     unit, factor = ("ms", 1e3) if stock_s > 1e-3 else ("µs", 1e6)
     with canvas(7.3, 4.4) as figure:
@@ -58,26 +61,28 @@ def _curves(row: dict[str, Any]) -> Plot:
         for name, runs in row["tuners"].items():
             label, colour, style = TUNERS[name]
             for run in (run for run in runs if run["curve"]):
-                at_s = [step["at_s"] for step in run["curve"]] + [run["seconds"]]
-                latency = [factor * s for s in accumulate((s["latency_s"] for s in run["curve"]), min)]
+                held = {round(step["at_s"], 1): factor * step["latency_s"] for step in run["curve"]}
+                at_s, latency = [*held, run["seconds"]], [*held.values()]
                 axes.step(
                     *(at_s, [*latency, latency[-1]]),
                     where="post", color=colour, linestyle=style, label=label,
                 )  # fmt: skip
                 axes.plot(at_s[-1], latency[-1], "o", color=colour)
                 label = None  # one entry of the legend for all runs
+        axes.set_yscale("log")
+        axes.set_ylim(top=min(axes.get_ylim()[1], SLOWEST_DRAWN * factor * stock_s))
         for which in ("x", "y"):
             log_axis(axes, which)
         axes.grid(axis="both")
         axes.set_xlabel("seconds since the start")
-        axes.set_ylabel(f"best latency, {unit}")
+        axes.set_ylabel(f"latency, {unit}")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, fontsize=10)
         axes.axhline(factor * stock_s, color=MUTED, linewidth=0.8)
         caption = (
             f"{row['task']}, {significant(row['gflop'])} GFLOP, stock with {row['trials']:,} trials. "
-            "Latencies are timed in turns at the end, so "
-            "that a step can be smaller than its tuner took it for. A dot is the end of a run, the thin "
-            "line what stock ends with."
+            "A line is the program that a tuner held for the best. All are timed in turns at the end, so "
+            "that a step can be smaller than its tuner took it for, or lead up. A dot is the end of a run, "
+            "the thin line where stock ends."
         )
         return Plot(row["name"], caption, fragment(figure, row["name"], caption))
 

@@ -1,9 +1,9 @@
-"""SVG fragments of figures: several on one page keep apart."""
+"""SVG fragments of figures: several on one page keep apart, and ticks say where they stand."""
 
 import re
 
 import pytest
-from foretune.figures import canvas, fragment
+from foretune.figures import canvas, fragment, log_axis
 
 
 def drawn(prefix):
@@ -25,3 +25,16 @@ def test_ids_and_what_refers_to_them_carry_the_prefix(prefix):
 def test_fragments_of_one_page_share_no_id():
     ids = [set(re.findall(r'\bid="([^"]+)"', drawn(prefix))) for prefix in ("1", "2")]
     assert not ids[0] & ids[1]
+
+
+@pytest.mark.parametrize("low, high", [(1.8, 4.6), (38, 43.6), (0.11, 0.2), (5, 250), (0.001, 4550)])
+def test_ticks_of_a_logarithmic_axis_say_their_value(low, high):
+    with canvas(3, 2) as figure:
+        axes = figure.subplots()
+        axes.plot([1, 2], [low, high])
+        log_axis(axes, "y")
+        ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+        written = [axes.yaxis.get_major_formatter()(tick) for tick in ticks]
+    assert len(ticks) >= 2
+    assert [float(text.replace(",", "")) for text in written] == pytest.approx(ticks)
+    assert all(not text.endswith("0") for text in written if "." in text)
