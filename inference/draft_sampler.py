@@ -14,7 +14,8 @@ from ..dataset.program_sampling.sampler import Proposal
 from ..dataset.task import Task
 from .draft_model import DraftModel
 from .draft_pool import DraftPool
-from .drafting import DraftConfig, Drafter, verified
+from .drafting import Draft, DraftConfig, Drafter, verified
+from .stages import StageClock
 
 _PARENTS = 8
 _QUICK_GENERATIONS = 2
@@ -39,11 +40,13 @@ class DraftSampler(ProgramSampler):
         seed: int,
         space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
+        clock: StageClock | None = None,
     ) -> None:
         """The first round drafts by `config`, and later ones more by `refining`, around what was fastest.
 
         Up to `per_round` drafts are replayed a round; the others stay for later ones. `random_share` of a
         round is drawn at random. With `residual`, what was measured corrects the draft model's scores.
+        `clock` takes the time of drafting and choosing as the stage `drafting`, apart from that of replay.
         """
         super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
         self._drafter = Drafter(task, target, model, self.context)
@@ -51,6 +54,7 @@ class DraftSampler(ProgramSampler):
         self._config = config
         self._refining = refining
         self._random_share = random_share
+        self._clock = clock or StageClock()
         self._searched = False  # by a whole draft, which a quick round is not
         self._drafted: set[str] = set()
 
@@ -59,7 +63,8 @@ class DraftSampler(ProgramSampler):
         latencies_s = {
             trace: outcome.latency_s for (trace, _), outcome in zip(measured, outcomes, strict=True)
         }
-        self._pool.learn(self._drafter.rated(list(latencies_s)), latencies_s)
+        with self._clock.stage("drafting"):
+            self._pool.learn(self._drafter.rated(list(latencies_s)), latencies_s)
 
     def propose_quickly(self, count: int) -> list[Proposal]:
         """`count` candidates of a short search."""
@@ -75,18 +80,23 @@ class DraftSampler(ProgramSampler):
 
     def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
         """Up to `count` candidates, none of them known."""
-        drafts = self._drafter.draft(
-            replace(config, seed=self._draw_seed()),
-            parents=self._pool.fastest[:_PARENTS],
-            known=[*self._known, *self._drafted],
-            residual=self._pool.residual,
-        )
-        self._drafted |= {draft.trace for draft in drafts}
-        self._pool.add(drafts)
+        with self._clock.stage("drafting"):
+            drafts = self._drafter.draft(
+                replace(config, seed=self._draw_seed()),
+                parents=self._pool.fastest[:_PARENTS],
+                known=[*self._known, *self._drafted],
+                residual=self._pool.residual,
+            )
+            self._drafted |= {draft.trace for draft in drafts}
+            self._pool.add(drafts)
         found: dict[str, ms.MeasureCandidate] = {}
         wanted = count - round(self._random_share * count)
-        while len(found) < wanted and (taken := self._pool.take(wanted - len(found))):
+        while len(found) < wanted and (taken := self._take(wanted - len(found))):
             # TVM may have moved a decision of what was drafted: neither form is proposed again.
             replayed = verified(self.context, taken)
             found |= {trace: candidate for trace, candidate in replayed if trace not in self._known}
         return (self._draw_random_new(count - len(found)) | found).items()
+
+    def _take(self, count: int) -> list[Draft]:
+        with self._clock.stage("drafting"):
+            return self._pool.take(count)

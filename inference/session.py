@@ -36,6 +36,7 @@ from .drafting import DraftConfig, UnreadableSpaceError
 from .likeness import Likeness
 from .plugin import PretrainedCostModel
 from .search_config import OneShotConfig
+from .stages import StageClock
 from .validation import Proposal
 
 _LOG = logging.getLogger(__name__)
@@ -65,14 +66,15 @@ def make_sampler(
     draft_model: DraftModel | None = None,
     space: ms.SpaceGenerator | str | None = None,
     threads: int | None = None,
+    clock: StageClock | None = None,
 ) -> ProgramSampler:
     """The search that `config.strategy` names; `draft` needs a `draft_model`.
 
     It proposes `config.handed_over` candidates a round, more than are measured of it.
 
     A task that drafting cannot follow is searched by evolution. `config.max_code` holds for TVM's own design
-    space of a CPU; a space that is given is searched as it is. Raises NoDesignSpaceError where there is
-    nothing to tune.
+    space of a CPU; a space that is given is searched as it is. `clock` takes the time of drafting. Raises
+    NoDesignSpaceError where there is nothing to tune.
     """
     if space is None:
         most = config.max_code if target.kind.name == "llvm" else None
@@ -105,6 +107,7 @@ def make_sampler(
                 seed=config.seed,
                 space=space,
                 threads=threads,
+                clock=clock,
             )
         except UnreadableSpaceError as error:
             _LOG.info("%s cannot be drafted (%s): it is searched by evolution", task.name, error)
@@ -202,7 +205,7 @@ class SearchSession:
         scorer = CorrectedCostModel(model, self._likeness) if config.residual else model
         with model.clock.stage("design space"):
             self._sampler = make_sampler(
-                task, target, scorer, config, draft_model=draft_model, threads=threads
+                task, target, scorer, config, draft_model=draft_model, threads=threads, clock=model.clock
             )
         self._open: dict[str, ms.MeasureCandidate] = {}
         """What was proposed and not measured."""

@@ -113,6 +113,7 @@ def test_a_searcher_drafts_with_the_checkpoint_that_fits():
     assert len(traces(quick)) == QUICK_PROPOSALS
     # Only what is proposed was replayed; what was scored before is not scored again.
     assert opened["scored"] == 2
+    assert opened["stage_s"]["drafting"] > 0 and opened["stage_s"]["replay and postprocessing"] > 0
     assert quick["scored"] <= QUICK_PROPOSALS
 
 
