@@ -44,7 +44,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     started = time.monotonic()
     deadline = started + 60 * config.minutes if config.minutes else math.inf
     target = parse_target(config.target)
-    database = _check_program_sampling(config)
+    database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
     networks: NetworkWeights = {}
     of_networks: list[Task] = []
@@ -97,12 +97,15 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     return summary
 
 
-def _check_program_sampling(config: GenerateConfig) -> DatabaseTasks | None:
+def _check_program_sampling(config: GenerateConfig, console: Console) -> DatabaseTasks | None:
     """Fails on what cannot be before anything is measured; returns the database, where one is replayed."""
     sampling = config.program_sampling
     if sampling.explores:
         make_scorer(sampling.scorer, warm_up=config.per_round)
-    return DatabaseTasks(sampling.database) if sampling.sampler == "database" and sampling.database else None
+    if sampling.sampler != "database" or sampling.database is None:
+        return None
+    with console.status(f"reading the programs of {sampling.database}"):  # seconds a hundred of them
+        return DatabaseTasks(sampling.database)
 
 
 def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | None) -> list[Task]:
