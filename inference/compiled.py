@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..dataset.networks import Network, extract_tasks
+from ..dataset.threads import linear_algebra_threads
 from ..dataset.tvm_compat import available_cores
 from ..dataset.vector_math import vectorise_math
 from ..errors import UserError
@@ -212,7 +212,7 @@ def compare_latency(
         raise ValueError(f"repeats={repeats}, calls={list(calls)}: give at least one repeat and one call")
     samples: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
-    with _torch_threads(threads or available_cores()):
+    with linear_algebra_threads(threads or available_cores()):
         start = time.perf_counter()
         for turn in range(repeats):
             if turn and time.perf_counter() - start > max_seconds:
@@ -227,16 +227,6 @@ def compare_latency(
                 seconds = _timed(calls[name])
                 taken.append(seconds if seconds > PRIMED_S else _timed(calls[name]))
     return [LatencyStats(name, statistics.median(s), min(s), s) for name, s in samples.items()]
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _timed(call: Callable[[], Any]) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tvm.s_tir import meta_schedule as ms
@@ -12,6 +13,7 @@ from ..dataset.measure import MeasureOutcome
 from ..dataset.program_sampling import ProgramSampler
 from ..dataset.program_sampling.sampler import Proposal
 from ..dataset.task import Task
+from ..dataset.threads import linear_algebra_threads
 from .draft_model import DraftModel
 from .draft_pool import DraftPool
 from .drafting import Draft, DraftConfig, Drafter, verified
@@ -63,7 +65,7 @@ class DraftSampler(ProgramSampler):
         latencies_s = {
             trace: outcome.latency_s for (trace, _), outcome in zip(measured, outcomes, strict=True)
         }
-        with self._clock.stage("drafting"):
+        with self._drafting():
             self._pool.learn(self._drafter.rated(list(latencies_s)), latencies_s)
 
     def propose_quickly(self, count: int) -> list[Proposal]:
@@ -80,7 +82,7 @@ class DraftSampler(ProgramSampler):
 
     def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
         """Up to `count` candidates, none of them known."""
-        with self._clock.stage("drafting"):
+        with self._drafting():
             drafts = self._drafter.draft(
                 replace(config, seed=self._draw_seed()),
                 parents=self._pool.fastest[:_PARENTS],
@@ -97,6 +99,11 @@ class DraftSampler(ProgramSampler):
             found |= {trace: candidate for trace, candidate in replayed if trace not in self._known}
         return (self._draw_random_new(count - len(found)) | found).items()
 
+    @contextmanager
+    def _drafting(self) -> Iterator[None]:
+        with self._clock.stage("drafting"), linear_algebra_threads(1):
+            yield
+
     def _take(self, count: int) -> list[Draft]:
-        with self._clock.stage("drafting"):
+        with self._drafting():
             return self._pool.take(count)

@@ -28,6 +28,7 @@ from ..dataset.program_sampling import (
 )
 from ..dataset.replay import RefusedError, candidate_module_json, postprocessed, replay, trace_to_json
 from ..dataset.task import Task
+from ..dataset.threads import linear_algebra_threads
 from ..dataset.tvm_compat import NoDesignSpaceError, make_tune_context, trace_as_json
 from .code_limit import limited_space
 from .draft_model import DraftModel
@@ -233,7 +234,8 @@ class SearchSession:
         self._open |= dict(proposed)
         candidates = [candidate for _, candidate in proposed]
         # Who measures sees to what that tells: the frozen model's word is wanted.
-        scores = self._model.predict(self._sampler.context, candidates)
+        with linear_algebra_threads(1):
+            scores = self._model.predict(self._sampler.context, candidates)
         with self._model.clock.stage("handing over"):
             rows = zip(proposed, scores.tolist(), self._likeness(candidates), strict=True)
             return [_proposal(*pair, score, place) for pair, score, place in rows]

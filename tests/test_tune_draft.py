@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from drafts_under_test import CPU, StandInRater
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import EvolutionarySampler, ProgramSampler
+from foretune.dataset.threads import linear_algebra_threads
 from foretune.dataset.tvm_compat import parse_target, target_to_json
 from foretune.inference import OneShotConfig
 from foretune.inference.draft_choice import with_fitting_draft
@@ -100,6 +102,18 @@ def test_hundreds_are_rated_and_few_replayed(replayed):
     assert settings["model"].rated >= 3 * 150
     assert len(replayed) == 6
     assert [draft.score for draft in replayed] == sorted((d.score for d in replayed), reverse=True)
+
+
+def test_drafts_are_rated_on_one_thread():
+    """Two that wait for each other take several times as long beside other work, as while workers start."""
+    sampler, settings = sampler_of()
+    seen = []
+    for rater in settings["model"].raters:
+        rater.scores = lambda values: seen.append(torch.get_num_threads()) or np.exp(-0.01 * values[:, 0])
+    with linear_algebra_threads(2):
+        measured(sampler, proposed := sampler.propose(), [1e-3] * len(proposed))
+        assert torch.get_num_threads() == 2
+    assert set(seen) == {1}
 
 
 def test_no_round_repeats_and_the_next_descends_from_the_fastest(monkeypatch):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from ..threads import linear_algebra_threads
 from .description import Hardware
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -155,17 +154,5 @@ def _measure(cores: int) -> tuple[float, float]:
     # Source and target together are more than the last cache holds, as far as the memory allows.
     fits = psutil.virtual_memory().available // 8
     size_bytes = max(_SMALLEST_COPY_BYTES, min(5 * _cache_bytes(3) // 8, fits))
-    with _torch_threads(cores):
+    with linear_algebra_threads(cores):
         return matmul_gflops(cpu, _MATRIX_ROWS), copy_gbs(cpu, size_bytes)
-
-
-@contextmanager
-def _torch_threads(count: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
