@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 # Stand-ins that matplotlib can draw with; `fragment` replaces each by the page's CSS variable.
 INK, MUTED, GRID = "#010101", "#010102", "#010103"
@@ -72,7 +72,10 @@ def log_axis(axes: Axes, which: str) -> None:
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted((axes.get_xlim if which == "x" else axes.get_ylim)())
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
+    if high < 5 * low:  # a power of ten or its double may not be in it
+        axis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(_tick))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())

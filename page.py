@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -79,7 +80,7 @@ main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 48px; }
 h1 { margin: 0; font-size: 28px; line-height: 1.2; overflow-wrap: anywhere; }
 h2 { margin: 0 0 4px; font-size: 18px; }
 header p { margin: 6px 0 0; color: var(--muted); overflow-wrap: anywhere; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(200px, 1fr)); gap: 16px; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 16px; }
 .facts { margin: 24px 0 16px; padding: 0; }
 .card { background: var(--card); border: 1px solid var(--grid); border-radius: 10px; }
 .card { padding: 18px 20px; min-width: 0; }
@@ -115,6 +116,18 @@ details table td:first-child { color: var(--muted); width: 34%; }
 summary { cursor: pointer; font-weight: 650; }
 @media (max-width: 860px) { .plots { grid-template-columns: minmax(0, 1fr); } main { padding: 20px 12px; } }
 """
+
+
+def target_words(target: str) -> str:
+    """The JSON of a TVM target as its kind and the attributes that say something; other texts as they are."""
+    try:
+        attributes = json.loads(target)
+        kind = attributes.pop("kind")
+    except (ValueError, AttributeError, KeyError):
+        return target
+    told = {name: value for name, value in attributes.items() if name not in ("tag", "keys", "host")}
+    return ", ".join([kind, *(f"{name} {value}" for name, value in told.items())])
+
 
 _PAGE = Template(
     """<!doctype html>

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foretune.figures import AFTER, BAD, BEFORE, MUTED, PEER, canvas, fragment, log_axis, significant
-from foretune.page import Fact, Plot, fact_html, figure_html, page_html, table_html
+from foretune.page import Fact, Plot, fact_html, figure_html, page_html, table_html, target_words
 
 TUNERS = {
     "foretune": ("foretune", AFTER, "-"),
@@ -39,7 +39,8 @@ def write_page(rows: Sequence[dict[str, Any]], summary: dict[str, Any], path: Pa
     trials = " and ".join(f"{count:,}" for count in sorted({row["trials"] for row in rows}))
     caches = " and ".join(sorted({row["caches"] for row in rows}))
     stock = " and ".join(sorted({TUNERS[stock_of(row)][0] for row in rows}))
-    subtitle = f"{machines} | {rows[0]['target']} | {stock}, with {trials} trials a task | caches {caches}"
+    target = target_words(rows[0]["target"])
+    subtitle = f"{machines} | {target} | {stock}, with {trials} trials a task | caches {caches}"
     path.write_text(page_html("Latency against tuning time", subtitle, body), encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from ..page import fact_html, figure_html, page_html
+from ..page import fact_html, figure_html, page_html, target_words
 from .report_content import COLUMNS, WHOLE_NETWORK, Column, Row, facts, notes, rows
 from .report_plots import plots
 from .tune_result import TuneResult
@@ -30,7 +30,7 @@ def render_page(result: TuneResult) -> str:
     )
     return page_html(
         f"{result.network} tuned for {result.hardware}",
-        f"{result.target} | {source} | {result.started_at}",
+        f"{target_words(result.target)} | {source} | {result.started_at}",
         content,
         script=_text("report_page.js"),
     )

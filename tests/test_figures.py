@@ -27,7 +27,9 @@ def test_fragments_of_one_page_share_no_id():
     assert not ids[0] & ids[1]
 
 
-@pytest.mark.parametrize("low, high", [(1.8, 4.6), (38, 43.6), (0.11, 0.2), (5, 250), (0.001, 4550)])
+@pytest.mark.parametrize(
+    "low, high", [(1.8, 4.6), (38, 43.6), (0.11, 0.2), (0.86, 1.2), (5, 250), (0.001, 4550)]
+)
 def test_ticks_of_a_logarithmic_axis_say_their_value(low, high):
     with canvas(3, 2) as figure:
         axes = figure.subplots()

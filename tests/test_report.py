@@ -75,7 +75,7 @@ def make_result(**changes: Any) -> TuneResult:
     second = make_task("fused_dense_add", operator="dense", weight=1, tuned_latency_s=0.001, flops=1e6)
     result = TuneResult(
         network="resnet18",
-        target="llvm -mcpu=znver4",
+        target='{"kind":"llvm","tag":"","keys":["cpu"],"num-cores":2,"mcpu":"znver4"}',
         hardware="Sample CPU, 2 cores",
         checkpoint="cpu-base",
         settings={"candidates": 512, "top_k": 64, "seed": 0},
@@ -502,7 +502,8 @@ def test_page_has_every_plot_and_all_tasks(page: str) -> None:
     parsed = Page(page)
     assert parsed.count("svg") == parsed.count("figure") == 5
     assert all(attributes.get("aria-label") for tag, attributes in parsed.tags if tag == "svg")
-    for text in ("fused_conv2d_add_relu", "5.00x faster", "llvm -mcpu=znver4 | checkpoint cpu-base", "top_k"):
+    subtitle = "llvm, num-cores 2, mcpu znver4 | checkpoint cpu-base"
+    for text in ("fused_conv2d_add_relu", "5.00x faster", subtitle, "top_k"):
         assert any(text in part for part in parsed.text), text
 
 
