@@ -79,7 +79,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         lanes = list(range(executor.devices)) * _lanes_per_device(config, target)
         try:
             with progress:
-                work_in_lanes(tasks, lanes, generation.run_task)
+                work_in_lanes(tasks, lanes, generation.run_task, progress.interrupted)
         except KeyboardInterrupt:
             summary.interrupted = True
         else:

@@ -1,4 +1,9 @@
-"""Ctrl-C without a crash: TVM's search cannot be left by an exception, so it waits for its end."""
+"""Ctrl-C without a crash: TVM's search cannot be left by an exception, so it waits for its end.
+
+TVM's arithmetic asks the solver Z3, which takes SIGINT for itself while it checks: one that comes then ends
+the check and is lost, so that a second one may be needed. Of two threads that check at once, the later may
+leave Z3's handler behind for good; `claim_interrupts` puts Python's back.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,12 @@ def interrupts_noted() -> Iterator[list[int]]:
         yield came
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def claim_interrupts() -> None:
+    """Puts Python's handler of SIGINT back in place, whichever native code has put its own there."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Runs with real workers show that it measures; a fake executor shows what a run makes of what it is answered.
 """
 
+import contextlib
 import io
 import math
 import re
@@ -194,6 +195,15 @@ def wait_for_records(process, folder, shards=2):
     pytest.fail("no records within 200 s")
 
 
+def output_after_interrupt(process):
+    """As someone would who presses Ctrl-C again: TVM's solver swallows those that come while it works."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=40)[0].decode()
+    raise AssertionError("three interrupts changed nothing")
+
+
 @pytest.mark.slow
 def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launch, tmp_path):
     folder = tmp_path / "set"
@@ -214,10 +224,9 @@ def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launc
 
     process = launch(folder)
     wait_for_records(process, folder, shards=len(list(folder.glob("records-*.parquet"))) + 1)
-    process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=60)[0].decode()
+    output = output_after_interrupt(process)
     assert process.returncode == 130, output
-    assert "run the same command again" in output
+    assert "interrupted: ends with" in output and "run the same command again" in output
     records = RecordStore(folder).records()
     assert {record.key for record in kept} < {record.key for record in records}
 

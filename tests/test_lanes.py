@@ -1,5 +1,6 @@
 """Lanes: every item once, devices side by side, and one failure stops them all."""
 
+import ctypes
 import os
 import signal
 import threading
@@ -89,6 +90,40 @@ def test_an_interrupt_that_meets_a_finaliser_is_not_lost(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         work_in_lanes(range(2), [0, 1], lambda item, device, stop: stopped.append(stop.wait(10)))
     assert stopped == [True, True] and len(waited) == 1
+
+
+def test_an_interrupt_is_heard_though_native_code_has_left_its_own_handler_behind():
+    """As two threads may that ask TVM's solver Z3 at once."""
+    libc, heard, stopped = ctypes.CDLL(None), [], []
+    libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+
+    def work(item, device, stop):
+        if device == 0:
+            libc.signal(signal.SIGINT, signal.SIG_IGN.value)
+            time.sleep(3 * lanes._LOOK_EVERY_S)
+            os.kill(os.getpid(), signal.SIGINT)
+        stopped.append(stop.wait(10))
+
+    with pytest.raises(KeyboardInterrupt):
+        work_in_lanes(range(2), [0, 1], work, lambda: heard.append(True))
+    assert stopped == [True, True] and heard == [True]
+
+
+def test_a_second_interrupt_waits_for_the_lanes_too():
+    ended = []
+
+    def work(item, device, stop):
+        if device == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wait(10)
+        if device == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        ended.append(device)
+
+    with pytest.raises(KeyboardInterrupt):
+        work_in_lanes(range(2), [0, 1], work)
+    assert sorted(ended) == [0, 1]
 
 
 def test_nothing_to_do_is_done():

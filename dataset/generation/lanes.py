@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
-from ..interruption import interrupts_noted
+from ..interruption import claim_interrupts, interrupts_noted
 
 Item = TypeVar("Item")
 
@@ -17,12 +17,16 @@ _LOOK_EVERY_S = 0.5
 
 
 def work_in_lanes(
-    items: Iterable[Item], devices: Sequence[int], work: Callable[[Item, int, Event], None]
+    items: Iterable[Item],
+    devices: Sequence[int],
+    work: Callable[[Item, int, Event], None],
+    on_interrupt: Callable[[], None] = lambda: None,
 ) -> None:
     """Calls `work(item, device, stop)` for every item, with one lane for each entry of `devices`.
 
     A single lane is the thread of the caller. The first exception, Ctrl-C included, sets `stop`, which `work`
-    looks at between its steps, and is raised once every lane has come to its end.
+    looks at between its steps, and is raised once every lane has come to its end. `on_interrupt` is called
+    when Ctrl-C is heard; further ones until that end change nothing.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:
@@ -41,14 +45,16 @@ def work_in_lanes(
         lane(devices[0])
         return
     # A signal's exception is lost where it is raised in what ignores exceptions, such as a finaliser.
-    with ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads, interrupts_noted() as came:
+    with interrupts_noted() as came, ThreadPoolExecutor(len(devices), thread_name_prefix="lane") as threads:
         try:
             working = {threads.submit(lane, device) for device in devices}
             while working:
                 done, working = wait(working, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
                 for ended in done:
                     ended.result()
+                claim_interrupts()
                 if came:
+                    on_interrupt()
                     raise KeyboardInterrupt
         finally:
             stop.set()

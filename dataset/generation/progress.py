@@ -38,6 +38,10 @@ class GenerateProgress:
         """Moves on without a measurement: for records that exist, or that a task will not have."""
         self._bar.advance(self._id, records)
 
+    def interrupted(self) -> None:
+        """Tells that Ctrl-C was heard, since the batch in flight may take its time."""
+        self._console.print("interrupted: ends with what is being measured")
+
     def measured(self, records: int, in_all: int) -> None:
         """Moves on by what was just measured; `in_all` by this run."""
         now = time.monotonic()
