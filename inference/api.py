@@ -94,7 +94,7 @@ def tune_tasks(
             make_executor(executor or ExecutorConfig(), found, measure or MeasureConfig())
         )
         hardware = device.hardware()
-        searchers = start_searchers(settings, found, checkpoint, hardware)
+        searchers = start_searchers(settings, found, checkpoint, hardware, most=len(tasks))
         for searcher in searchers:
             stack.callback(searcher.close)
         database = TuningDatabase(Path(work_dir), found, hardware)

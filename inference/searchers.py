@@ -108,9 +108,17 @@ class ProcessSearcher:
 
 
 def start_searchers(
-    config: OneShotConfig, target: Target, checkpoint: str | Path, hardware: Hardware, *, nice: bool = True
+    config: OneShotConfig,
+    target: Target,
+    checkpoint: str | Path,
+    hardware: Hardware,
+    *,
+    most: int = _MOST_BY_DEFAULT,
+    nice: bool = True,
 ) -> list[Searcher]:
-    """As many as `config.processes` says; `nice` ones stand back behind other work of this machine.
+    """As many as `config.processes` says, or else one a core and `most`: no more than there are tasks.
+
+    `nice` ones stand back behind other work of this machine.
 
     Raises as `with_fitting_draft` does.
     """
@@ -131,9 +139,8 @@ def start_searchers(
     )
     if config.processes == 0:
         return [InlineSearcher(spec)]
-    return [
-        ProcessSearcher(spec) for _ in range(config.processes or min(available_cores(), _MOST_BY_DEFAULT))
-    ]
+    by_default = max(1, min(available_cores(), _MOST_BY_DEFAULT, most))
+    return [ProcessSearcher(spec) for _ in range(config.processes or by_default)]
 
 
 def replied(searchers: Sequence[Searcher], asked: Collection[int], *beside: Connection) -> list[int]:

@@ -19,7 +19,7 @@ from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import EvolutionarySampler
 from foretune.dataset.tvm_compat import as_task_module, parse_target
-from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference import OneShotConfig, PretrainedCostModel, searchers
 from foretune.inference.draft_sampler import DraftSampler
 from foretune.inference.search_config import DraftingConfig
 from foretune.inference.search_process import task_from_json, task_to_json
@@ -61,6 +61,14 @@ def inline():
     (found,) = start_searchers(replace(CONFIG, processes=0), TARGET, "cpu", HARDWARE)
     assert isinstance(found, InlineSearcher)
     return found
+
+
+@pytest.mark.parametrize("cores, most, started", [(1, 5, 1), (4, 2, 2), (4, 0, 1), (32, 99, 8)])
+def test_no_more_processes_search_than_there_are_cores_and_tasks(monkeypatch, cores, most, started):
+    monkeypatch.setattr(searchers, "available_cores", lambda: cores)
+    monkeypatch.setattr(searchers, "ProcessSearcher", lambda spec: spec.role)
+    found = start_searchers(replace(CONFIG, processes=None), TARGET, "cpu", HARDWARE, most=most)
+    assert found == ["search"] * started
 
 
 def answer(searcher, request):
