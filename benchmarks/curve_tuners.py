@@ -64,7 +64,7 @@ def tuners(checkpoint: str, trials: int) -> dict[str, Tuner]:
 
 
 LONGER = OneShotConfig(rounds=12, top_k=96)
-"""The default search with four times its rounds and measurements."""
+"""The default search with twice its rounds and measurements."""
 
 
 def _foretune(checkpoint: str, config: OneShotConfig) -> Tuner:

@@ -93,9 +93,10 @@ class OneShotConfig:
     """
 
     strategy: str = "draft"
-    rounds: int = 4
+    rounds: int = 6
     # A task of a network gets no further round where it takes less of the network's latency than this, in
-    # even shares of all tasks, for each round that it has had; 0 gives every task all rounds.
+    # even shares of all tasks, for each round that it has had; 0 gives every task all rounds, and so does a
+    # task that is alone.
     least_share: float = 0.5
     # Of evolution and annealing: programs of a round that evolve, or chains that are annealed side by side.
     population_size: int = 40
@@ -110,7 +111,7 @@ class OneShotConfig:
     # Share of the validated candidates drawn at random: insurance against a model that is wrong everywhere.
     random_share: float = 0.05
     # Candidates measured in all rounds, K in the paper.
-    top_k: int = 32
+    top_k: int = 48
     # Programs that a round replays and hands over for each that it may measure. Among these and what earlier
     # rounds left the measurements so far choose, unless `stop.expected_improvement` is 0: then the best
     # predicted are measured.

@@ -286,7 +286,7 @@ class NetworkTuner:
         """Whether a task is to have another round of its own: see `OneShotConfig.least_share`."""
         if search.over or search.rounds >= search.base_rounds:
             return False
-        if math.isinf(search.best_s) or not search.full_rounds:
+        if math.isinf(search.best_s) or not search.full_rounds or len(self._searches) == 1:
             return True
         tuned_s = [s.network_s for s in self._searches if math.isfinite(s.best_s)]
         even_s = sum(tuned_s) / len(tuned_s)

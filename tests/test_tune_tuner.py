@@ -160,6 +160,13 @@ def test_what_takes_little_of_the_network_gets_few_rounds(least_share, rounds):
     assert done[-1] == 1
 
 
+def test_a_task_that_is_tuned_alone_gets_all_rounds():
+    searcher = FakeSearcher()
+    config = OneShotConfig(rounds=4, top_k=4, least_share=10.0, stop=StopConfig(minimum=4))
+    tuner_of(searcher, config=config).tune(TASKS[:1], [1.0])
+    assert searcher.order == [0] * 4
+
+
 def test_the_untuned_are_measured_during_the_first_searches():
     measured = []
     searcher = FakeSearcher()
