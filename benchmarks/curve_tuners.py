@@ -75,15 +75,20 @@ def _foretune(checkpoint: str, config: OneShotConfig) -> Tuner:
             search_one_shot(task, target, model, _Watched(pool, curve), replace(config, seed=seed))
         return curve
 
-    # A checkpoint is its weights, whatever its folder is called.
+    return Tuner(run, searched_with(checkpoint, config))
+
+
+def searched_with(checkpoint: str, config: OneShotConfig) -> dict[str, Any]:
+    """What a search of a CPU follows from, as JSON values; a checkpoint is its weights, not its folder."""
     draft = (
         with_fitting_draft(config, Target("llvm")).draft.checkpoint if config.strategy == "draft" else None
     )
-    weights = {
+    return {
+        "checkpoint": checkpoint,
         "weights_sha256": _weights(checkpoint),
         "draft_weights_sha256": _weights(draft) if draft else None,
+        "search": asdict(config),
     }
-    return Tuner(run, {"checkpoint": checkpoint, **weights, "search": asdict(config)})
 
 
 @cache

@@ -4,8 +4,8 @@
     python benchmarks/network_runs.py --networks resnet18 --runs 5 -- search=high_quality
 
 The networks take turns, so that a slow hour of the machine is no network's own. A run that is there, in
---runs-in, is not made again unless its settings change: stop it and go on as you like. Writes a table with
-all runs, and the report of each network's median run beside it.
+--runs-in, is not made again unless the settings of its search or a checkpoint change: stop it and go on as
+you like. Writes a table with all runs, and the report of each network's median run beside it.
 """
 
 from __future__ import annotations
@@ -18,31 +18,39 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from curve_tuners import searched_with
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.tune_result import EAGER, TUNED, UNTUNED, TuneResult, load_result, untuned_by_tasks_s
+from hydra import initialize_config_module
 from rich.console import Console
 from rich.table import Table
+from search_settings import search_config
 
 RESULTS = Path(__file__).parent / "results"
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
 
-def made_run(folder: Path, network: str, seed: int, overrides: Sequence[str]) -> TuneResult:
-    """The result of a run of foretune-tune: that of an earlier call, or one that is made now."""
+def made_run(
+    folder: Path, network: str, seed: int, overrides: Sequence[str], searched: Mapping[str, Any]
+) -> TuneResult:
+    """The result of a run of foretune-tune: that of an earlier call, or one that is made now.
+
+    `searched` is what the overrides stand for: see `searched_with`.
+    """
     command = [
         *(sys.executable, "-m", "foretune.inference.tune", f"network={network}", f"seed={seed}"),
         *(f"output={folder}", *overrides),
     ]
-    told = folder / "command.json"
-    if not (told.is_file() and json.loads(told.read_text()) == command[1:]):
+    told, settings = folder / "command.json", {"command": command[1:], **searched}
+    if not (told.is_file() and json.loads(told.read_text()) == settings):
         with tempfile.TemporaryDirectory() as database:
             subprocess.run([*command, f"database={database}"], check=True, stdout=subprocess.DEVNULL)
-        told.write_text(json.dumps(command[1:]) + "\n")
+        told.write_text(json.dumps(settings) + "\n")
     return load_result(folder / "report.json")
 
 
@@ -106,11 +114,13 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="for foretune-tune, after a --")
     arguments = parser.parse_args()
 
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        searched = searched_with(*search_config(arguments.overrides))
     found: dict[str, list[TuneResult]] = {name: [] for name in arguments.networks}
     for seed in range(arguments.runs):
         for name in arguments.networks:
             folder = arguments.runs_in / f"{name}-{seed}"
-            result = made_run(folder, name, seed, arguments.overrides)
+            result = made_run(folder, name, seed, arguments.overrides, searched)
             found[name].append(result)
             run = of_run(result, seed)
             print(

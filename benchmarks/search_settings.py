@@ -74,9 +74,9 @@ def minutes_left(started: float, done: int, of: int) -> float:
     return (time.monotonic() - started) / 60 * (of / done - 1)
 
 
-def search_config(overrides: str) -> tuple[str, OneShotConfig]:
+def search_config(overrides: Sequence[str]) -> tuple[str, OneShotConfig]:
     """Checkpoint and settings of a search by overrides of foretune-tune; raises as that command does."""
-    composed = from_hydra(compose("tune", overrides.split()), TuneConfig)
+    composed = from_hydra(compose("tune", list(overrides)), TuneConfig)
     return composed.checkpoint, composed.search
 
 
@@ -106,7 +106,7 @@ def main() -> None:
     target = parse_target("llvm")
     load_tensor_intrinsics()
     with initialize_config_module("foretune.conf", version_base="1.3"):
-        configs = {name or "default": search_config(name) for name in arguments.settings}
+        configs = {name or "default": search_config(name.split()) for name in arguments.settings}
     hardware = target_hardware(target)
     checkpoints = {checkpoint for checkpoint, _ in configs.values()}
     models = {name: PretrainedCostModel.load(name, hardware) for name in checkpoints}
