@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ..dataset.measure.undisturbed import own_core
 from ..dataset.networks import Network, extract_tasks
 from ..dataset.threads import linear_algebra_threads
 from ..dataset.tvm_compat import available_cores
@@ -200,7 +202,9 @@ def compare_latency(
 
     In each round every call runs twice and the second run counts: the first brings its data back into the
     caches and lets the threads of the one before it fall asleep. A run of over PRIMED_S counts itself, since
-    those effects drown in it. Rounds rotate who goes first.
+    those effects drown in it. Rounds rotate who goes first. From the second round on this thread stays on
+    the first core: where it floats, it may share one with a thread that TVM has bound there, and a run takes
+    twice as long. In the first round the libraries start their threads, which would inherit that.
 
     Args:
         calls: what to time by name, such as `CompiledNetwork.bind(*inputs)` and `bind_eager(network)`.
@@ -224,8 +228,9 @@ def compare_latency(
                 enough = len(taken) >= SLOW_SAMPLES or sum(taken) > SLOW_BUDGET_S
                 if enough and min(taken) > SLOW_RATIO * fastest:
                     continue
-                seconds = _timed(calls[name])
-                taken.append(seconds if seconds > PRIMED_S else _timed(calls[name]))
+                with own_core() if turn else nullcontext():
+                    seconds = _timed(calls[name])
+                    taken.append(seconds if seconds > PRIMED_S else _timed(calls[name]))
     return [LatencyStats(name, statistics.median(s), min(s), s) for name, s in samples.items()]
 
 

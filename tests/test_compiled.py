@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -326,6 +327,15 @@ def test_torch_threads_are_set_for_the_comparison_only() -> None:
     seen: list[int] = []
     compare_latency({"x": lambda: seen.append(torch.get_num_threads())}, repeats=1, threads=before + 1)
     assert set(seen) == {before + 1} and torch.get_num_threads() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads stay on a core on Linux")
+def test_calls_are_timed_on_the_first_core_once_the_libraries_have_their_threads() -> None:
+    cores = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+    compare_latency({"x": lambda: seen.append(os.sched_getaffinity(0))}, repeats=3)
+    assert seen == [cores] * 2 + [{min(cores)}] * 4
+    assert os.sched_getaffinity(0) == cores
 
 
 @pytest.mark.parametrize(("calls", "repeats"), [({}, 3), ({"x": lambda: None}, 0)])

@@ -16,7 +16,7 @@ _REALTIME_SHARE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """The calling thread on a core of its own, and every thread of this process ahead of ordinary ones."""
-    with _own_core(), _ahead_of_others():
+    with own_core(), _ahead_of_others():
         yield
 
 
@@ -34,7 +34,7 @@ def goes_ahead_of_others() -> bool:
 
 
 @contextmanager
-def _own_core() -> Iterator[None]:
+def own_core() -> Iterator[None]:
     """Keeps this thread on the first core.
 
     TVM binds the other threads of its pool to the cores after the first and lets this one float: it may land
