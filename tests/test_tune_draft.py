@@ -236,7 +236,7 @@ def test_without_a_draft_checkpoint_the_search_is_evolutionary(
     checkpoint, target, reason, monkeypatch, caplog
 ):
     monkeypatch.setattr("foretune.inference.draft_choice.shipped_checkpoints", lambda: ["cpu", "cpu-draft"])
-    config = OneShotConfig(draft=DraftingConfig(checkpoint), top_k=5)
+    config = OneShotConfig(draft=DraftingConfig(checkpoint), top_k=7)
     found = with_fitting_draft(config, target)
     assert found == replace(config, strategy="evolutionary")
     (line,) = caplog.messages
