@@ -1,7 +1,7 @@
-"""Where an input of a nest, such as a padded image, is best computed: in full before it, or within its loops.
+"""Where an input of a nest, such as a padded image, is best computed: before it, around its reduction or in it.
 
-Of each recorded task with programs of both kinds, the best of one kind is held against the best of the other.
-The records are of what searches proposed, so that both kinds are as good as a model finds them.
+Of each recorded task with programs of all three kinds, the best of each is held against that of the others. The
+records are of what searches proposed, so that every kind is as good as a model finds it.
 
     python benchmarks/input_places.py
 """
@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
+from foretune.dataset.drafting.input_places import InputPlace, input_places
+from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.drafting.sketch import AT_ROOT
 from foretune.dataset.records import Record
 from foretune.dataset.store import RecordStore
 
@@ -28,46 +30,47 @@ RESULTS = ROOT / "benchmarks" / "results" / "input_places.json"
 LEAST = 3
 """Programs of each kind that a task has to have."""
 CLEAR = 1.05
-"""A kind that is so many times faster is said to be the faster one."""
+"""A kind that is so many times faster than the others is said to be the fastest one."""
 
 
-def best_of_both(reader: SketchReader, records: list[Record]) -> tuple[float, float] | None:
-    """Latency in seconds of the best program within the loops and of the best before them."""
-    latencies: dict[bool, list[float]] = {False: [], True: []}
-    for record in records:
-        try:
-            sketch, values = reader.read(record.trace)
-        except (ValueError, KeyError, IndexError, TypeError):  # of a sketch that cannot be followed
-            continue
-        columns = [sketch.decisions[number].column for _, number in sketch.producers]
-        if columns and math.isfinite(record.latency_s):
-            latencies[any(values[column] == AT_ROOT for column in columns)].append(record.latency_s)
-    within, before = latencies[False], latencies[True]
-    return (min(within), min(before)) if min(len(within), len(before)) >= LEAST else None
+def best_of_each(reader: SketchReader, records: Sequence[Record]) -> dict[InputPlace, float] | None:
+    """Latency in seconds of the best program of each kind; None where there are too few of one."""
+    ran = [record for record in records if math.isfinite(record.latency_s)]
+    latencies: dict[InputPlace, list[float]] = {place: [] for place in InputPlace}
+    for sketch, values, rows in reader.by_sketch([record.trace for record in ran]):
+        if sketch.producers:
+            for row, place in zip(rows, input_places(Nest.of(sketch, values)), strict=True):
+                latencies[InputPlace(int(place))].append(ran[row].latency_s)
+    if min(map(len, latencies.values())) < LEAST:
+        return None
+    return {place: min(of) for place, of in latencies.items()}
 
 
 def compared(dataset: Path) -> dict[str, Any]:
-    """The tasks of a dataset by operator: how many, and on how many of them either kind is the faster one."""
+    """The tasks of a dataset by operator: how many, and on how many of them each kind is the fastest one."""
     store = RecordStore(dataset).require()
     of_task: defaultdict[str, list[Record]] = defaultdict(list)
     for record in store.records():
         of_task[record.workload_hash].append(record)
-    ratios: defaultdict[str, list[float]] = defaultdict(list)
+    found: defaultdict[str, list[dict[InputPlace, float]]] = defaultdict(list)
     for row in store.tasks():
         reader = SketchReader(read_structure(tvm.ir.load_json(row.tir)))
-        if (best := best_of_both(reader, of_task[row.workload_hash])) is not None:
-            ratios[row.operator].append(best[1] / best[0])
-    every = [ratio for of in ratios.values() for ratio in of]
-    return {name: summary(of) for name, of in [*sorted(ratios.items()), ("all", every)] if of}
+        if (best := best_of_each(reader, of_task[row.workload_hash])) is not None:
+            found[row.operator].append(best)
+    every = [best for of in found.values() for best in of]
+    return {name: summary(of) for name, of in [*sorted(found.items()), ("all", every)] if of}
 
 
-def summary(ratios: list[float]) -> dict[str, float]:
-    return {
-        "tasks": len(ratios),
-        "within_faster": sum(ratio > CLEAR for ratio in ratios),
-        "before_faster": sum(ratio < 1 / CLEAR for ratio in ratios),
-        "speed_within_geomean": math.exp(statistics.fmean(map(math.log, ratios))),
-    }
+def summary(tasks: Sequence[dict[InputPlace, float]]) -> dict[str, Any]:
+    """How many tasks, of how many each kind is clearly the fastest, and its speed against the best of all."""
+    told: dict[str, Any] = {"tasks": len(tasks)}
+    for place in InputPlace:
+        ratios = [min(s for other, s in best.items() if other != place) / best[place] for best in tasks]
+        told[place.name.lower()] = {
+            "fastest": sum(ratio > CLEAR for ratio in ratios),
+            "speed_geomean": float(np.exp(np.mean(np.log(np.minimum(ratios, 1.0))))),
+        }
+    return told
 
 
 def main() -> None:
@@ -76,7 +79,7 @@ def main() -> None:
         "--datasets",
         type=Path,
         nargs="+",
-        default=[ROOT / "data" / name for name in ("cpu-proposed", "cpu-last")],
+        default=[ROOT / "data" / name for name in ("cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")],
     )
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()

@@ -17,6 +17,7 @@ from ..dataset.hardware import Hardware, probe_cpu
 from ..dataset.tvm_compat import available_cores
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.cost_model import Predictor
+from .likeness import places_of
 from .search_config import DraftingConfig, OneShotConfig
 
 _CHUNK = 4096  # candidates at a time through the network
@@ -92,9 +93,9 @@ class Rater:
             return prediction.score
         return self._predictor.target.decode(prediction.output - np.float32(self._caution) * prediction.std)
 
-    def places(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The draft vectors in it, float32 [n, DRAFT_DIM]: near each other where programs are alike."""
-        return vectors[:, len(self._task) :]
+    def places(self, vectors: NDArray[np.float32], values: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Places of candidates by their `vectors` and `values`, float32 [n, PLACE_DIM]: see `Likeness`."""
+        return places_of(vectors[:, len(self._task) :], self._featurizer.sketch, values)
 
 
 def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftModel | None:

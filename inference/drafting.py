@@ -11,6 +11,7 @@ One-Shot Tuner searches with a frozen model (section 4.2) and lets 512 candidate
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ..dataset.drafting.input_places import InputPlace, input_places
 from ..dataset.drafting.limits import within
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_spaces import limits_of, read_spaces
 from ..dataset.drafting.read_structure import read_structure
-from ..dataset.drafting.sketch import AT_ROOT
 from ..dataset.features.task import task_features
 from ..dataset.replay import candidate_trace_json, replay
 from ..dataset.task import Task
@@ -47,6 +48,9 @@ ANY_S = 0.5
 
 LEAST_LANES = 4
 """Lanes from which on an innermost loop counts as vectorised: float32 of the narrowest registers."""
+
+_ELSEWHERE = len(InputPlace) - 1
+"""Input places that are not the one of most candidates."""
 
 
 class DraftConfigError(UserError, ValueError):
@@ -77,10 +81,11 @@ class DraftConfig:
     # vectorises. LLVM finds vectors in others, too; where a model prefers these, a single evolution ends
     # there. The former are built in less time, and measure as well or better (benchmarks/search_settings.py).
     vectorised_share: float = 0.5
-    # Share of a CPU's candidates that evolves apart where most others do not look: among those that compute
-    # an input, such as a padded image, within the loops that read it, or in full before them. A search ends
-    # at one of the two, and either may be the faster one (benchmarks/input_places.py).
-    elsewhere_share: float = 0.25
+    # Share of a CPU's candidates that evolves apart where most others do not look: an input, such as a padded
+    # image, is computed in full before the loops that read it, around the reduction, or within it. A search
+    # ends at one of the three, and each may be the fastest one (benchmarks/input_places.py); the other two
+    # get half of this each.
+    elsewhere_share: float = 0.4
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4
     seed: int = 0
@@ -160,14 +165,18 @@ class Drafter:
         """
         rng = np.random.default_rng(config.seed)
         rates = self._raters if residual is None else self._corrected(residual)
-        share = config.elsewhere_share if self._places_inputs else 0.0
+        share = config.elsewhere_share / _ELSEWHERE if self._places_inputs else 0.0
         niche = _sized(config, round(share * config.population), round(share * config.keep))
-        rest = niche and _sized(config, config.population - niche.population, config.keep - niche.keep)
+        spent = _ELSEWHERE if niche else 0
+        rest = niche and _sized(
+            config, config.population - spent * niche.population, config.keep - spent * niche.keep
+        )
         traces = self._mixed(rest or config, rates, parents, set(known), rng)
         if niche is not None and rest is not None:
-            within = 2 * sum(map(self._fills_inputs_first, traces)) > len(traces)
-            allowed = partial(_elsewhere, within=within, vectorised=self._has_vectors)
-            traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
+            usual = Counter(map(self._input_place, traces)).most_common(1)
+            for place in sorted(set(InputPlace) - {place for place, _ in usual}):
+                allowed = partial(_with_inputs_at, place=place, vectorised=self._has_vectors)
+                traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
         return self.rated(traces)
 
     def _mixed(
@@ -186,13 +195,13 @@ class Drafter:
         rest = _sized(config, config.population - spent, config.keep - len(apart))
         return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
-    def _fills_inputs_first(self, trace: str) -> bool:
-        """Whether it computes an input of the nest in full before the nest."""
+    def _input_place(self, trace: str) -> InputPlace:
+        """Where it computes the inputs of the nest."""
         for space in self.spaces:
             if (values := space.sketch.values_in(trace)) is not None:
                 nest = Nest.of(space.sketch, np.array([values], dtype=np.int64))
-                return bool(_inputs_first(nest)[0])
-        return False
+                return InputPlace(int(input_places(nest)[0]))
+        return InputPlace.AROUND
 
     def _evolved(
         self,
@@ -236,7 +245,7 @@ class Drafter:
             if known:
                 values = np.array([values for _, values in known], dtype=np.int64)
                 vectors = rater.vectors(values)
-                scores, places = rater.scores(vectors).tolist(), rater.places(vectors)
+                scores, places = rater.scores(vectors).tolist(), rater.places(vectors, values)
                 costs_s = (ANY_S + STORE_S * Nest.of(space.sketch, values).unroll_step()).tolist()
                 for (trace, _), *of in zip(known, scores, places, costs_s, strict=True):
                     found[trace] = Draft(trace, *of)
@@ -255,21 +264,14 @@ def _vectorised(nest: Nest) -> NDArray[np.bool_]:
     return nest.lanes(loops=1) >= LEAST_LANES
 
 
-def _inputs_first(nest: Nest) -> NDArray[np.bool_]:
-    columns = [nest.sketch.decisions[number].column for _, number in nest.sketch.producers]
-    at: NDArray[np.int64] = nest.values[:, columns]
-    return (at == AT_ROOT).any(axis=1)
-
-
-def _elsewhere(nest: Nest, within: bool, vectorised: bool) -> NDArray[np.bool_]:
-    """Those that compute inputs within the nest, or those that compute one before it."""
-    found = _inputs_first(nest) != within
+def _with_inputs_at(nest: Nest, place: InputPlace, vectorised: bool) -> NDArray[np.bool_]:
+    found = input_places(nest) == place
     return found & _vectorised(nest) if vectorised else found
 
 
 def _corrected(rater: Rater, residual: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:
     vectors = rater.vectors(values)
-    return residual.corrected(rater.places(vectors), rater.scores(vectors))
+    return residual.corrected(rater.places(vectors, values), rater.scores(vectors))
 
 
 def verified(context: ms.TuneContext, drafts: Sequence[Draft]) -> Iterator[tuple[str, ms.MeasureCandidate]]:

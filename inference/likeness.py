@@ -11,21 +11,32 @@ from tvm import IRModule
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
-from ..dataset.drafting.features import draft_vectors
+from ..dataset.drafting.features import DRAFT_DIM, DraftFeaturizer
+from ..dataset.drafting.input_places import InputPlace, input_places
+from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_structure import read_structure
 from ..dataset.drafting.read_traces import SketchReader
+from ..dataset.drafting.sketch import Sketch
 from ..dataset.features.decisions import DECISION_DIM, decision_features
 from ..dataset.hardware import Hardware
 from ..dataset.replay import candidate_trace_json
 
 _KNOB_TOKENS = 20
 
+PLACE_DIM = DRAFT_DIM + len(InputPlace)
+
+INPUT_PLACE_APART = 16.0
+"""What programs are apart for computing inputs elsewhere, in each of two columns: as much as draft vectors of
+one task usually are, which tell that by a fraction alone. What a model gets wrong about one of these places
+says little of another."""
+
 
 class Likeness:
     """Gives the candidates of one task places, which are near each other where programs are alike.
 
-    A place is the draft vector, what a program's loops do on the device. Of a task whose loops cannot be
-    followed, or where the device is not known, it is the decisions themselves.
+    A place is the draft vector, what a program's loops do on the device, and where it computes the nest's
+    inputs. Of a task whose loops cannot be followed, or where the device is not known, it is the decisions
+    themselves.
     """
 
     def __init__(self, mod: IRModule, hardware: Hardware | None) -> None:
@@ -43,12 +54,24 @@ class Likeness:
             return np.zeros((0, 0), dtype=np.float32)
         if self._reader is not None and self._hardware is not None:
             traces = [candidate_trace_json(candidate) for candidate in candidates]
-            places, known = draft_vectors(traces, self._reader, self._hardware)
-            if self._told or known.all():
+            places = np.zeros((len(traces), PLACE_DIM), dtype=np.float32)
+            told = 0
+            for sketch, values, numbers in self._reader.by_sketch(traces):
+                featurizer = DraftFeaturizer(sketch, self._reader.structure, self._hardware)
+                places[numbers] = places_of(featurizer(values), sketch, values)
+                told += len(numbers)
+            if self._told or told == len(traces):
                 self._told = True
                 return places
         self._reader = None
         return np.stack([_knobs(candidate.sch.trace) for candidate in candidates])
+
+
+def places_of(vectors: NDArray[np.float32], sketch: Sketch, values: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Places, float32 [n, PLACE_DIM], of a sketch's candidates by their draft vectors and values."""
+    at = np.zeros((len(values), len(InputPlace)), dtype=np.float32)
+    at[np.arange(len(values)), input_places(Nest.of(sketch, values))] = INPUT_PLACE_APART
+    return np.concatenate([vectors, at], axis=1)
 
 
 def _knobs(trace: Trace) -> NDArray[np.float32]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from foretune.dataset.drafting.sketch import Decision, Sketch, read_sketch
 from foretune.dataset.drafting.structure import Access, Block, TaskStructure, Term
 from foretune.dataset.hardware import Hardware
 
@@ -63,6 +65,20 @@ def matmul_trace(
     ]
 
 
+def with_locations(*locations: int, **decided: Any) -> tuple[Sketch, np.ndarray]:
+    """The sketch of `matmul_trace(**decided)`, as if its first reads were computed on the way, and the values
+    [1, width] of a candidate with these compute locations."""
+    sketch, values = read_sketch(matmul_trace(**decided), matmul())
+    first = len(sketch.decisions)
+    placed = tuple(
+        Decision(100 + read, "location", sketch.width + read, block=f"read {read}")
+        for read in range(len(locations))
+    )
+    producers = tuple((read, first + read) for read in range(len(locations)))
+    sketch = replace(sketch, decisions=sketch.decisions + placed, producers=producers)
+    return sketch, np.array([[*values, *locations]])
+
+
 class StandInRater:
     """Rates candidates by a function of their values; what it reads and their places are the values."""
 
@@ -77,5 +93,5 @@ class StandInRater:
     def vectors(self, values: np.ndarray) -> np.ndarray:
         return values
 
-    def places(self, vectors: np.ndarray) -> np.ndarray:
-        return vectors.astype(np.float32)
+    def places(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return values.astype(np.float32)

@@ -10,8 +10,8 @@ from drafts_under_test import CPU, StandInRater, matmul, matmul_trace
 from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.dataset import draft_table
 from foretune.dataset.drafting.features import DRAFT_DIM
+from foretune.dataset.drafting.input_places import InputPlace, input_places
 from foretune.dataset.drafting.nest import Nest
-from foretune.dataset.drafting.sketch import AT_ROOT
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.task import TASK_DIM
@@ -22,6 +22,7 @@ from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse
 from foretune.inference.draft_model import DraftModel
 from foretune.inference.draft_population import Population
 from foretune.inference.drafting import Draft, DraftConfig, DraftConfigError, Drafter, verified
+from foretune.inference.likeness import PLACE_DIM
 from foretune.inference.residual import ResidualModel
 from foretune.models.cost_model import FeatureTensors, Predictor
 from foretune.models.draft import DraftCostModel
@@ -167,7 +168,7 @@ def test_candidates_are_rated_by_their_traces(model, task):
     assert traces(rated) == [drafts[2].trace, drafts[0].trace]
     assert [draft.score for draft in rated] == pytest.approx([drafts[2].score, drafts[0].score])
     np.testing.assert_array_equal(rated[0].place, drafts[2].place)
-    assert drafts[0].place.shape == (DRAFT_DIM,)
+    assert drafts[0].place.shape == (PLACE_DIM,)
 
 
 class ScalarOnly:
@@ -188,26 +189,21 @@ def test_vectorised_programs_evolve_apart_from_what_a_model_prefers(task, share,
 
 
 class Placing:
-    """Stands in for a DraftModel that likes inputs to be computed before the nest, or within it."""
+    """Stands in for a DraftModel that likes inputs to be computed at one place, wherever the others are."""
 
-    def __init__(self, first: bool) -> None:
-        self.first = first
+    def __init__(self, place: InputPlace) -> None:
+        self.place = place
 
     def rater(self, sketch, structure, task):
-        columns = [sketch.decisions[number].column for _, number in sketch.producers]
         return StandInRater(
-            lambda values: ((values[:, columns] == AT_ROOT).any(axis=1) == self.first).astype(np.float32)
+            lambda values: (input_places(Nest.of(sketch, values)) == self.place).astype(np.float32)
         )
 
 
-def places_inputs_first(drafter, draft) -> bool:
-    """Whether the one location of a padded convolution is the root."""
+def place_of_inputs(drafter, draft) -> InputPlace:
     for space in drafter.spaces:
         if (values := space.sketch.values_in(draft.trace)) is not None:
-            (column,) = [
-                decision.column for decision in space.sketch.decisions if decision.kind == "location"
-            ]
-            return values[column] == AT_ROOT
+            return InputPlace(input_places(Nest.of(space.sketch, np.array([values])))[0])
     raise AssertionError(draft.trace)
 
 
@@ -218,15 +214,16 @@ def padded() -> Task:
     return Task("conv2d", module, 1, "operator", "conv2d", {}, count_flops(module))
 
 
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize(("share", "elsewhere"), [(0.0, 0), (0.25, 3), (0.5, 6)])
-def test_inputs_are_also_computed_where_a_model_would_not(padded, first, share, elsewhere):
-    drafter = Drafter(padded, parse_target("llvm"), Placing(first))
+@pytest.mark.parametrize("liked", InputPlace)
+@pytest.mark.parametrize(("share", "each"), [(0.0, 0), (0.35, 2), (0.5, 3)])
+def test_inputs_are_also_computed_where_a_model_would_not(padded, liked, share, each):
+    drafter = Drafter(padded, parse_target("llvm"), Placing(liked))
     config = replace(SMALL, generations=6, random_share=0.0, elsewhere_share=share)
     drafts = drafter.draft(config)
     assert len(drafts) == len({draft.trace for draft in drafts}) == 12
-    placed = [places_inputs_first(drafter, draft) for draft in drafts]
-    assert placed == [first] * (12 - elsewhere) + [not first] * elsewhere
+    others = [place for place in InputPlace if place != liked]
+    placed = [place_of_inputs(drafter, draft) for draft in drafts]
+    assert placed == [liked] * (12 - 2 * each) + [place for place in others for _ in range(each)]
 
 
 def test_a_task_without_inputs_to_place_has_no_candidates_elsewhere(model, task):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from drafts_under_test import CPU
-from foretune.dataset.drafting.features import DRAFT_DIM
+from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.likeness import Likeness
+from foretune.inference.likeness import PLACE_DIM, Likeness
 from foretune.inference.residual import ResidualModel
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -28,7 +28,7 @@ def candidates() -> list:
 
 def test_candidates_are_told_apart_by_their_loops_and_equal_ones_are_not(candidates):
     places = Likeness(DENSE.mod, CPU)([*candidates, candidates[0]])
-    assert places.shape == (len(candidates) + 1, DRAFT_DIM)
+    assert places.shape == (len(candidates) + 1, PLACE_DIM)
     np.testing.assert_array_equal(places[0], places[-1])
     assert len(np.unique(places, axis=0)) == len(candidates)
 
@@ -42,7 +42,7 @@ def test_a_place_does_not_depend_on_its_company(candidates):
 
 def test_where_the_device_is_not_known_it_is_the_decisions(candidates):
     places = Likeness(DENSE.mod, None)([*candidates, candidates[0]])
-    assert places.shape[1] != DRAFT_DIM
+    assert places.shape[1] != PLACE_DIM
     np.testing.assert_array_equal(places[0], places[-1])
     assert len(np.unique(places, axis=0)) == len(candidates)
 
@@ -51,10 +51,7 @@ def test_where_the_device_is_not_known_it_is_the_decisions(candidates):
 def unreadable(monkeypatch) -> None:
     """No trace is of a sketch that drafting knows."""
 
-    def draft_vectors(traces, reader, hardware):
-        return np.zeros((len(traces), DRAFT_DIM), np.float32), np.zeros(len(traces), np.bool_)
-
-    monkeypatch.setattr("foretune.inference.likeness.draft_vectors", draft_vectors)
+    monkeypatch.setattr(SketchReader, "by_sketch", lambda reader, traces: iter(()))
 
 
 @pytest.mark.usefixtures("unreadable")
@@ -69,14 +66,14 @@ def test_none_of_them_decide_nothing(candidates, request):
     likeness = Likeness(DENSE.mod, CPU)
     assert len(likeness([])) == 0
     request.getfixturevalue("unreadable")
-    assert likeness(candidates).shape[1] != DRAFT_DIM
+    assert likeness(candidates).shape[1] != PLACE_DIM
 
 
 def test_what_cannot_be_read_later_keeps_the_width(candidates, request):
     likeness = Likeness(DENSE.mod, CPU)
     likeness(candidates)
     request.getfixturevalue("unreadable")
-    assert likeness(candidates).shape == (len(candidates), DRAFT_DIM)
+    assert likeness(candidates).shape == (len(candidates), PLACE_DIM)
 
 
 def test_what_was_measured_tells_of_what_is_alike_and_little_of_what_is_not():

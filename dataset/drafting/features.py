@@ -246,19 +246,9 @@ def draft_vectors(
     """
     vectors = np.zeros((len(traces), DRAFT_DIM), dtype=np.float32)
     known = np.zeros(len(traces), dtype=np.bool_)
-    of_sketch: dict[str, tuple[Sketch, list[list[int]], list[int]]] = {}
-    for number, trace in enumerate(traces):
-        try:
-            sketch, values = reader.read(trace)
-        except (ValueError, KeyError, IndexError, TypeError):
-            continue
-        known[number] = True
-        _, rows, numbers = of_sketch.setdefault(sketch.instructions, (sketch, [], []))
-        rows.append(values)
-        numbers.append(number)
-    for sketch, rows, numbers in of_sketch.values():
-        featurizer = DraftFeaturizer(sketch, reader.structure, hardware)
-        vectors[numbers] = featurizer(np.array(rows, dtype=np.int64))
+    for sketch, values, numbers in reader.by_sketch(traces):
+        vectors[numbers] = DraftFeaturizer(sketch, reader.structure, hardware)(values)
+        known[numbers] = True
     return vectors, known
 
 
