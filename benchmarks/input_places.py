@@ -1,7 +1,7 @@
-"""Where an input of a nest, such as a padded image, is best computed: before it, around its reduction or in it.
+"""Where an input of a nest, as a padded image, is best computed: before it, around its reduction, or within.
 
-Of each recorded task with programs of all three kinds, the best of each is held against that of the others. The
-records are of what searches proposed, so that every kind is as good as a model finds it.
+Of each recorded task with programs of all three kinds, the best of each is held against that of the others.
+The records are of what searches proposed, so that every kind is as good as a model finds it.
 
     python benchmarks/input_places.py
 """
