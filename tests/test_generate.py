@@ -136,10 +136,61 @@ def test_features_follow_the_records(dataset, tmp_path):
 
 def test_a_damaged_cache_is_made_again(dataset, tmp_path):
     labelled = load_labelled_features(dataset, cache=tmp_path)
-    (path,) = tmp_path.glob("features-*.npz")
-    path.write_bytes(path.read_bytes()[:100])
+    damaged, empty = tmp_path.glob("features-*.npz")  # one of each task
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    empty.write_bytes(b"")
     again = load_labelled_features(dataset, cache=tmp_path)
     np.testing.assert_array_equal(again.features.stores, labelled.features.stores)
+    np.testing.assert_array_equal(again.features.store_offsets, labelled.features.store_offsets)
+
+
+def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
+    whole, cache = RecordStore(dataset), tmp_path / "cache"
+    first, second = whole.tasks()
+    grown = RecordStore(tmp_path / "grown")
+
+    def grow(task):
+        with grown.writing():
+            grown.append_tasks([task])
+            for hardware in whole.hardware().values():
+                grown.put_hardware(hardware)
+            grown.append_records([r for r in whole.records() if r.workload_hash == task.workload_hash])
+
+    grow(first)
+    load_labelled_features(grown.folder, cache=cache)
+    (kept,) = cache.glob("features-*.npz")
+    with np.load(kept) as arrays:
+        # What nobody computes shows that it was read.
+        np.savez(kept, **{**arrays, "flops": np.full_like(arrays["flops"], 7.0)})
+    grow(second)
+    labelled = load_labelled_features(grown.folder, cache=cache)
+    assert len(list(cache.glob("features-*.npz"))) == 2
+    flops = dict(zip(labelled.workload_hash.tolist(), labelled.flops.tolist(), strict=True))
+    assert flops == {first.workload_hash: 7.0, second.workload_hash: second.flops}
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", InThisProcess)
+
+    def full(*arguments, **arrays):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("foretune.dataset.features.dataset.np.savez", full)
+    assert len(load_labelled_features(dataset, cache=tmp_path)) > 0
+    assert not list(tmp_path.iterdir())
+
+
+class InThisProcess:
+    """Stands in for a pool of processes."""
+
+    def __init__(self, *arguments, **settings):
+        self.map = map
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
 
 
 def test_a_dataset_without_records_has_no_features(dataset, tmp_path):

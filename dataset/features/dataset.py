@@ -1,17 +1,20 @@
-"""Records to features: traces are replayed on their tasks, and the result is kept in a cache.
+"""Records to features: traces are replayed on their tasks, and what becomes of each task is kept in a cache.
 
-The cache is keyed by the content of the dataset and FEATURE_VERSION, so it can be deleted at any time and is
-never read for anything else.
+The cache is keyed by FEATURE_VERSION and all that a task's features follow from, so it can be deleted at any
+time and is never read for anything else. Of a dataset that has grown, or of a merged one, only what is new is
+replayed, and what was interrupted goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +31,7 @@ from ..task_shapes import shape_hash
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-_CACHE_VERSION = 4
+_CACHE_VERSION = 5
 """Changes whenever a label column of `LabelledFeatures` is added or means something else."""
 
 
@@ -44,23 +47,53 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     has no records.
     """
     store = RecordStore(dataset).require()
-    path = (cache or _default_cache()) / (
-        f"features-v{FEATURE_VERSION}-{_CACHE_VERSION}-{store.content_hash()}.npz"
-    )
-    if path.exists():
-        with suppress(OSError, ValueError, KeyError, BadZipFile):  # a damaged cache is made again
-            return _read(path)
-    labelled = _featurize(store)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, labelled)
-    return labelled
+    folder = cache or _default_cache()
+    work = _work_in(store)
+    found = [_read(each.path_in(folder)) for each in work]
+    missing = [number for number, part in enumerate(found) if part is None]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
+            made = processes.map(_make, [work[number] for number in missing], [folder] * len(missing))
+            for number, part in track(
+                zip(missing, made, strict=True), description="features", total=len(missing), transient=True
+            ):
+                found[number] = part
+    parts = [part for part in found if part is not None]
+    if not parts:
+        raise EmptyDatasetError(
+            f"dataset={store.folder}: no record with a latency that replays; generate more with "
+            "foretune-generate"
+        )
+    return LabelledFeatures.concatenate(parts)
 
 
 def _default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "foretune"
 
 
-def _featurize(store: RecordStore) -> LabelledFeatures:
+@dataclass(frozen=True)
+class _TaskWork:
+    """The records of a task that are to be replayed, and the devices they were measured on, by their ids."""
+
+    row: TaskRow
+    records: list[Record]
+    hardware: dict[str, Hardware]
+
+    def path_in(self, folder: Path) -> Path:
+        """Where what becomes of it is kept."""
+        row = self.row
+        told = [
+            FEATURE_VERSION,
+            _CACHE_VERSION,
+            [row.workload_hash, row.operator, row.settings, row.source, row.tir],
+            [[r.trace, r.target, r.hardware_id, r.latency_s, r.moved_bytes] for r in self.records],
+            [hardware.to_json() for _, hardware in sorted(self.hardware.items())],
+        ]
+        return folder / f"features-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]}.npz"
+
+
+def _work_in(store: RecordStore) -> list[_TaskWork]:
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
     stored = store.require_whole().records()
     measured = [record for record in stored if not record.simulated]
@@ -71,24 +104,12 @@ def _featurize(store: RecordStore) -> LabelledFeatures:
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
             by_task[record.workload_hash].append(record)
     hardware = store.hardware()
-    work = [(row, records, hardware) for row in store.tasks() if (records := by_task.get(row.workload_hash))]
-    features: list[CandidateFeatures] = []
-    kept: list[tuple[TaskRow, Record, Work]] = []
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
-        results = processes.map(_task_rows, work)
-        for (row, records, _), (task, rows) in track(
-            zip(work, results, strict=True), description="features", total=len(work), transient=True
-        ):
-            for record, candidate in zip(records, rows, strict=True):
-                if candidate is not None:
-                    features.append(candidate)
-                    kept.append((row, record, task))
-    if not features:
-        raise EmptyDatasetError(
-            f"dataset={store.folder}: no record with a latency that replays; generate more with "
-            "foretune-generate"
-        )
-    return labelled(FeatureTable.from_candidates(features), kept)
+    work = []
+    for row in store.tasks():
+        if records := by_task.get(row.workload_hash):
+            used = {record.hardware_id: hardware[record.hardware_id] for record in records}
+            work.append(_TaskWork(row, records, used))
+    return work
 
 
 def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]]) -> LabelledFeatures:
@@ -121,10 +142,28 @@ class Work(NamedTuple):
     moved_bytes: float
 
 
-def _task_rows(
-    work: tuple[TaskRow, list[Record], dict[str, Hardware]],
-) -> tuple[Work, list[CandidateFeatures | None]]:
-    """Features of the records of one task, None where a trace does not replay; run in another process."""
+def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
+    """What becomes of a task's records, None where no trace replays; run in another process.
+
+    It is kept in `folder`.
+    """
+    task, rows = _task_rows(work)
+    kept = [
+        (record, candidate)
+        for record, candidate in zip(work.records, rows, strict=True)
+        if candidate is not None
+    ]
+    if not kept:
+        return None
+    table = FeatureTable.from_candidates([candidate for _, candidate in kept])
+    found = labelled(table, [(work.row, record, task) for record, _ in kept])
+    with suppress(OSError):  # of a full disk: then it is made anew the next time
+        _write(work.path_in(folder), found)
+    return found
+
+
+def _task_rows(work: _TaskWork) -> tuple[Work, list[CandidateFeatures | None]]:
+    """Features of the records of one task, None where a trace does not replay."""
     import tvm
 
     from ..replay import replay
@@ -133,7 +172,7 @@ def _task_rows(
     from ..tvm_compat import make_tune_context, parse_target
     from .assembly import FeatureAssembler
 
-    row, records, hardware = work
+    row, records = work.row, work.records
     mod = tvm.ir.load_json(row.tir)
     found: dict[int, CandidateFeatures] = {}
     groups = defaultdict(list)
@@ -143,7 +182,7 @@ def _task_rows(
         context = make_tune_context(mod, parse_target(target), seed=0, name=row.name)
         replayed = [(number, replay(context, records[number].trace)) for number in numbers]
         fitting = [(number, candidate) for number, candidate in replayed if candidate is not None]
-        assembler = FeatureAssembler(hardware[hardware_id])
+        assembler = FeatureAssembler(work.hardware[hardware_id])
         rows = assembler.rows(context, [candidate for _, candidate in fitting]) if fitting else []
         found.update(zip([number for number, _ in fitting], rows, strict=True))
     least = Work(count_flops(mod), compulsory_bytes(mod))
@@ -168,12 +207,18 @@ def _write(path: Path, labelled: LabelledFeatures) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> LabelledFeatures:
-    with np.load(path, allow_pickle=False) as arrays:
-        table = FeatureTable(
-            **{field.name: arrays[f"features.{field.name}"] for field in fields(FeatureTable)}
-        )
-        rest = {
-            field.name: arrays[field.name] for field in fields(LabelledFeatures) if field.name != "features"
-        }
+def _read(path: Path) -> LabelledFeatures | None:
+    """What is kept at a path, None where that is nothing, or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            table = FeatureTable(
+                **{field.name: arrays[f"features.{field.name}"] for field in fields(FeatureTable)}
+            )
+            rest = {
+                field.name: arrays[field.name]
+                for field in fields(LabelledFeatures)
+                if field.name != "features"
+            }
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
     return LabelledFeatures(features=table, **rest)

@@ -69,6 +69,18 @@ class FeatureTable:
             hardware=np.stack([c.hardware for c in candidates]),
         )
 
+    @classmethod
+    def concatenate(cls, tables: Sequence[FeatureTable]) -> FeatureTable:
+        """The candidates of several tables, in their order; raises ValueError when there is none."""
+        return cls(
+            stores=np.concatenate([table.stores for table in tables]),
+            store_offsets=_joined([table.store_offsets for table in tables]),
+            decisions=np.concatenate([table.decisions for table in tables]),
+            decision_offsets=_joined([table.decision_offsets for table in tables]),
+            task=np.concatenate([table.task for table in tables]),
+            hardware=np.concatenate([table.hardware for table in tables]),
+        )
+
     def __len__(self) -> int:
         return len(self.task)
 
@@ -104,6 +116,11 @@ def _pad(
     return padded, mask
 
 
+def _joined(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The offsets of ragged rows that stand behind each other."""
+    return np.cumsum(np.concatenate([[0], *map(np.diff, offsets)]), dtype=np.int64)
+
+
 def _take(
     flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -136,6 +153,13 @@ class LabelledFeatures:
     target: NDArray[np.str_]  # [n]
     flops: NDArray[np.float64]  # [n]
     moved_bytes: NDArray[np.float64]  # [n]
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[LabelledFeatures]) -> LabelledFeatures:
+        """The records of several parts, in their order; raises ValueError when there is none."""
+        names = [field.name for field in fields(cls) if field.name != "features"]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(FeatureTable.concatenate([part.features for part in parts]), **columns)
 
     def __len__(self) -> int:
         return len(self.latency_s)
