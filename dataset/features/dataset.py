@@ -145,8 +145,10 @@ class Work(NamedTuple):
 def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
     """What becomes of a task's records, None where no trace replays; run in another process.
 
-    It is kept in `folder`.
+    It is kept in `folder`, where another training beside this one may have left it meanwhile.
     """
+    if (others := _read(work.path_in(folder))) is not None:
+        return others
     task, rows = _task_rows(work)
     kept = [
         (record, candidate)
