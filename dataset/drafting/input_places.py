@@ -31,7 +31,7 @@ def input_places(nest: Nest) -> NDArray[np.int64]:
     reduces = np.array([sketch.block.reduction[atom.axis] for atom in sketch.atoms])
     steps = np.where(reduces[:, None], nest.extents, np.float32(1))
     # By level: whether it lies within a loop over the reduction, [n_levels, n].
-    reduced = np.cumprod(np.concatenate([np.ones_like(steps[:1]), steps]), axis=0) > 1
+    reduced = np.cumprod(np.concatenate([np.ones((1, len(nest)), steps.dtype), steps]), axis=0) > 1
     found = np.full(len(nest), InputPlace.WITHIN, dtype=np.int64)
     for _, number in sketch.producers:
         at = nest.values[:, sketch.decisions[number].column]
