@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import tvm
-from foretune.dataset.drafting.features import DRAFT_DIM
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure.process import WorkerGone
 from foretune.dataset.operators import Dense, to_task
@@ -21,6 +20,7 @@ from foretune.dataset.program_sampling import EvolutionarySampler
 from foretune.dataset.tvm_compat import as_task_module, parse_target
 from foretune.inference import OneShotConfig, PretrainedCostModel, searchers
 from foretune.inference.draft_sampler import DraftSampler
+from foretune.inference.likeness import PLACE_DIM
 from foretune.inference.search_config import DraftingConfig
 from foretune.inference.search_process import task_from_json, task_to_json
 from foretune.inference.searchers import (
@@ -103,7 +103,7 @@ def test_both_kinds_answer_alike_round_by_round(searcher, inline):
         assert not set(traces(opened)) & set(traces(again))
         assert opened["scored"] >= 6
         assert {"features", "prediction", "replay and postprocessing"} <= set(opened["stage_s"])
-        assert all(len(proposal["place"]) == DRAFT_DIM for proposal in opened["proposals"])
+        assert all(len(proposal["place"]) == PLACE_DIM for proposal in opened["proposals"])
     # One thread and one seed: the same search wherever it runs.
     assert traces(replies[0][0]) == traces(replies[1][0])
 
