@@ -27,6 +27,7 @@ from ..dataset.drafting.limits import within
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_spaces import limits_of, read_spaces
 from ..dataset.drafting.read_structure import read_structure
+from ..dataset.drafting.space import SketchSpace
 from ..dataset.features.task import task_features
 from ..dataset.replay import candidate_trace_json, replay
 from ..dataset.task import Task
@@ -173,7 +174,7 @@ class Drafter:
         )
         traces = self._mixed(rest or config, rates, parents, set(known), rng)
         if niche is not None and rest is not None:
-            usual = Counter(map(self._input_place, traces)).most_common(1)
+            usual = Counter(self._input_places(traces)).most_common(1)
             for place in sorted(set(InputPlace) - {place for place, _ in usual}):
                 allowed = partial(_with_inputs_at, place=place, vectorised=self._has_vectors)
                 traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
@@ -195,13 +196,13 @@ class Drafter:
         rest = _sized(config, config.population - spent, config.keep - len(apart))
         return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
-    def _input_place(self, trace: str) -> InputPlace:
-        """Where it computes the inputs of the nest."""
-        for space in self.spaces:
-            if (values := space.sketch.values_in(trace)) is not None:
-                nest = Nest.of(space.sketch, np.array([values], dtype=np.int64))
-                return InputPlace(int(input_places(nest)[0]))
-        return InputPlace.AROUND
+    def _input_places(self, traces: Sequence[str]) -> list[int]:
+        """The `InputPlace` of each of its own candidates."""
+        found: dict[str, int] = {}
+        for space, _, known, values in self._read(traces):
+            places = input_places(Nest.of(space.sketch, values)).tolist()
+            found.update(zip(known, places, strict=True))
+        return [found[trace] for trace in traces]
 
     def _evolved(
         self,
@@ -239,17 +240,23 @@ class Drafter:
     def rated(self, traces: Sequence[str]) -> list[Draft]:
         """Candidates by their traces, in their order, without those of sketches that are not drafted."""
         found: dict[str, Draft] = {}
+        for space, rater, known, values in self._read(traces):
+            vectors = rater.vectors(values)
+            scores, places = rater.scores(vectors).tolist(), rater.places(vectors, values)
+            costs_s = (ANY_S + STORE_S * Nest.of(space.sketch, values).unroll_step()).tolist()
+            for trace, *of in zip(known, scores, places, costs_s, strict=True):
+                found[trace] = Draft(trace, *of)
+        return [found[trace] for trace in traces if trace in found]
+
+    def _read(
+        self, traces: Sequence[str]
+    ) -> Iterator[tuple[SketchSpace, Rater, list[str], NDArray[np.int64]]]:
+        """Yields each space with its rater, the traces that are its own, and their values [m, width]."""
         for space, rater in zip(self.spaces, self._raters, strict=True):
             read = [(trace, space.sketch.values_in(trace)) for trace in traces]
-            known = [(trace, values) for trace, values in read if values is not None]
+            known = {trace: values for trace, values in read if values is not None}
             if known:
-                values = np.array([values for _, values in known], dtype=np.int64)
-                vectors = rater.vectors(values)
-                scores, places = rater.scores(vectors).tolist(), rater.places(vectors, values)
-                costs_s = (ANY_S + STORE_S * Nest.of(space.sketch, values).unroll_step()).tolist()
-                for (trace, _), *of in zip(known, scores, places, costs_s, strict=True):
-                    found[trace] = Draft(trace, *of)
-        return [found[trace] for trace in traces if trace in found]
+                yield space, rater, list(known), np.array(list(known.values()), dtype=np.int64)
 
     def _corrected(self, residual: ResidualModel) -> list[Rate]:
         return [partial(_corrected, rater, residual) for rater in self._raters]

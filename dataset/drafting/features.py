@@ -201,7 +201,6 @@ class DraftFeaturizer:
         locations = [i for i, d in enumerate(self.sketch.decisions) if d.kind == "location"]
         # Those of the nest's own inputs first: their cost follows from the nest.
         locations = sorted(locations, key=lambda i: i not in of_read)[:MAX_LOCATIONS]
-        starts = np.array([*self.sketch.loop_starts[1:], len(self.sketch.atoms)])
         for number in locations:
             at = nest.values[:, self.sketch.decisions[number].column]
             redundant = np.zeros(len(nest), dtype=np.float32)
@@ -211,8 +210,7 @@ class DraftFeaturizer:
             name = self.sketch.block.reads[read].buffer if read >= 0 else ""
             if name in buffers:
                 footprint = footprints[buffers.index(name)]
-                level = np.where(at >= 0, starts[np.clip(at, 0, len(starts) - 1)], 0)
-                level = np.where(at == INLINED, len(footprint) - 1, level)
+                level = nest.location_level(number)
                 columns = np.arange(len(nest))
                 redundant = nest.outer[level, columns] * footprint[level, columns] / footprint[0]
                 depth = level.astype(np.float32) / np.float32(len(footprint))

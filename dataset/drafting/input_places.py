@@ -35,9 +35,7 @@ def input_places(nest: Nest) -> NDArray[np.int64]:
     found = np.full(len(nest), InputPlace.WITHIN, dtype=np.int64)
     for _, number in sketch.producers:
         at = nest.values[:, sketch.decisions[number].column]
-        # A loop's own level is the one after it; what is no loop is told apart below.
-        level = np.array(sketch.loop_starts)[np.maximum(at, AT_ROOT) + 1]
-        within = reduced[level, np.arange(len(nest))] | (at == INLINED)
+        within = reduced[nest.location_level(number), np.arange(len(nest))] | (at == INLINED)
         place = np.where(within, InputPlace.WITHIN, InputPlace.AROUND)
         found = np.minimum(found, np.where(at == AT_ROOT, InputPlace.BEFORE, place))
     return found

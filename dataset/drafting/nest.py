@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .sketch import Sketch
+from .sketch import INLINED, Sketch
 from .structure import Access, Floats
 
 
@@ -83,6 +83,14 @@ class Nest:
         decision = self.sketch.decisions[self.sketch.unroll]
         steps: Floats = np.array(decision.values, dtype=np.float32)[self.values[:, decision.column]]
         return steps
+
+    def location_level(self, number: int) -> NDArray[np.int64]:
+        """[n]: level of the compute location that is decision `number`: 0 at root, the last if inlined."""
+        at = self.values[:, self.sketch.decisions[number].column]
+        last = len(self.sketch.atoms)
+        # A loop's own level is the one after it, and the root, -1, is before the first.
+        levels = np.array([*self.sketch.loop_starts, last])
+        return np.where(at == INLINED, last, levels[np.clip(at + 1, 0, len(levels) - 1)])
 
     def shared_footprint(self, access: Access, level: int) -> Floats:
         """Bytes [n] that all threads of a block together touch within a level."""

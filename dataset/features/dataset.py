@@ -147,7 +147,8 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
 
     It is kept in `folder`, where another training beside this one may have left it meanwhile.
     """
-    if (others := _read(work.path_in(folder))) is not None:
+    path = work.path_in(folder)
+    if (others := _read(path)) is not None:
         return others
     task, rows = _task_rows(work)
     kept = [
@@ -160,7 +161,7 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
     table = FeatureTable.from_candidates([candidate for _, candidate in kept])
     found = labelled(table, [(work.row, record, task) for record, _ in kept])
     with suppress(OSError):  # of a full disk: then it is made anew the next time
-        _write(work.path_in(folder), found)
+        _write(path, found)
     return found
 
 
