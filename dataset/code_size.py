@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from functools import reduce
 
 import tvm
+import tvm_ffi
+from tvm.ir import Call
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import For, ForKind, IntImm, SeqStmt
 
 LANES = 8
 """Numbers of a vector instruction: LLVM prefers 256 bits also where AVX-512 is there."""
+
+FUNCTIONS = {"tirx.exp": 24, "tirx.tanh": 18, "tirx.erf": 20}
+"""Vector instructions that these functions become in `vector_math`."""
 
 _MAX_STEP = "pragma_auto_unroll_max_step"
 _MOST_NESTED = 8  # tirx.UnrollLoop: no further loop is unrolled by a pragma around so many
@@ -45,8 +50,8 @@ class _Code:
 def code_size(mod: tvm.IRModule) -> int:
     """Vector instructions of the scheduled function `main`, each loop that stays a loop counted once.
 
-    An estimate: every store takes one instruction and one for each buffer it reads, times the vectors it is
-    wide. What LLVM unrolls further is not seen.
+    An estimate: every store takes one instruction, one for each buffer it reads and those of `FUNCTIONS`,
+    times the vectors it is wide. What LLVM unrolls further is not seen.
     """
     return _code(mod["main"].body, lanes=1, max_step=0).instructions
 
@@ -62,12 +67,25 @@ def _code(node: object, lanes: int, max_step: int) -> _Code:
     if isinstance(node, SBlock):
         if not node.writes:  # the root
             return _code(node.body, lanes, max_step)
-        stores = _Code(1, math.ceil(lanes / LANES) * (1 + len(node.reads)))
+        each = 1 + len(node.reads) + _in_functions(node.body)
+        stores = _Code(1, math.ceil(lanes / LANES) * each)
         inside = _code(node.body, lanes, max_step)  # of a tensorised block, its loops
         initial = _Code() if node.init is None else _code(node.init, lanes, max_step)
         return (inside if inside.stores else stores).then(initial)
     body = getattr(node, "body", None)
     return _Code() if body is None else _code(body, lanes, max_step)
+
+
+def _in_functions(body: object) -> int:
+    """Instructions of the functions that are called in a body."""
+    found = []
+
+    def count(call: Call) -> tvm_ffi.WalkResult:
+        found.append(FUNCTIONS.get(getattr(call.op, "name", ""), 0))
+        return tvm_ffi.WalkResult.ADVANCE
+
+    tvm_ffi.structural_walk(body, [(Call, count)], order="pre")
+    return sum(found)
 
 
 def _loop(loop: For, lanes: int, max_step: int) -> _Code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tvm
 import tvm_ffi
-from foretune.dataset.code_size import _code, code_size
+from foretune.dataset.code_size import FUNCTIONS, _code, code_size
 from foretune.dataset.operators import Conv2d, Dense, OperatorSettings, to_task
 from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.tvm_compat import parse_target
@@ -68,6 +68,20 @@ def two_parts(step: int) -> tvm.IRModule:
 def test_a_vectorised_store_is_as_many_instructions_as_it_is_wide():
     # 20 numbers are 3 vectors of 8, each a load and a store; without a pragma nothing is unrolled.
     assert code_size(scaled(0)) == 3 * 2
+
+
+def test_a_function_is_the_instructions_of_its_polynomial():
+    @I.ir_module
+    class Module:
+        @T.prim_func(s_tir=True)
+        def main(a: T.Buffer((480,), "float32"), b: T.Buffer((480,), "float32")):
+            for i in range(24):
+                for k in T.vectorized(20):
+                    with T.sblock("b"):
+                        v = T.axis.spatial(480, i * 20 + k)
+                        b[v] = T.exp(T.tanh(a[v])) * T.sqrt(a[v])
+
+    assert code_size(Module) == 3 * (2 + FUNCTIONS["tirx.exp"] + FUNCTIONS["tirx.tanh"])
 
 
 def test_the_pragma_unrolls_what_has_no_more_stores_than_its_step():
