@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.drafting.dataset import draft_table
 from ..dataset.drafting.features import DraftFeaturizer
+from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.sketch import Sketch
 from ..dataset.drafting.structure import TaskStructure
 from ..dataset.hardware import Hardware, probe_cpu
@@ -21,6 +22,10 @@ from .likeness import places_of
 from .search_config import DraftingConfig, OneShotConfig
 
 _CHUNK = 4096  # candidates at a time through the network
+
+LEFT_OUT = 4.0
+"""A score is divided by `Nest.left_by_guards`, which no model sees, to this power. A search believes a
+quarter of what the logs of scores say (`residual.TRUST`), but what is counted, it believes in full."""
 
 
 class DraftModel:
@@ -78,24 +83,29 @@ class Rater:
 
     def __call__(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predicted scores, float32 [n]."""
-        return self.scores(self.vectors(values))
+        return self._scores(self.vectors(values), self._nest(values))
+
+    def with_places(self, values: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Predicted scores, float32 [n], and places, float32 [n, PLACE_DIM]: see `Likeness`."""
+        vectors, nest = self.vectors(values), self._nest(values)
+        return self._scores(vectors, nest), places_of(vectors[:, len(self._task) :], nest)
+
+    def _nest(self, values: NDArray[np.int64]) -> Nest:
+        return Nest.of(self._featurizer.sketch, values)
 
     def vectors(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
         """What the model reads, float32 [n, TASK_DIM + DRAFT_DIM]."""
         tasks = np.broadcast_to(self._task, (len(values), len(self._task)))
         return np.concatenate([tasks, self._featurizer(values)], axis=1)
 
-    def scores(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Predicted scores, float32 [n], of what `vectors` gives."""
+    def _scores(self, vectors: NDArray[np.float32], nest: Nest) -> NDArray[np.float32]:
         table = draft_table(vectors, np.broadcast_to(self._device, (len(vectors), len(self._device))))
         prediction = self._predictor.predict_all(table.batch())
-        if prediction.std is None:
-            return prediction.score
-        return self._predictor.target.decode(prediction.output - np.float32(self._caution) * prediction.std)
-
-    def places(self, vectors: NDArray[np.float32], values: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Places of candidates by their `vectors` and `values`, float32 [n, PLACE_DIM]: see `Likeness`."""
-        return places_of(vectors[:, len(self._task) :], self._featurizer.sketch, values)
+        score = prediction.score
+        if prediction.std is not None:
+            cautious = prediction.output - np.float32(self._caution) * prediction.std
+            score = self._predictor.target.decode(cautious)
+        return score / nest.left_by_guards() ** np.float32(LEFT_OUT)
 
 
 def drafting_model(config: OneShotConfig, hardware: Hardware | None) -> DraftModel | None:

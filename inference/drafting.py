@@ -50,7 +50,7 @@ ANY_S = 0.5
 LEAST_LANES = 4
 """Lanes from which on an innermost loop counts as vectorised: float32 of the narrowest registers."""
 
-_ELSEWHERE = len(InputPlace) - 1
+_OTHER_PLACES = len(InputPlace) - 1
 """Input places that are not the one of most candidates."""
 
 
@@ -84,8 +84,9 @@ class DraftConfig:
     vectorised_share: float = 0.5
     # Share of a CPU's candidates that evolves apart where most others do not look: an input, such as a padded
     # image, is computed in full before the loops that read it, around the reduction, or within it. A search
-    # ends at one of the three, and each may be the fastest one (benchmarks/input_places.py); the other two
-    # get half of this each.
+    # ends at one of the three, and each may be the fastest one (benchmarks/input_places.py). The other two
+    # get even parts, as do programs whose unrolled code leaves out what guards let add nothing, such as the
+    # zeros of a transposed convolution, where there are such.
     elsewhere_share: float = 0.4
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4
@@ -145,6 +146,7 @@ class Drafter:
         self._allowed: Allowed | None = None if limits is None else partial(within, limits=limits)
         self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
         self._places_inputs = limits is None and any(space.sketch.producers for space in self.spaces)
+        self._has_guards = limits is None and any(space.sketch.guards for space in self.spaces)
         self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
         self.candidates_rated = 0
 
@@ -166,19 +168,27 @@ class Drafter:
         """
         rng = np.random.default_rng(config.seed)
         rates = self._raters if residual is None else self._corrected(residual)
-        share = config.elsewhere_share / _ELSEWHERE if self._places_inputs else 0.0
+        niches = _OTHER_PLACES * self._places_inputs + self._has_guards
+        share = config.elsewhere_share / max(niches, 1)
         niche = _sized(config, round(share * config.population), round(share * config.keep))
-        spent = _ELSEWHERE if niche else 0
         rest = niche and _sized(
-            config, config.population - spent * niche.population, config.keep - spent * niche.keep
+            config, config.population - niches * niche.population, config.keep - niches * niche.keep
         )
-        traces = self._mixed(rest or config, rates, parents, set(known), rng)
-        if niche is not None and rest is not None:
-            usual = Counter(self._input_places(traces)).most_common(1)
-            for place in sorted(set(InputPlace) - {place for place, _ in usual}):
-                allowed = partial(_with_inputs_at, place=place, vectorised=self._has_vectors)
-                traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
+        if niche is None or rest is None or not niches:
+            return self.rated(self._mixed(config, rates, parents, set(known), rng))
+        traces = self._mixed(rest, rates, parents, set(known), rng)
+        for allowed in self._niches(traces):
+            traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
         return self.rated(traces)
+
+    def _niches(self, usual: Sequence[str]) -> Iterator[Allowed]:
+        """What evolves apart because most candidates, the usual ones, are not of it."""
+        if self._places_inputs:
+            most = Counter(self._input_places(usual)).most_common(1)
+            for place in sorted(set(InputPlace) - {place for place, _ in most}):
+                yield partial(_with_inputs_at, place=place, vectorised=self._has_vectors)
+        if self._has_guards:
+            yield partial(_with_known_guards, vectorised=self._has_vectors)
 
     def _mixed(
         self,
@@ -241,10 +251,9 @@ class Drafter:
         """Candidates by their traces, in their order, without those of sketches that are not drafted."""
         found: dict[str, Draft] = {}
         for space, rater, known, values in self._read(traces):
-            vectors = rater.vectors(values)
-            scores, places = rater.scores(vectors).tolist(), rater.places(vectors, values)
+            scores, places = rater.with_places(values)
             costs_s = (ANY_S + STORE_S * Nest.of(space.sketch, values).unroll_step()).tolist()
-            for trace, *of in zip(known, scores, places, costs_s, strict=True):
+            for trace, *of in zip(known, scores.tolist(), places, costs_s, strict=True):
                 found[trace] = Draft(trace, *of)
         return [found[trace] for trace in traces if trace in found]
 
@@ -276,9 +285,14 @@ def _with_inputs_at(nest: Nest, place: InputPlace, vectorised: bool) -> NDArray[
     return found & _vectorised(nest) if vectorised else found
 
 
+def _with_known_guards(nest: Nest, vectorised: bool) -> NDArray[np.bool_]:
+    found = nest.left_by_guards() < 1
+    return found & _vectorised(nest) if vectorised else found
+
+
 def _corrected(rater: Rater, residual: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:
-    vectors = rater.vectors(values)
-    return residual.corrected(rater.places(vectors, values), rater.scores(vectors))
+    scores, places = rater.with_places(values)
+    return residual.corrected(places, scores)
 
 
 def verified(context: ms.TuneContext, drafts: Sequence[Draft]) -> Iterator[tuple[str, ms.MeasureCandidate]]:

@@ -16,27 +16,26 @@ from ..dataset.drafting.input_places import InputPlace, input_places
 from ..dataset.drafting.nest import Nest
 from ..dataset.drafting.read_structure import read_structure
 from ..dataset.drafting.read_traces import SketchReader
-from ..dataset.drafting.sketch import Sketch
 from ..dataset.features.decisions import DECISION_DIM, decision_features
 from ..dataset.hardware import Hardware
 from ..dataset.replay import candidate_trace_json
 
 _KNOB_TOKENS = 20
 
-PLACE_DIM = DRAFT_DIM + len(InputPlace)
+PLACE_DIM = DRAFT_DIM + len(InputPlace) + 1
 
-INPUT_PLACE_APART = 16.0
-"""What programs are apart for computing inputs elsewhere, in each of two columns: as much as draft vectors of
-one task usually are, which tell that by a fraction alone. What a model gets wrong about one of these places
-says little of another."""
+APART = 16.0
+"""What programs are apart for computing inputs elsewhere, in each of two columns, and for each half of the
+iterations that guards leave: as much as draft vectors of one task usually are, which tell the former by a
+fraction alone and the latter not at all. What a model gets wrong about one kind says little of another."""
 
 
 class Likeness:
     """Gives the candidates of one task places, which are near each other where programs are alike.
 
-    A place is the draft vector, what a program's loops do on the device, and where it computes the nest's
-    inputs. Of a task whose loops cannot be followed, or where the device is not known, it is the decisions
-    themselves.
+    A place is the draft vector, what a program's loops do on the device, where it computes the nest's inputs,
+    and how many iterations its guards leave. Of a task whose loops cannot be followed, or where the device is
+    not known, it is the decisions themselves.
     """
 
     def __init__(self, mod: IRModule, hardware: Hardware | None) -> None:
@@ -58,7 +57,7 @@ class Likeness:
             told = 0
             for sketch, values, numbers in self._reader.by_sketch(traces):
                 featurizer = DraftFeaturizer(sketch, self._reader.structure, self._hardware)
-                places[numbers] = places_of(featurizer(values), sketch, values)
+                places[numbers] = places_of(featurizer(values), Nest.of(sketch, values))
                 told += len(numbers)
             if self._told or told == len(traces):
                 self._told = True
@@ -67,11 +66,12 @@ class Likeness:
         return np.stack([_knobs(candidate.sch.trace) for candidate in candidates])
 
 
-def places_of(vectors: NDArray[np.float32], sketch: Sketch, values: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Places, float32 [n, PLACE_DIM], of a sketch's candidates by their draft vectors and values."""
-    at = np.zeros((len(values), len(InputPlace)), dtype=np.float32)
-    at[np.arange(len(values)), input_places(Nest.of(sketch, values))] = INPUT_PLACE_APART
-    return np.concatenate([vectors, at], axis=1)
+def places_of(vectors: NDArray[np.float32], nest: Nest) -> NDArray[np.float32]:
+    """Places, float32 [n, PLACE_DIM], of a sketch's candidates by their draft vectors and loop nests."""
+    apart = np.zeros((len(nest), len(InputPlace) + 1), dtype=np.float32)
+    apart[np.arange(len(nest)), input_places(nest)] = APART
+    apart[:, -1] = -APART * np.log2(nest.left_by_guards())
+    return np.concatenate([vectors, apart], axis=1)
 
 
 def _knobs(trace: Trace) -> NDArray[np.float32]:

@@ -80,18 +80,15 @@ def with_locations(*locations: int, **decided: Any) -> tuple[Sketch, np.ndarray]
 
 
 class StandInRater:
-    """Rates candidates by a function of their values; what it reads and their places are the values."""
+    """Rates candidates by a function of their values, which are their places, too."""
 
     def __init__(self, score: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.scores = score
+        self.score = score
         self.rated = 0
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         self.rated += len(values)
-        return self.scores(values)
+        return self.score(values)
 
-    def vectors(self, values: np.ndarray) -> np.ndarray:
-        return values
-
-    def places(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return values.astype(np.float32)
+    def with_places(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.score(values), values.astype(np.float32)

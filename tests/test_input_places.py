@@ -9,7 +9,7 @@ from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer
 from foretune.dataset.drafting.input_places import InputPlace, input_places
 from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.sketch import AT_ROOT, INLINED
-from foretune.inference.likeness import INPUT_PLACE_APART, PLACE_DIM, places_of
+from foretune.inference.likeness import APART, PLACE_DIM, places_of
 
 # The loops are i0 j0 i1 j1 k0 i2 j2 k1 i3 j3.
 K0, K1 = 4, 7
@@ -65,9 +65,10 @@ def test_programs_are_apart_for_computing_inputs_elsewhere():
     # The first two differ in where the input is computed, the last two only within the reduction.
     values = np.concatenate([with_locations(location)[1] for location in (AT_ROOT, K0, K1)])
     vectors = DraftFeaturizer(sketch, matmul(), CPU)(values)
-    places = places_of(vectors, sketch, values)
+    places = places_of(vectors, Nest.of(sketch, values))
     assert places.shape == (3, PLACE_DIM)
     np.testing.assert_array_equal(places[:, :DRAFT_DIM], vectors)
-    before, within, deeper = places[:, DRAFT_DIM:]
-    assert np.linalg.norm(before - within) == pytest.approx(INPUT_PLACE_APART * 2**0.5)
+    before, within, deeper = places[:, DRAFT_DIM:-1]
+    assert not places[:, -1].any()  # nothing is guarded
+    assert np.linalg.norm(before - within) == pytest.approx(APART * 2**0.5)
     np.testing.assert_array_equal(within, deeper)

@@ -109,7 +109,7 @@ def test_drafts_are_rated_on_one_thread():
     sampler, settings = sampler_of()
     seen = []
     for rater in settings["model"].raters:
-        rater.scores = lambda values: seen.append(torch.get_num_threads()) or np.exp(-0.01 * values[:, 0])
+        rater.score = lambda values: seen.append(torch.get_num_threads()) or np.exp(-0.01 * values[:, 0])
     with linear_algebra_threads(2):
         measured(sampler, proposed := sampler.propose(), [1e-3] * len(proposed))
         assert torch.get_num_threads() == 2

@@ -84,6 +84,47 @@ class Nest:
         steps: Floats = np.array(decision.values, dtype=np.float32)[self.values[:, decision.column]]
         return steps
 
+    def left_by_guards(self) -> Floats:
+        """[n]: share of the iterations that unrolled code keeps, as it knows the others to add nothing.
+
+        A `Guard` is known there where no loop that stays one changes its rest.
+        """
+        share = np.ones(len(self), dtype=np.float32)
+        if not self.sketch.guards:
+            return share
+        columns = np.arange(len(self))
+        of_axis = np.array([atom.axis for atom in self.sketch.atoms])
+        in_vector = self._in_vector()
+        lanes = np.prod(np.where(in_vector, self.extents, 1), axis=0)
+        stores = self.outer[-1] / self.outer / lanes
+        level = np.argmax(stores <= np.maximum(self.unroll_step(), 1), axis=0)
+        for guard, locations in self.sketch.guards:
+            known = np.ones(len(self), dtype=np.bool_)
+            for axis, coefficient in guard.axes:
+                tile = self.tiles[axis][level, columns]
+                known &= (coefficient * tile % guard.modulus == 0) | (tile == self.tiles[axis][0])
+                known &= ~in_vector[of_axis == axis].any(axis=0)
+            for number in locations:
+                known &= self.values[:, self.sketch.decisions[number].column] == INLINED
+            share = np.where(known, share / np.float32(guard.modulus), share)
+        return share
+
+    def _in_vector(self) -> NDArray[np.bool_]:
+        """[n_atoms, n]: loops that become a vector: the innermost over space, with outputs side by side."""
+        block = self.sketch.block
+        found = np.zeros(self.extents.shape, dtype=np.bool_)
+        lanes = np.ones(len(self), dtype=np.float32)
+        growing = np.ones(len(self), dtype=np.bool_)
+        for row in range(len(found) - 1, -1, -1):
+            axis, extent = self.sketch.atoms[row].axis, self.extents[row]
+            if block.reduction[axis]:
+                break
+            apart = block.writes[0].stride(axis) * self.tiles[axis][row + 1]
+            growing &= (extent == 1) | ((apart == lanes) & (lanes * extent <= self.sketch.max_vector))
+            found[row] = growing & (extent > 1)
+            lanes = np.where(found[row], lanes * extent, lanes)
+        return found
+
     def location_level(self, number: int) -> NDArray[np.int64]:
         """[n]: level of the compute location that is decision `number`: 0 at root, the last if inlined."""
         at = self.values[:, self.sketch.decisions[number].column]

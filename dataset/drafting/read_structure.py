@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import tvm
 import tvm_ffi
+from tvm.ir import Call
 from tvm.s_tir.stmt import SBlockRealize
-from tvm.tirx import Add, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Sub, Var
+from tvm.tirx import EQ, Add, And, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Select, Sub, Var
 
 from ..task import count_flops
 from ..tvm_compat import layout_free
-from .structure import Access, Block, TaskStructure, Term
+from .structure import Access, Block, Guard, TaskStructure, Term
 
 _Sum = tuple[Term, ...]
+
+_IF_THEN_ELSE = "prim.if_then_else"
 
 
 def read_structure(mod: tvm.IRModule) -> TaskStructure:
@@ -22,7 +26,7 @@ def read_structure(mod: tvm.IRModule) -> TaskStructure:
     func = mod["main"]
     packed = frozenset(func.params[index] for index in layout_free(func))
     _collect(func.body, (), packed, blocks)
-    return TaskStructure(tuple(blocks), count_flops(mod))
+    return TaskStructure(tuple(_with_guards_of_inputs(blocks)), count_flops(mod))
 
 
 def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found: list[Block]) -> None:
@@ -61,7 +65,77 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var
         reduction=tuple(reduction),
         writes=tuple(_access(region, terms, packed) for region in block.writes),
         reads=tuple(_access(region, terms, packed) for region in block.reads),
+        guards=tuple(dict.fromkeys(_guards(block.body, terms))),
     )
+
+
+def _guards(body: object, terms: Mapping[Var, _Sum | None]) -> Iterator[Guard]:
+    """The conditions on a rest without which a value of the body is zero."""
+    conditions: list[object] = []
+
+    def of_call(call: Call) -> tvm_ffi.WalkResult:
+        if getattr(call.op, "name", "") == _IF_THEN_ELSE and _is_zero(call.args[2]):
+            conditions.append(call.args[0])
+        return tvm_ffi.WalkResult.ADVANCE
+
+    def of_select(select: Select) -> tvm_ffi.WalkResult:
+        if _is_zero(select.false_value):
+            conditions.append(select.condition)
+        return tvm_ffi.WalkResult.ADVANCE
+
+    tvm_ffi.structural_walk(body, [(Call, of_call), (Select, of_select)], order="pre")
+    while conditions:
+        condition = conditions.pop(0)
+        if isinstance(condition, And):
+            conditions[:0] = [condition.a, condition.b]
+        elif isinstance(condition, EQ) and isinstance(condition.a, FloorMod):
+            rest = _terms(condition.a, terms)
+            if rest is not None and len(rest) == 1 and rest[0].divisor == 1 and rest[0].modulus:
+                yield Guard(rest[0].axes, rest[0].modulus)
+
+
+def _is_zero(value: object) -> bool:
+    return getattr(value, "value", None) == 0
+
+
+def _with_guards_of_inputs(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, in their order, with the guards that they get from inputs once those are inlined."""
+    found: list[Block] = []
+    for block in blocks:
+        writers = {write.buffer: other for other in found for write in other.writes}
+        inherited = [
+            guard
+            for read in block.reads
+            if (writer := writers.get(read.buffer)) is not None
+            for guard in _through(writer, read)
+        ]
+        found.append(replace(block, guards=tuple(dict.fromkeys([*block.guards, *inherited]))))
+    return found
+
+
+def _through(writer: Block, read: Access) -> Iterator[Guard]:
+    """A block's guards over the loops of another that reads what it writes."""
+    written = [_only_axis(terms) for terms in writer.writes[0].indices]
+    for guard in writer.guards:
+        terms: _Sum | None = ()
+        for axis, coefficient in guard.axes:
+            index = read.indices[written.index(axis)] if axis in written else None
+            if terms is None or index is None or any(term.divisor != 1 or term.modulus for term in index):
+                terms = None
+            else:
+                terms += tuple(_scaled(term, coefficient) for term in index)
+        merged = _merged(terms or ())
+        if merged:
+            axes = tuple((axis, c * merged[0].coefficient) for axis, c in merged[0].axes)
+            yield Guard(axes, guard.modulus, (writer.name, *guard.through))
+
+
+def _only_axis(terms: _Sum | None) -> int | None:
+    """The loop that an index is, None where it is anything else."""
+    if terms is None or len(terms) != 1:
+        return None
+    plain = len(terms[0].axes) == 1 and terms[0] == Term(1, ((terms[0].axes[0][0], 1),))
+    return terms[0].axes[0][0] if plain else None
 
 
 def _access(region: object, terms: Mapping[Var, _Sum | None], packed: frozenset[Var]) -> Access:

@@ -7,11 +7,11 @@ tiled. It is a list of atoms, outermost first: the parts that splits have cut it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .structure import Block, TaskStructure
+from .structure import Block, Guard, TaskStructure
 
 PARALLEL, VECTORISE = "meta_schedule.parallel", "meta_schedule.vectorize"
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
@@ -84,6 +84,8 @@ class Sketch:
     producers: tuple[tuple[int, int], ...]
     """(read, decision of its compute location) of inputs that are computed on the way."""
     inlined: tuple[int, ...]  # reads whose producer is inlined
+    guards: tuple[tuple[Guard, tuple[int, ...]], ...]
+    """Guards of the block, and the compute locations that must be INLINED for it to have them."""
     max_parallel: int
     max_vector: int
     unroll: int  # decision of the unroll step, -1 for none
@@ -312,12 +314,19 @@ class _Reader:
                 (i, self.locations[name]) for i, name in producers if name and name in self.locations
             ),
             inlined=tuple(i for i, name in producers if name and name in self.inlined),
+            guards=tuple(self._guards(block)),
             max_parallel=self.annotations.get(PARALLEL, 0),
             max_vector=self.annotations.get(VECTORISE, 0),
             unroll=self.annotations.get("unroll", -1),
             pipeline_copies=self.annotations.get(PIPELINE, 1),
             counts=tuple(sorted(self.counts.items())),
         )
+
+    def _guards(self, block: Block) -> Iterator[tuple[Guard, tuple[int, ...]]]:
+        for guard in block.guards:
+            decided = [name for name in guard.through if name not in self.inlined]
+            if all(name in self.locations for name in decided):
+                yield guard, tuple(self.locations[name] for name in decided)
 
     def _get_loops_of(self, block: Block) -> None:
         variable = next((v for v, name in self.block_names.items() if name == block.name), "anchor")

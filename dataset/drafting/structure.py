@@ -75,6 +75,19 @@ class Access:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """What an iteration needs to add anything: that a sum of its loops leaves a certain rest by `modulus`.
+
+    Others would multiply the zeros between the elements of a transposed convolution's data.
+    """
+
+    axes: tuple[tuple[int, int], ...]  # (axis of the block, coefficient)
+    modulus: int
+    through: tuple[str, ...] = ()
+    """Blocks that compute the zeros: once they are inlined, the guard is in the block itself."""
+
+
+@dataclass(frozen=True)
 class Block:
     """One computation: its loops, outermost first, and the buffers that it touches."""
 
@@ -83,6 +96,7 @@ class Block:
     reduction: tuple[bool, ...]
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
+    guards: tuple[Guard, ...] = ()
 
     @property
     def iterations(self) -> float:
