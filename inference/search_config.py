@@ -62,7 +62,8 @@ class DraftingConfig:
     # Share of these that evolves apart on a CPU, by programs alone whose innermost loop is vectorised.
     vectorised_share: float = 0.5
     # Share of these that evolves apart on a CPU where most others do not look: computing a padded image or
-    # another input in full before the loops that read it, around their reduction, or within it.
+    # another input in full before the loops that read it, around their reduction, or within it, and unrolling
+    # what leaves out the zeros of a transposed convolution.
     elsewhere_share: float = 0.4
     # Standard deviations that a candidate's output is lowered by, where the draft model tells them. A search
     # through thousands ends at what a model overrates, which its members seldom agree on.
