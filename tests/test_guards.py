@@ -26,7 +26,7 @@ from foretune.inference.drafting import DraftConfig, Drafter
 from foretune.inference.likeness import APART, places_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tvm import te
+from tvm import te, topi
 from tvm.tirx import EQ, FloorMod
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -84,6 +84,23 @@ def test_each_axis_is_guarded_by_its_own_stride():
 )
 def test_borders_are_no_guards(operator):
     assert guards_of(operator) == []
+
+
+@pytest.mark.parametrize(("reducer", "guarded_too"), [(te.sum, True), (te.max, False)], ids=["sum", "max"])
+def test_zeros_count_for_what_is_no_sum(reducer, guarded_too):
+    data = te.placeholder((1, 8, 8, 32), name="data")
+    dilated = topi.nn.dilate(data, [1, 2, 2, 1], name="dilated")
+    axes = [te.reduce_axis((0, 3)) for _ in range(2)]
+
+    def window(n, h, w, c):
+        return reducer(dilated[n, h + axes[0], w + axes[1], c], axis=axes)
+
+    output = te.compute((1, 12, 12, 32), window, name="window")
+    module = tvm.IRModule({"main": te.create_prim_func([data, output])})
+    structure = read_structure(module)
+    assert len(structure.anchor.guards) == 2
+    spaces = read_spaces(make_tune_context(module, TARGET, seed=0), structure, "window")
+    assert {bool(space.sketch.guards) for space in spaces} == {guarded_too}
 
 
 def with_guards(*guards: Guard, **decided) -> Nest:

@@ -66,6 +66,7 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var
         writes=tuple(_access(region, terms, packed) for region in block.writes),
         reads=tuple(_access(region, terms, packed) for region in block.reads),
         guards=tuple(dict.fromkeys(_guards(block.body, terms))),
+        sums=block.init is not None and _is_zero(getattr(block.init, "value", None)),
     )
 
 

@@ -323,7 +323,7 @@ class _Reader:
         )
 
     def _guards(self, block: Block) -> Iterator[tuple[Guard, tuple[int, ...]]]:
-        for guard in block.guards:
+        for guard in block.guards if block.sums else ():
             decided = [name for name in guard.through if name not in self.inlined]
             if all(name in self.locations for name in decided):
                 yield guard, tuple(self.locations[name] for name in decided)

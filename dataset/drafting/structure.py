@@ -97,6 +97,9 @@ class Block:
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
     guards: tuple[Guard, ...] = ()
+    """Conditions without which what is computed is zero, also as a factor."""
+    sums: bool = True
+    """Whether it adds up to what is zero at first, so that zero changes nothing."""
 
     @property
     def iterations(self) -> float:
