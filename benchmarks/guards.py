@@ -45,7 +45,7 @@ def without_guards(mod: tvm.IRModule) -> TaskStructure:
 
 def tasks(target: Target) -> dict[str, Task]:
     """Layers of a generator and of a decoder as Relax lowers them, and the operator of `te_workload`."""
-    of = {"batch": 1, "layout": "NHWC", "prepack": True}
+    of = {"batch": 1, "layout": "NHWC"}
     generator = {"height": 8, "width": 8, "in_channels": 256, "out_channels": 128, "kernel": 4, "padding": 1}
     decoder = {"height": 28, "width": 28, "in_channels": 128, "out_channels": 64, "kernel": 2}
     ((_, operator, _),) = tasks_of(["T2D:0"], target, 0)
