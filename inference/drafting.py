@@ -181,14 +181,16 @@ class Drafter:
             traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
         return self.rated(traces)
 
-    def _niches(self, usual: Sequence[str]) -> Iterator[Allowed]:
+    def _niches(self, usual: Sequence[str]) -> list[Allowed]:
         """What evolves apart because most candidates, the usual ones, are not of it."""
+        niches: list[Allowed] = []
         if self._places_inputs:
             most = Counter(self._input_places(usual)).most_common(1)
-            for place in sorted(set(InputPlace) - {place for place, _ in most}):
-                yield partial(_with_inputs_at, place=place, vectorised=self._has_vectors)
+            others = sorted(set(InputPlace) - {place for place, _ in most})
+            niches += [partial(_with_inputs_at, place=place) for place in others]
         if self._has_guards:
-            yield partial(_with_known_guards, vectorised=self._has_vectors)
+            niches.append(_with_known_guards)
+        return [partial(_and_vectorised, allowed=niche) for niche in niches] if self._has_vectors else niches
 
     def _mixed(
         self,
@@ -280,14 +282,16 @@ def _vectorised(nest: Nest) -> NDArray[np.bool_]:
     return nest.lanes(loops=1) >= LEAST_LANES
 
 
-def _with_inputs_at(nest: Nest, place: InputPlace, vectorised: bool) -> NDArray[np.bool_]:
-    found = input_places(nest) == place
-    return found & _vectorised(nest) if vectorised else found
+def _with_inputs_at(nest: Nest, place: InputPlace) -> NDArray[np.bool_]:
+    return input_places(nest) == place
 
 
-def _with_known_guards(nest: Nest, vectorised: bool) -> NDArray[np.bool_]:
-    found = nest.left_by_guards() < 1
-    return found & _vectorised(nest) if vectorised else found
+def _with_known_guards(nest: Nest) -> NDArray[np.bool_]:
+    return nest.left_by_guards() < 1
+
+
+def _and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
+    return allowed(nest) & _vectorised(nest)
 
 
 def _corrected(rater: Rater, residual: ResidualModel, values: NDArray[np.int64]) -> NDArray[np.float64]:

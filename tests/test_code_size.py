@@ -13,6 +13,7 @@ from foretune.inference import OneShotConfig
 from foretune.inference.code_limit import limited_space
 from foretune.inference.search_config import OneShotConfigError
 from foretune.inference.session import make_sampler
+from lowering_under_test import unrolled
 from tvm.script import ir as I
 from tvm.script import tirx as T
 from tvm.tirx import BufferStore
@@ -101,18 +102,7 @@ def test_a_loop_that_stays_one_keeps_those_around_it():
 
 def stores_left_by_tvm(mod: tvm.IRModule) -> int:
     """Stores of a scheduled program once TVM has lowered, vectorised and unrolled it."""
-    lowered = tvm.transform.Sequential(
-        [
-            tvm.s_tir.transform.LowerInitBlock(),
-            tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
-            tvm.s_tir.transform.ConvertBlocksToOpaque(),
-            tvm.s_tir.transform.LowerOpaqueBlock(),
-            tvm.tirx.transform.FlattenBuffer(),
-            tvm.tirx.transform.StmtSimplify(),
-            tvm.tirx.transform.VectorizeLoop(),
-            tvm.tirx.transform.UnrollLoop(),
-        ]
-    )(mod)
+    lowered = unrolled(mod)
     found = []
 
     def count(store: BufferStore) -> tvm_ffi.WalkResult:

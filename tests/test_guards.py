@@ -26,6 +26,7 @@ from foretune.inference.drafting import DraftConfig, Drafter
 from foretune.inference.likeness import APART, places_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lowering_under_test import unrolled
 from tvm import te, topi
 from tvm.tirx import EQ, FloorMod
 
@@ -182,19 +183,7 @@ def test_what_is_known_is_the_same_in_each_tile(tile, inner, modulus, coefficien
 
 def guards_left_by_tvm(mod: tvm.IRModule) -> int:
     """Conditions on a rest that are left in a scheduled program once TVM has unrolled and simplified it."""
-    lowered = tvm.transform.Sequential(
-        [
-            tvm.s_tir.transform.LowerInitBlock(),
-            tvm.s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
-            tvm.s_tir.transform.ConvertBlocksToOpaque(),
-            tvm.s_tir.transform.LowerOpaqueBlock(),
-            tvm.tirx.transform.FlattenBuffer(),
-            tvm.tirx.transform.StmtSimplify(),
-            tvm.tirx.transform.VectorizeLoop(),
-            tvm.tirx.transform.UnrollLoop(),
-            tvm.tirx.transform.StmtSimplify(),
-        ]
-    )(mod)
+    lowered = tvm.tirx.transform.StmtSimplify()(unrolled(mod))
     found = []
 
     def count(condition: EQ) -> tvm_ffi.WalkResult:
