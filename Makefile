@@ -16,7 +16,7 @@ PIP       := $(BIN)/python -m pip
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install tune test lint
+.PHONY: help install tune test lint figures
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,7 +24,7 @@ help: ## List the commands
 install: $(INSTALLED) ## Create the virtual environment VENV (default .venv) and install into it
 
 tune: $(INSTALLED) ## Tune NETWORK (default resnet18); overrides by ARGS="..."
-	$(BIN)/foretune-tune network=$(NETWORK) $(ARGS)
+	$(BIN)/foretune tune network=$(NETWORK) $(ARGS)
 
 test: $(INSTALLED) ## Run the tests; pytest's options by ARGS="..."
 	$(BIN)/python -m pytest $(ARGS)
@@ -33,6 +33,9 @@ lint: $(INSTALLED) ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+figures: $(INSTALLED) ## Write the tables of README.md and docs/ from benchmarks/results
+	$(BIN)/python -m benchmarks.figures
 
 # torch goes first and is then held, so that no other package can replace the build chosen here.
 $(INSTALLED): pyproject.toml
@@ -47,5 +50,5 @@ $(INSTALLED): pyproject.toml
 	fi
 	@$(BIN)/python -c "from importlib.metadata import version; print('torch==' + version('torch'))" \
 	    > $(VENV)/torch-constraint.txt
-	$(PIP) install --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,xgboost,ray,rpc,test,lint]"
+	$(PIP) install --constraint $(VENV)/torch-constraint.txt --editable ".[networks,onnx,rivals,xgboost,ray,rpc,test,lint]"
 	@touch $@

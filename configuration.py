@@ -1,11 +1,13 @@
-"""From a composed Hydra configuration to a frozen dataclass, which is its schema."""
+"""Validation of a composed Hydra configuration against the frozen dataclass that is its schema."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from .errors import UserError
 
@@ -20,24 +22,42 @@ def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
     """Validates a composed configuration against the fields and types of `schema`.
 
     Raises:
-      ConfigError: says which field is missing, unknown or of another type.
+      ConfigError: names the field that is missing, unknown or of another type.
     """
     merged = OmegaConf.structured(schema)
-    _thaw(merged)
+    _make_writable(merged, config)
     try:
         merged.merge_with(config)
         return cast(Config, OmegaConf.to_object(merged))
     except MissingMandatoryValue as error:
         name = str(error).splitlines()[0].rpartition(" ")[2]
         raise ConfigError(f"{name} is missing: give it, as in {name}=VALUE") from error
+    except ConfigKeyError as error:
+        raise unknown_option(str(error.full_key), error.parent_node or ()) from error
     except OmegaConfBaseException as error:
         reason = (error.msg or str(error)).splitlines()[0]
         raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
 
 
-def _thaw(node: Any) -> None:
-    """Lifts the read-only mark that OmegaConf sets on the nodes of frozen dataclasses."""
+def unknown_option(name: str, siblings: Iterable[Any]) -> ConfigError:
+    """The error for an option that is not among `siblings`, the options beside it; `name` is dotted."""
+    parent, dot, own = name.rpartition(".")
+    similar = get_close_matches(own, map(str, siblings), n=1)
+    hint = f"did you mean {parent}{dot}{similar[0]}? " if similar else ""
+    return ConfigError(f"unknown option {name}: {hint}--help lists them all")
+
+
+def _make_writable(node: Any, given: Any) -> None:
+    """Removes the read-only flag that OmegaConf sets on the nodes of frozen dataclasses.
+
+    A field of type Any that `given` sets loses its default: it may take another dataclass.
+    """
     OmegaConf.set_readonly(node, None)
     for key in node:
-        if not OmegaConf.is_missing(node, key) and isinstance(node[key], DictConfig):
-            _thaw(node[key])
+        if OmegaConf.is_missing(node, key) or not isinstance(node[key], DictConfig):
+            continue
+        inside = given.get(key) if isinstance(given, DictConfig) else None
+        if inside is not None and node._get_node(key)._metadata.ref_type is Any:
+            node[key] = None
+        else:
+            _make_writable(node[key], inside)

@@ -1,8 +1,9 @@
-"""The look that all pages share, and their building blocks: frame, colours, facts, figures."""
+"""Building blocks of all HTML pages: frame, style, facts, figures, tables, numbers as text."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +12,7 @@ from string import Template
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of a summary; `good` colours it, None leaves it neutral."""
+    """One line of a summary; `good` chooses its colour, None for neutral."""
 
     label: str
     value: str
@@ -21,13 +22,20 @@ class Fact:
 
 @dataclass(frozen=True)
 class Plot:
-    """An SVG element with the text around it."""
+    """An SVG element with its title and caption."""
 
     title: str
     caption: str
-    """Plain text, also what a screen reader says of the picture."""
+    """Plain text; screen readers read it for the picture."""
     svg: str
     wide: bool = False
+
+
+def significant(number: float, digits: int = 3) -> str:
+    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:.0f}"
+    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
 
 
 def fact_html(fact: Fact) -> str:
@@ -50,7 +58,7 @@ def figure_html(plot: Plot) -> str:
 def table_html(
     columns: Sequence[str], rows: Sequence[Sequence[str]], note: str, title: str | None = None
 ) -> str:
-    """A card with a table and a note, if any, below it or below the title; all texts are escaped."""
+    """A card with a table; a note stands below the title, or below a table without one. Texts are escaped."""
     heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     table = (
@@ -61,7 +69,7 @@ def table_html(
     return f'<section class="card">{content}</section>'
 
 
-# The names of the colours are those of `figures.CSS_VARIABLES`.
+# `figures.CSS_VARIABLES` refers to these colours by name.
 STYLE = """\
 :root {
   --paper: #f5f6f8; --card: #ffffff; --ink: #1b2430; --muted: #5b6675; --grid: #dde2e9;
@@ -100,12 +108,13 @@ svg { display: block; width: 100%; min-width: 440px; height: auto; stroke-linejo
 .wide svg { min-width: 760px; }
 .scroll + .note { margin-top: 16px; }
 svg text { font-family: inherit; }
-section.card, details.card { margin-top: 16px; }
+section.card, details.card, .card + .plots { margin-top: 16px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { padding: 7px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 thead th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
 tfoot td { font-weight: 650; border-bottom: 0; }
+#tasks td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 200px; }
 tbody tr:hover { background: var(--paper); }
 th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
 th button:focus-visible { outline: 2px solid var(--after); outline-offset: 2px; }
@@ -119,7 +128,7 @@ summary { cursor: pointer; font-weight: 650; }
 
 
 def target_words(target: str) -> str:
-    """The JSON of a TVM target as its kind and the attributes that say something; other texts as they are."""
+    """Kind and attributes of a JSON target, without tag, keys and host; other texts unchanged."""
     try:
         attributes = json.loads(target)
         kind = attributes.pop("kind")
@@ -155,9 +164,9 @@ $script</body>
 
 
 def page_html(title: str, subtitle: str, content: str, script: str = "") -> str:
-    """A page that needs no other file and no network; title and subtitle are escaped, the rest is not.
+    """A self-contained page; title and subtitle are escaped, the rest is not.
 
-    `content` and `script` end with a line break. A page without a script is not allowed to run any.
+    `content` and `script` end with a line break. The policy of a page without a script forbids scripts.
     """
     return _PAGE.substitute(
         title=escape(title),

@@ -1,7 +1,7 @@
-"""How much machine code a scheduled program becomes, which is what compiling it takes time for.
+"""Size of the machine code of a scheduled program, which determines its compile time.
 
-TVM copies the bodies of loops that it unrolls, and LLVM takes several seconds for a body of ten thousand
-vector instructions. The schedule tells that before anything is lowered, in a tenth of a millisecond.
+TVM copies the bodies of unrolled loops, and LLVM takes several seconds for a body of ten thousand vector
+instructions. The size is estimated from the schedule in a tenth of a millisecond, before lowering.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import For, ForKind, IntImm, SeqStmt
 
 LANES = 8
-"""Numbers of a vector instruction: LLVM prefers 256 bits also where AVX-512 is there."""
+"""Elements of a vector instruction: LLVM prefers 256 bits even with AVX-512."""
 
 FUNCTIONS = {"tirx.exp": 22, "tirx.tanh": 15, "tirx.erf": 17}
-"""Vector instructions that these functions become in `vector_math`, a product and a sum in one."""
+"""Vector instructions of these functions in `vector_math`; a multiply-add counts as one."""
 
 _MAX_STEP = "pragma_auto_unroll_max_step"
-_MOST_NESTED = 8  # tirx.UnrollLoop: no further loop is unrolled by a pragma around so many
+_MOST_NESTED = 8  # tirx.UnrollLoop: a pragma unrolls no loop around this many nested unrolled loops
 
 
 @dataclass(frozen=True)
 class _Code:
-    """What is known of a statement once TVM has unrolled it."""
+    """Properties of a statement after unrolling."""
 
     stores: int = 0
-    """What TVM counts against the step of the pragma."""
+    """Stores that TVM compares with the maximum step of the pragma."""
     instructions: int = 0
     nested: int = 0
-    """Unrolled loops within each other."""
+    """Depth of nested unrolled loops."""
     loops: bool = False
-    """Whether a loop is left in it, around which TVM unrolls none."""
+    """Whether a loop remains in the statement; TVM unrolls no loop around it."""
 
     def then(self, other: _Code) -> _Code:
         return _Code(
@@ -48,16 +48,16 @@ class _Code:
 
 
 def code_size(mod: tvm.IRModule) -> int:
-    """Vector instructions of the scheduled function `main`, each loop that stays a loop counted once.
+    """Estimated number of vector instructions of the scheduled function `main`.
 
-    An estimate: every store takes one instruction, one for each buffer it reads and those of `FUNCTIONS`,
-    times the vectors it is wide. What LLVM unrolls further is not seen.
+    Each store counts one instruction, one for each buffer that it reads and those of `FUNCTIONS`, times its
+    vector length over `LANES`. A loop that is not unrolled counts once. Unrolling by LLVM is not included.
     """
     return _code(mod["main"].body, lanes=1, max_step=0).instructions
 
 
 def _code(node: object, lanes: int, max_step: int) -> _Code:
-    """`lanes` are of the vectorised loops around, `max_step` of the innermost pragma."""
+    """Code of a node inside vectorised loops of `lanes` iterations and a pragma with step `max_step`."""
     if isinstance(node, For):
         return _loop(node, lanes, max_step)
     if isinstance(node, SeqStmt):
@@ -65,11 +65,11 @@ def _code(node: object, lanes: int, max_step: int) -> _Code:
     if isinstance(node, SBlockRealize):
         return _code(node.block, lanes, max_step)
     if isinstance(node, SBlock):
-        if not node.writes:  # the root
+        if not node.writes:  # the root block
             return _code(node.body, lanes, max_step)
         each = 1 + len(node.reads) + _in_functions(node.body)
         stores = _Code(1, math.ceil(lanes / LANES) * each)
-        inside = _code(node.body, lanes, max_step)  # of a tensorised block, its loops
+        inside = _code(node.body, lanes, max_step)  # a tensorised block has loops inside
         initial = _Code() if node.init is None else _code(node.init, lanes, max_step)
         return (inside if inside.stores else stores).then(initial)
     body = getattr(node, "body", None)
@@ -77,7 +77,7 @@ def _code(node: object, lanes: int, max_step: int) -> _Code:
 
 
 def _in_functions(body: object) -> int:
-    """Instructions of the functions that are called in a body."""
+    """Instructions of the function calls in a body."""
     found = []
 
     def count(call: Call) -> tvm_ffi.WalkResult:

@@ -1,4 +1,4 @@
-"""A task from a bare module, which says what it computes but not what it is called."""
+"""Task of a module whose operator is read from its TIR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tvm_compat import workload_hash
 def described_task(mod: tvm.IRModule, name: str = "", weight: int = 1, source: str = "operator") -> Task:
     """The task of an unscheduled `main`, whose operator and settings are read from it.
 
-    Without a `name` it is called after its operator and its workload hash.
+    Without a `name` the task is named after its operator and its workload hash.
     """
     operator, settings = describe(mod)
     return Task(

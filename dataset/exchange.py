@@ -1,7 +1,7 @@
-"""MetaSchedule's own databases, in and out: folders that stock TVM tunes into and compiles from.
+"""Import and export of MetaSchedule databases, the folders that stock TVM tunes into and compiles from.
 
-A database does not look at the target of its records, and knows nothing of devices: served from one folder,
-the results of one machine would be used on another. So what is exported has one folder a target and device.
+A database neither checks the target of its records nor knows their device: a folder with results of one
+machine would also be used on another. An export therefore writes one folder for each target and device.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..errors import UserError
+from .database_lines import FAILED_S, RECORD_FILE, WORKLOAD_FILE
 from .described_task import described_task
 from .hardware import Hardware, named_hardware, probe_cuda
 from .records import Record, TaskRow, latency_of
@@ -32,56 +33,49 @@ from .target_hardware import target_hardware
 from .tvm_compat import make_tune_context, parse_target, target_to_json, workload_hash
 
 HERE = "here"
-"""Names the device of this machine."""
+"""Name of this machine's device."""
 
-WORKLOAD_FILE = "database_workload.json"
-RECORD_FILE = "database_tuning_record.json"
-
-Tell = Callable[[str], None]
-"""Takes one line about something that is left out."""
+Warn = Callable[[str], None]
+"""Callback that takes one line about skipped data."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class DatabaseError(UserError, ValueError):
-    """The folder is no MetaSchedule database, or none can be written there."""
+    """The folder has no MetaSchedule database, or none can be written there."""
 
 
 class DatabaseRecord(NamedTuple):
-    """One line of a database; what MetaSchedule does not know, such as the device, is not there."""
+    """Record of a database; unlike `Record`, it has no device and other fields unknown to MetaSchedule."""
 
     mod: tvm.IRModule
-    """The task, not scheduled; one object for all records of a task."""
+    """Unscheduled task; records of one task share the object."""
     trace: str
-    """As `Record.trace`: without postprocessing."""
+    """Trace without postprocessing, as in `Record.trace`."""
     run_secs: tuple[float, ...]
-    """Repeats in seconds; empty where the measurement failed."""
+    """Repeats in seconds, empty for a failed measurement."""
     target: str | None
-    """JSON as `Record.target` has it."""
+    """Target as JSON, as in `Record.target`."""
 
 
-def read_database(folder: Path, tell: Tell = _LOG.warning) -> list[DatabaseRecord]:
-    """Every record of a `JSONDatabase` folder in the order of its file.
+def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecord]:
+    """Read all records of a `JSONDatabase` folder, in file order.
 
-    A line that TVM cannot read is told to `tell` by file, line and cause, and left out. Raises
-    DatabaseError where the folder has no database.
+    Lines that TVM cannot read are skipped; `warn` gets their file, line and cause. Raises DatabaseError if
+    the folder has no database.
     """
     for name in (WORKLOAD_FILE, RECORD_FILE):
         if not (folder / name).is_file():
             raise DatabaseError(
-                f"database={folder}: there is no {name}; name the work_dir of a MetaSchedule JSONDatabase"
+                f"database={folder} has no {name}; use the work_dir of a MetaSchedule JSONDatabase"
             )
-    workloads = dict(_parsed(folder / WORKLOAD_FILE, ms.database.Workload.from_json, tell))
+    workloads = dict(_parsed(folder / WORKLOAD_FILE, ms.database.Workload.from_json, warn))
 
     def parse(line: list) -> DatabaseRecord:
         index, content = line
         if index not in workloads:
-            raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is not there or broken")
-        check_decisions(content[0])
-        try:
-            record = ms.database.TuningRecord.from_json(content, workloads[index])
-        except ScheduleError as error:
-            raise ValueError("its trace does not apply to its task") from error
+            raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is missing or broken")
+        record = parsed_tuning_record(content, workloads[index])
         return DatabaseRecord(
             mod=record.workload.mod,
             trace=trace_to_json(record.trace),
@@ -89,32 +83,40 @@ def read_database(folder: Path, tell: Tell = _LOG.warning) -> list[DatabaseRecor
             target=None if record.target is None else target_to_json(record.target),
         )
 
-    return [record for _, record in _parsed(folder / RECORD_FILE, parse, tell)]
+    return [record for _, record in _parsed(folder / RECORD_FILE, parse, warn)]
 
 
-# What MetaSchedule writes as the latency of a program that failed.
-_FAILED_S = 1e9
+def parsed_tuning_record(content: list[Any], workload: ms.database.Workload) -> ms.database.TuningRecord:
+    """Tuning record of a task from its JSON.
+
+    Raises ValueError where its trace does not apply to the task, and what TVM raises for other JSON.
+    """
+    check_decisions(content[0])
+    try:
+        return ms.database.TuningRecord.from_json(content, workload)
+    except ScheduleError as error:
+        raise ValueError("its trace does not apply to its task") from error
 
 
 def _measured(run_secs: Any) -> tuple[float, ...]:
     seconds = tuple(float(second) for second in run_secs or ())
-    return seconds if all(0 < second < _FAILED_S for second in seconds) else ()
+    return seconds if all(0 < second < FAILED_S for second in seconds) else ()
 
 
-def _parsed(path: Path, parse: Callable[[Any], Any], tell: Tell) -> Iterator[tuple[int, Any]]:
-    """Number, from 0, and content of each line that `parse` accepts."""
+def _parsed(path: Path, parse: Callable[[Any], Any], warn: Warn) -> Iterator[tuple[int, Any]]:
+    """Yield number, from 0, and content of each line that `parse` accepts."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file):
             try:
                 yield number, parse(json.loads(line))
             except Exception as error:  # TVM raises InternalError, TypeError, ValueError and others
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                tell(f"{path}, line {number + 1}: {reason}; left out")
+                warn(f"{path}, line {number + 1}: {reason}; skipped")
 
 
 @dataclass
 class ImportCounts:
-    """What became of the records of a database that could be read."""
+    """Number of imported, duplicate and skipped records of a database."""
 
     added: int = 0
     known: int = 0
@@ -127,34 +129,34 @@ def import_database(
     *,
     hardware: str = HERE,
     target: str | None = None,
-    tell: Tell = _LOG.warning,
+    warn: Warn = _LOG.warning,
 ) -> ImportCounts:
-    """Adds the measured programs of a database to a dataset: all of them, or on an error none.
+    """Import the measured programs of a database into a dataset: all of them, or none after an error.
 
-    A database does not say where it was measured: `hardware` is as in `find_hardware`, `target` that of
-    records which name none. Nor does it say when and by which TVM: its records carry the time at which its
-    file was last written, and no version. What is left out is told with its cause: failures, which are there
-    without theirs, and programs that do not replay. Raises UserError.
+    A database does not store the device: `hardware` names it (see `find_hardware`), and `target` is used for
+    records without one. It does not store time and TVM version either: records get the modification time of
+    the file and no version. Failures, which have no cause, and programs that do not replay are skipped with a
+    warning. Raises UserError.
     """
     default = target_to_json(parse_target(target)) if target else None
     groups: defaultdict[tuple[str, str | None], list[DatabaseRecord]] = defaultdict(list)
-    for entry in read_database(folder, tell):
+    for entry in read_database(folder, warn):
         groups[workload_hash(entry.mod), entry.target or default].append(entry)
-    place = _Place(hardware, (folder / RECORD_FILE).stat().st_mtime)
+    origin = _ImportSource(hardware, (folder / RECORD_FILE).stat().st_mtime)
     counts = ImportCounts()
     with store.writing():
-        store.require_whole()
+        store.require_intact()
         known = set(store.columns("key")["key"].to_pylist())
         new_tasks = {}
-        with store.all_or_nothing():
+        with store.transaction():
             for (name, of_target), entries in groups.items():
                 if of_target is None:
-                    tell(f"task {name}: {len(entries)} records name no target; import them with --target")
+                    warn(f"task {name}: {len(entries)} records name no target; give it with target=")
                     counts.left_out += len(entries)
                     continue
                 records = [
-                    place.record(name, trace, run_secs, of_target)
-                    for trace, run_secs in _replayed(name, of_target, entries, tell)
+                    origin.record(name, trace, run_secs, of_target)
+                    for trace, run_secs in _replayed(name, of_target, entries, warn)
                 ]
                 fresh = {record.key: record for record in records if record.key not in known}
                 counts.added += len(fresh)
@@ -173,20 +175,20 @@ def import_database(
                     if name not in known_tasks
                 ]
             )
-            for device in place.devices.values():
+            for device in origin.devices.values():
                 store.put_hardware(device)
         store.compact()
     return counts
 
 
-class _Place:
-    """Where and when the records of a database were measured, as far as that is known."""
+class _ImportSource:
+    """Device and time of a database's records, as far as they are known."""
 
     def __init__(self, hardware: str, timestamp: float) -> None:
         self._hardware = hardware
         self._timestamp = timestamp
         self.devices: dict[str, Hardware] = {}
-        """By target."""
+        """Devices by target."""
 
     def record(self, task: str, trace: str, run_secs: tuple[float, ...], target: str) -> Record:
         if target not in self.devices:
@@ -211,9 +213,9 @@ class _Place:
 
 
 def find_hardware(name: str, target: Target) -> Hardware:
-    """The device called `name`: HERE probes this machine, else a description's file or a known device.
+    """Device with a name: HERE probes this machine, else a file of a description or a named device.
 
-    Raises DatabaseError where it does not run programs of the target, UnknownHardwareError.
+    Raises UnknownHardwareError, and DatabaseError if the device cannot run programs of the target.
     """
     on_gpu = target.kind.name == "cuda"
     if name == HERE:
@@ -227,16 +229,16 @@ def find_hardware(name: str, target: Target) -> Hardware:
         hardware = named_hardware(name)
     if on_gpu != (hardware.kind == "cuda"):
         raise DatabaseError(
-            f"hardware={name}: {hardware.name} runs no programs of the target {target}; name the device that "
-            "measured them"
+            f"hardware={name}: {hardware.name} cannot run programs of the target {target}; use the device "
+            "that measured them"
         )
     return hardware
 
 
 def _replayed(
-    name: str, target: str, entries: list[DatabaseRecord], tell: Tell
+    name: str, target: str, entries: list[DatabaseRecord], warn: Warn
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """Canonical trace and repeats of each program of a task that ran and replays."""
+    """Yield canonical trace and repeats of each measured program that replays."""
     context = make_tune_context(entries[0].mod, parse_target(target), seed=0, name=name)
     for entry in entries:
         candidate = replay(context, entry.trace) if entry.run_secs else None
@@ -244,11 +246,11 @@ def _replayed(
             yield candidate_trace_json(candidate), entry.run_secs
         else:
             cause = "its trace does not replay" if entry.run_secs else "its measurement failed"
-            tell(f"task {name}: a record is left out, {cause}")
+            warn(f"task {name}: skipped a record, {cause}")
 
 
 class ExportedDatabase(NamedTuple):
-    """A folder that was written, and what it holds."""
+    """Exported folder with its contents."""
 
     folder: Path
     target: str
@@ -263,70 +265,73 @@ def export_database(
     *,
     tasks: Collection[str] = (),
     top: int | None = None,
-    tell: Tell = _LOG.warning,
+    warn: Warn = _LOG.warning,
 ) -> list[ExportedDatabase]:
-    """Writes the measured programs of a dataset as databases, one in `folder` a target and device.
+    """Export the measured programs of a dataset as databases, one in `folder` per target and device.
 
-    `tasks` are names or workload hashes, by default all; `top` keeps the fastest programs of each. All
-    repeats are kept; mind that MetaSchedule ranks by their mean, where `latency_of` takes the shortest.
-    Failures and simulated records stay behind. A database shows once it is whole. Raises DatabaseError and
+    `tasks` are names or workload hashes, by default all; `top` limits the export to the fastest programs of
+    each task. All repeats are exported; MetaSchedule ranks by their mean, `latency_of` by the minimum.
+    Failures and simulated records are left out. Each database appears atomically. Raises DatabaseError and
     StoreError.
     """
-    rows = _chosen_tasks(store.require_whole().tasks(), tasks)
-    by_place: defaultdict[tuple[str, str], defaultdict[str, list[dict]]]
-    by_place = defaultdict(lambda: defaultdict(list))
+    rows = _chosen_tasks(store.require_intact().tasks(), tasks)
+    by_device: defaultdict[tuple[str, str], defaultdict[str, list[dict]]]
+    by_device = defaultdict(lambda: defaultdict(list))
     columns = store.columns("workload_hash", "trace", "run_secs", "target", "hardware_id", "simulated")
     for record in columns.to_pylist():
         if record["workload_hash"] in rows and record["run_secs"] and not record["simulated"]:
-            place = record["target"], record["hardware_id"]
-            by_place[place][record["workload_hash"]].append(record)
-    if not by_place:
-        raise DatabaseError(f"dataset={store.folder}: no measured record of the tasks to export")
-    places = {place: folder / database_folder_name(*place) for place in by_place}
-    if taken := next(filter(Path.exists, places.values()), None):
-        raise DatabaseError(f"{taken}: is there already; export into another folder, or remove it")
+            device = record["target"], record["hardware_id"]
+            by_device[device][record["workload_hash"]].append(record)
+    if not by_device:
+        raise DatabaseError(
+            f"dataset={store.folder}: no measured record of these tasks to export; generate some, or choose "
+            "other tasks"
+        )
+    folders = {device: folder / database_folder_name(*device) for device in by_device}
+    if taken := next(filter(Path.exists, folders.values()), None):
+        raise DatabaseError(f"{taken} exists; export into another folder, or remove it")
     exported = []
-    for place, path in places.items():
+    for device, path in folders.items():
         partial = path.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         database = ms.database.JSONDatabase(work_dir=str(partial))
-        for name, records in by_place[place].items():
+        for name, records in by_device[device].items():
             fastest = sorted(records, key=lambda record: latency_of(record["run_secs"]))[:top]
-            _commit(database, rows[name], fastest, parse_target(place[0]), tell)
+            _commit(database, rows[name], fastest, parse_target(device[0]), warn)
         partial.rename(path)
-        exported.append(ExportedDatabase(path, *place, len(by_place[place]), len(database)))
+        exported.append(ExportedDatabase(path, *device, len(by_device[device]), len(database)))
     return exported
 
 
 def database_folder_name(target: str, hardware_id: str) -> str:
-    """Names the database of a target, given as JSON, on a device."""
+    """Folder name of the database of a target (JSON) on a device."""
     identity = hashlib.sha256(f"{target}\0{hardware_id}".encode()).hexdigest()
     return f"{parse_target(target).kind.name}-{identity[:12]}"
 
 
 def _chosen_tasks(rows: list[TaskRow], wanted: Collection[str]) -> dict[str, TaskRow]:
-    """Tasks by workload hash; raises DatabaseError for a wanted one that is not there."""
+    """Tasks by workload hash; raises DatabaseError for an unknown one."""
     unknown = set(wanted) - {text for row in rows for text in (row.name, row.workload_hash)}
     if unknown:
         raise DatabaseError(
-            f"task={min(unknown)}: the dataset has none of this name or workload hash; foretune-dataset "
-            "inspect --tasks lists them"
+            f"tasks={min(unknown)}: no task of the dataset has this name or workload hash; list them with "
+            "foretune dataset inspect tasks=true"
         )
     return {row.workload_hash: row for row in rows if not wanted or {row.name, row.workload_hash} & {*wanted}}
 
 
 def _commit(
-    database: ms.database.JSONDatabase, row: TaskRow, records: list[dict], target: Target, tell: Tell
+    database: ms.database.JSONDatabase, row: TaskRow, records: list[dict], target: Target, warn: Warn
 ) -> None:
     mod = tvm.ir.load_json(row.tir)
     context = make_tune_context(mod, target, seed=0, name=row.name)
     workload = database.commit_workload(mod)
     for record in records:
-        # Stock TVM applies a trace as it is: the one of a replay has the postprocessing, a record's has not.
+        # Stock TVM applies a trace unchanged, so it must include the postprocessing that a record leaves out.
         candidate = replay(context, record["trace"])
         if candidate is None:
-            tell(f"task {row.name}: a record is left out, its trace does not replay")
+            warn(f"task {row.name}: skipped a record, its trace does not replay")
             continue
         database.commit_tuning_record(
             ms.database.TuningRecord(

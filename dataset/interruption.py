@@ -1,8 +1,8 @@
-"""Ctrl-C without a crash: TVM's search cannot be left by an exception, so it waits for its end.
+"""Deferred handling of Ctrl-C, as an exception inside TVM's search would crash the process.
 
-TVM's arithmetic asks the solver Z3, which takes SIGINT for itself while it checks: one that comes then ends
-the check and is lost, so that a second one may be needed. Of two threads that check at once, the later may
-leave Z3's handler behind for good; `claim_interrupts` puts Python's back.
+TVM's arithmetic uses the solver Z3, which handles SIGINT itself while it runs: the signal then only ends the
+check and is lost, so that a second Ctrl-C may be needed. If two threads run checks at once, Z3's handler may
+stay installed; `restore_interrupt_handler` reinstalls Python's.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from types import FrameType
 
 
 @contextmanager
-def interrupts_noted() -> Iterator[list[int]]:
-    """Holds back SIGINT inside the block; the list that it yields grows by one for each that came.
+def interrupts_recorded() -> Iterator[list[int]]:
+    """Record SIGINT inside the block instead of raising; the yielded list gets an entry for each signal.
 
-    For a block that looks at the list itself. Outside of the main thread, where Python delivers no signals,
-    it stays empty.
+    The block must check the list itself. Outside of the main thread Python delivers no signals, and the list
+    stays empty.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -36,20 +36,19 @@ def interrupts_noted() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def claim_interrupts() -> None:
-    """Puts Python's handler of SIGINT back in place, whichever native code has put its own there."""
+def restore_interrupt_handler() -> None:
+    """Reinstall Python's SIGINT handler, which native code may have replaced."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
 
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Holds back SIGINT inside the block and raises KeyboardInterrupt at its end if one came.
+    """Defer SIGINT inside the block and raise KeyboardInterrupt at its end if a signal came.
 
-    In MetaSchedule's search, Python is called back from C++ threads; an exception raised there by a signal
-    takes the process down.
+    MetaSchedule's search calls Python from C++ threads; an exception raised there would crash the process.
     """
-    with interrupts_noted() as came:
+    with interrupts_recorded() as came:
         yield
     if came:
         raise KeyboardInterrupt

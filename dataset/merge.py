@@ -1,4 +1,4 @@
-"""Datasets united into one."""
+"""Merging of datasets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from .network_weights import put_networks, read_networks, united
+from .network_weights import merged_networks, read_networks, write_networks
 from .records import RECORD_SCHEMA
 from .store import RecordStore, StoreError
 
 
 @dataclass
 class MergeCounts:
-    """What a merge added; `known` are the records that the target had already, or another source."""
+    """Number of added rows; `known` counts records that the target or an earlier source already had."""
 
     tasks: int = 0
     records: int = 0
@@ -25,19 +25,19 @@ class MergeCounts:
 def merge_datasets(
     sources: Sequence[RecordStore], target: RecordStore, *, skip_damaged: bool = False
 ) -> MergeCounts:
-    """Adds to `target`, which need not exist, the tasks, records, devices and networks of `sources`.
+    """Add the tasks, records, devices and networks of `sources` to `target`, which need not exist.
 
-    Of what has equal keys the first stays, and what `target` has stays first. Either everything is added or,
-    on an error, nothing; a kill in the last moment may leave a part, which the same merge completes. The
-    sources are not changed. A damaged shard is a StoreError, unless `skip_damaged` leaves it out: one of
-    `target` is then set aside.
+    Of several rows with one key the first is kept, and rows of `target` come first. On an error nothing is
+    added; a kill at the last moment may leave a part, which the same merge completes. The sources do not
+    change. A damaged shard raises StoreError, unless `skip_damaged` leaves it out; one of `target` is then
+    set aside.
     """
     for source in sources:
         source.require()
     damaged = [bad for store in (*sources, target) for bad in store.check_shards()]
     if damaged and not skip_damaged:
         raise StoreError(
-            f"{damaged[0].path}: damaged ({damaged[0].reason}); merge with --skip-damaged to go on without it"
+            f"{damaged[0].path}: damaged ({damaged[0].reason}); merge with skip_damaged=true to leave it out"
         )
     counts = MergeCounts()
     with target.writing():
@@ -46,12 +46,14 @@ def merge_datasets(
         tasks = {row.workload_hash for row in target.tasks()}
         devices = set(target.hardware())
         networks = read_networks(target.folder)
-        merged = united([networks, *(read_networks(source.folder) for source in sources)], target.folder)
-        with target.all_or_nothing():
+        merged = merged_networks(
+            [networks, *(read_networks(source.folder) for source in sources)], target.folder
+        )
+        with target.transaction():
             if merged != networks:
-                put_networks(target, merged)
+                write_networks(target, merged)
             for source in sources:
-                # Before its tasks: a source that is being written to gets a task before its records.
+                # Read before its tasks: a source that is being written gets a task before its records.
                 records = source.columns(*RECORD_SCHEMA.names, "key")
                 new = records.filter(
                     pa.array([key not in keys for key in records["key"].to_pylist()], pa.bool_())

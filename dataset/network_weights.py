@@ -1,11 +1,11 @@
-"""Which tasks a network has, and how often it calls each: a table beside the records of a dataset.
+"""Table of networks in a dataset: the tasks of each network and how often it calls them.
 
-A dataset may carry `networks.json`, which gives for each network the hashes of its tasks and how often it
-calls each, whether the dataset has records of them or not:
+The file `networks.json` gives for each network the workload hashes of its tasks and their call counts, also
+for tasks without records:
 
     {"resnet18": {"0123456789abcdef": 2, ...}, ...}
 
-A task that several networks share has one source only, so the table tells more than the sources.
+A task has only one source, so the table is needed for tasks that several networks share.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .store import RecordStore
 NETWORKS_FILE = "networks.json"
 
 NetworkWeights: TypeAlias = dict[str, dict[str, float]]
-"""Calls of each task of a network, by workload hash."""
+"""Call counts of each network's tasks, by workload hash."""
 
 
 class NetworksFileError(UserError, ValueError):
-    """The table of networks is no table of networks, or tells something else than another one."""
+    """The table of networks is invalid, or contradicts another one."""
 
 
 def read_networks(dataset: Path) -> NetworkWeights:
-    """The table of a dataset, empty where it has none. Raises NetworksFileError."""
+    """Read the table of a dataset, empty if it has none; raises NetworksFileError."""
     file = dataset / NETWORKS_FILE
     if not file.exists():
         return {}
@@ -41,33 +41,33 @@ def read_networks(dataset: Path) -> NetworkWeights:
         }
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise NetworksFileError(
-            f"{file}: {error}; it maps each network to the hashes of its tasks and their counts, as in "
+            f"{file}: {error}; expected the task hashes of each network with their call counts, as in "
             '{"resnet18": {"0123456789abcdef": 2}}'
         ) from error
     for name, tasks in networks.items():
         if not tasks or not all(weight > 0 for weight in tasks.values()):
-            raise NetworksFileError(f"{file}: {name} needs tasks, each with a count above 0")
+            raise NetworksFileError(f"{file}: {name} needs tasks, each with a call count above 0")
     return networks
 
 
-def united(tables: Iterable[Mapping[str, Mapping[str, float]]], where: Path) -> NetworkWeights:
-    """All networks of several tables, of which `where` will hold the result.
+def merged_networks(tables: Iterable[Mapping[str, Mapping[str, float]]], where: Path) -> NetworkWeights:
+    """Merge tables of networks; `where` is the dataset of the result.
 
-    Raises NetworksFileError for a name that stands for different tasks: at another batch, or cut by another
-    version, it is another network.
+    Raises NetworksFileError if a name has different tasks in two tables. The same network at another batch
+    size, or extracted by another version, needs another name.
     """
     networks: NetworkWeights = {}
     for table in tables:
         for name, tasks in table.items():
             if networks.setdefault(name, dict(tasks)) != dict(tasks):
                 raise NetworksFileError(
-                    f"{where / NETWORKS_FILE}: network {name} has other tasks there than here, as it has at "
-                    "another batch, with other inputs or by another version: give it another name, as in "
-                    f"networks=[{{network: {name}, name: {name}_b}}], or use another dataset"
+                    f"{where / NETWORKS_FILE}: network {name} has other tasks there, because of another "
+                    "batch, other inputs or another version; use another name, as in "
+                    f"networks=[{{network: {name}, name: {name}_b}}], or another dataset"
                 )
     return networks
 
 
-def put_networks(store: RecordStore, networks: Mapping[str, Mapping[str, float]]) -> None:
-    """Writes the table of a dataset, which is being written to, whole or not at all. Raises StoreError."""
+def write_networks(store: RecordStore, networks: Mapping[str, Mapping[str, float]]) -> None:
+    """Write the table of a dataset atomically, inside `store.writing()`; raises StoreError."""
     store.put_file(NETWORKS_FILE, json.dumps(networks, indent=1, sort_keys=True).encode() + b"\n")

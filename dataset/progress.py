@@ -1,4 +1,4 @@
-"""How a long job shows where it is: what it works on, how much is done, how long it will take."""
+"""Progress bar of long jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DESCRIPTION_CHARS = 32
 
 
 def job_progress(console: Console, *details: ProgressColumn) -> Progress:
-    """A bar with counts, elapsed and remaining time, and further columns after them."""
+    """Progress bar with counts, elapsed and remaining time, and further columns."""
     return Progress(
         TextColumn(f"{{task.description:<{_DESCRIPTION_CHARS}.{_DESCRIPTION_CHARS}}}"),
         BarColumn(),

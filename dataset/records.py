@@ -1,4 +1,4 @@
-"""What is measured: records, the tasks they belong to, and how they lie in Parquet."""
+"""Records and tasks of a dataset, and their Parquet schemas."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from enum import Enum
 import pyarrow as pa
 
 SCHEMA_VERSION = 3
-"""Changes whenever a column comes or changes its meaning; a store of an unknown version is refused."""
+"""Version of the schema; change it when a column is added or redefined. Unknown versions raise StoreError."""
 
 READABLE_VERSIONS = (1, 2, 3)
-"""Version 1 had no `disturbed`, `simulated` and `probe_ratio`, neither it nor version 2 `moved_bytes`; they
-read as their defaults."""
+"""Version 1 lacks `disturbed`, `simulated`, `probe_ratio` and `moved_bytes`, version 2 only `moved_bytes`;
+missing columns read as their defaults."""
 
 
 class FailureKind(str, Enum):
-    """Why a candidate has no latency."""
+    """Cause of a failed measurement."""
 
     BUILD_ERROR = "build_error"
     RUN_ERROR = "run_error"
@@ -31,7 +31,7 @@ class FailureKind(str, Enum):
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One task of a dataset; `tir` is TVM's JSON of its module and the truth, the rest describes it."""
+    """Task of a dataset; `tir` is TVM's JSON of its module, which the other columns describe."""
 
     workload_hash: str
     name: str
@@ -44,15 +44,14 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Record:
-    """One measured candidate.
+    """Measured candidate.
 
-    `trace` is TVM's JSON of the trace without postprocessing, which replays on the task's module.
-    `run_secs` are the repeats in seconds, empty for a failure. `cut_short` marks a program measured by a
-    single run because it was far behind the best of its task. `probe_ratio` is the latency of the noise probe
-    around the measurement over its latency on the quiet device, None where none ran; `disturbed` marks a
-    latency that was measured in a noisy moment and not measured again. `simulated` marks a latency that no
-    device measured. `moved_bytes` are what a run fetched from memory by the counters of the CPU, None where
-    they were not counted.
+    `trace` is TVM's JSON of the trace without postprocessing; it replays on the task's module. `run_secs` are
+    the repeats in seconds, empty for a failure. `cut_short` marks a program far slower than the best of its
+    task, measured by a single run. `probe_ratio` is the latency of the noise probe around the measurement
+    over its quiet latency, None without a probe; `disturbed` marks a latency that was measured under noise
+    and not repeated. `simulated` marks a latency without a device. `moved_bytes` are the bytes that a run
+    fetched from memory, by the CPU's counters; None if not counted.
     """
 
     workload_hash: str
@@ -84,33 +83,33 @@ class Record:
 
     @property
     def latency_s(self) -> float:
-        """`latency_of` the repeats."""
+        """Latency in seconds by `latency_of`, +inf after a failure."""
         return latency_of(self.run_secs)
 
     @property
     def key(self) -> str:
-        """Content hash of what was measured and where: equal keys are the same measurement."""
+        """Content hash of the candidate and device; measurements with one key are duplicates."""
         return record_key(self.workload_hash, self.trace, self.hardware_id, self.target)
 
 
 def latency_of(run_secs: Sequence[float]) -> float:
-    """The latency in seconds that repeats stand for: the shortest, or infinite where there is none.
+    """Latency in seconds of repeated runs: the shortest, or +inf without a run.
 
-    What disturbs a run on a shared machine only ever adds time, so the shortest has the least
-    error. All repeats are kept, so another statistic can be taken from the same records.
+    Disturbances on a shared machine only add time, so the shortest run has the smallest error. Records keep
+    all repeats, so other statistics remain possible.
     """
     return min(run_secs, default=math.inf)
 
 
 KEY_COLUMNS = ("workload_hash", "trace", "hardware_id", "target")
-"""The arguments of `record_key`."""
+"""Columns that `record_key` takes as arguments."""
 
 COLUMN_DEFAULTS = {field.name: field.default for field in fields(Record) if field.default is not MISSING}
-"""What a column reads as in the shards of a version that did not have it."""
+"""Values of columns that a shard of an older version lacks."""
 
 
 def record_key(workload_hash: str, trace: str, hardware_id: str, target: str) -> str:
-    """32 hex digits of a candidate on a device."""
+    """32 hex digits that identify a candidate on a device."""
     content = "\0".join((workload_hash, trace, hardware_id, target))
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 

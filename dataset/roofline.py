@@ -1,23 +1,22 @@
-"""How far a program's latency is explained by the memory and by the arithmetic of its device.
+"""Memory and core scores of a program by the roofline of its device.
 
-Fasor's cost model predicts latency, a memory-bound and a core-bound score (section 4.1); they
+Fasor's cost model predicts latency, a memory-bound score and a core-bound score (section 4.1). The scores
 label the bottleneck (section 7.1), choose the primitives worth tuning (section 5) and, as their ratio, reward
-schedules of little communication (section 6, after the roofline of Williams et al. 2009, Figure 6). The paper
-reads them from hardware counters. Here they follow from the roofline itself, with T the measured latency, and
-counters give the bytes where the machine has them:
+schedules with little communication (section 6, after the roofline of Williams et al. 2009, Figure 6). The
+paper reads the scores from hardware counters. Here they follow from the roofline, with measured latency T:
 
     memory score MS = (bytes / bandwidth) / T        core score CS = (operations / peak arithmetic) / T
 
-Each is the share of T that the device would need at its ceiling. CS / MS is the operational intensity over
-that of the ridge point, so a program left of the ridge has MS > CS and a ceiling set by the memory.
+Each score is the fraction of T that the device would need at its ceiling. CS / MS is the operational
+intensity over that of the ridge point: a program left of the ridge has MS > CS and is limited by the memory.
 
-Where the CPU's counters were read (`measure.memory_counters`), `bytes` are what the program fetched from
-memory. Many virtual machines show none, and those of a GPU are not read: elsewhere `bytes` are those of the
-task's arguments, the same for all its programs, and the memory score tells them apart by latency alone. The
-two do not mean quite the same; the datasheet of a dataset says for how many records bytes were counted.
+`bytes` are the bytes that the program fetched from memory if the CPU's counters were read
+(`measure.memory_counters`). Without counters, as on GPUs and many virtual machines, `bytes` are those of the
+task's arguments: equal for all its programs, so that their memory scores differ by latency only. The two
+definitions are not equivalent; the datasheet of a dataset reports how many records have counted bytes.
 
-Nothing here needs TVM: counts of operations and bytes come with the records (`LabelledFeatures`), and those
-of a task and the ceilings of its device are read back from the features, so that serving knows them, too.
+The module does not need TVM. Operations and bytes come with the records (`LabelledFeatures`). Those of a task
+and the ceilings of its device are also recovered from the features, so serving has them, too.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from .features.table import FeatureBatch, FeatureTable, LabelledFeatures
 from .hardware.description import Hardware
 
 _FLOPS, _COMPULSORY_BYTES = 46, 47
-"""Columns of the task vector (`features.task`), which the vectors of `drafting` begin with; log2(1 + x)."""
+"""Columns of the task vector (`features.task`), with which draft vectors begin, too; log2(1 + x)."""
 _PEAK_GFLOPS, _BANDWIDTH_GBS = -2, -1
 """Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
 
 
 @dataclass(frozen=True)
 class RooflineScores:
-    """Both float64 [n] in [0, 1]; 0 for a failed candidate."""
+    """Memory and core scores, both float64 [n] in [0, 1]; 0 for a failed candidate."""
 
     memory: NDArray[np.float64]
     core: NDArray[np.float64]
@@ -51,9 +50,9 @@ def roofline_scores(
     peak_gflops: ArrayLike,
     bandwidth_gbs: ArrayLike,
 ) -> RooflineScores:
-    """Scores of n candidates from quantities that broadcast to [n]; latencies in seconds, inf for a failure.
+    """Scores of n candidates; arguments broadcast to [n], and latencies are in seconds, inf for a failure.
 
-    A share over one means that the traffic or the measured ceiling is off; it counts as one.
+    A score above 1, caused by an inexact traffic or ceiling, is clipped to 1.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
     memory_s = np.asarray(moved_bytes) / (np.asarray(bandwidth_gbs) * 1e9)
@@ -65,12 +64,12 @@ def roofline_scores(
 
 
 def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> float:
-    """The least latency that the roofline of a device allows."""
+    """Lower bound of the latency in seconds by the device's roofline."""
     return max(flops / (hardware.peak_gflops * 1e9), moved_bytes / (hardware.bandwidth_gbs * 1e9))
 
 
 def dataset_scores(data: LabelledFeatures) -> RooflineScores:
-    """Scores of every record of a dataset: labels made when it is loaded, never stored as truth."""
+    """Scores of all records of a dataset; computed as labels at load time, not stored."""
     hardware = data.features.hardware
     return roofline_scores(
         data.latency_s,
@@ -81,11 +80,11 @@ def dataset_scores(data: LabelledFeatures) -> RooflineScores:
     )
 
 
-def least_latency_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64]:
-    """float64 [n] seconds that the roofline of each candidate's device allows its task at least.
+def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64]:
+    """Lower bound of each task's latency by its device's roofline, float64 [n] in seconds.
 
-    The bytes are those of the task's arguments, whatever the program, so that it is known before a program
-    is. Read back from the raw features, to about one part in a million.
+    Bytes are those of the task's arguments, so the bound does not depend on the program. Quantities are
+    recovered from the raw features, to about one part in a million.
     """
     task, hardware = features.task, features.hardware
     core_s = _quantity(task[:, _FLOPS]) / (_quantity(hardware[:, _PEAK_GFLOPS]) * 1e9)

@@ -1,7 +1,7 @@
-"""Splits of a dataset by task or by source network, so that no task is on two sides.
+"""Splits of a dataset by task or by source network, so that no task is in two parts.
 
-A split inside a task would let a model recognise tasks that it has been trained on; nothing is reported on
-such a split. Tasks of one shape, which differ in what they are fused with, count as one.
+A split within tasks would let a model recognise tasks that it was trained on; no results are reported on such
+a split. Tasks of one shape (`task_shapes`) count as one task.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ..errors import UserError
 from .features.table import LabelledFeatures
 
 NETWORK_PREFIX = "network:"
-"""What `LabelledFeatures.source` starts with for a task of a network."""
+"""Prefix of `LabelledFeatures.source` for a task of a network."""
 
 
 class SplitError(UserError, ValueError):
-    """The dataset cannot be split as asked."""
+    """The dataset cannot be split as configured."""
 
 
 SPLITS = ("task", "network", "list", "checkpoint")
@@ -28,15 +28,15 @@ SPLITS = ("task", "network", "list", "checkpoint")
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """How to split.
+    """Settings of a split.
 
-    `by="task"` holds out the share `test` of the tasks, spread over the operators. `by="network"` holds out
-    the tasks of `networks`, or of the seeded share `test` of all networks where none is named; a task that a
-    held-out network shares with others is held out, too. Either way validation is the share `validation` of
-    the tasks that remain, and a task is where the others of its shape are. `by="list"` takes the tasks of
-    `test_tasks` and `validation_tasks`, given by their hashes, so that a part of a dataset can be split as
-    the whole was. `by="checkpoint"` leaves tasks where the training of `checkpoint` had them and splits the
-    others as `by="task"` does; whoever knows checkpoints makes a list of it.
+    `by="task"` holds out the share `test` of the tasks, stratified by operator. `by="network"` holds out the
+    tasks of `networks`, or of a random share `test` of all networks if none is named, including tasks that
+    they share with other networks. Either way the share `validation` of the remaining tasks is for
+    validation, and tasks of one shape are in one part. `by="list"` takes `test_tasks` and `validation_tasks`
+    by their hashes, so that a part of a dataset can be split like the whole. `by="checkpoint"` keeps tasks in
+    the parts that they had in the training of `checkpoint` and splits the others as `by="task"` does;
+    `training.known_split` turns it into a list.
     """
 
     by: str = "task"
@@ -67,7 +67,7 @@ class SplitConfig:
         for name in ("validation", "test"):
             share = getattr(self, name)
             if not 0 <= share < 1:
-                raise SplitError(f"split.{name}={share} is no share: choose a value in [0, 1)")
+                raise SplitError(f"split.{name}={share}: choose a share in [0, 1)")
         if self.validation + self.test >= 1:
             raise SplitError(
                 f"split.validation={self.validation} and split.test={self.test} leave nothing to train on: "
@@ -88,22 +88,22 @@ class Split:
     test: NDArray[np.int64]
 
     def part(self, name: str) -> NDArray[np.int64]:
-        """The rows of "train", "validation" or "test"."""
+        """Rows of the part "train", "validation" or "test"."""
         rows: NDArray[np.int64] = getattr(self, name)
         return rows
 
 
 def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str] = ()) -> Split:
-    """Assigns every row to one part, by the shape of its task; the seed fixes the result.
+    """Split that assigns every row to one part by the shape of its task; the seed determines it.
 
-    Rows of one task stay together even when they come from several devices or sources. Tasks of `seen`, which
-    a model to be trained further knows already, are never held out, nor are others of their shapes.
+    Rows of one task stay together even if they come from several devices or sources. Tasks of `seen`, which a
+    model that is trained further knows, are never held out, and neither are other tasks of their shapes.
 
     Raises:
-      SplitError: no records, too few tasks for the parts asked for, or an unknown network.
+      SplitError: there are no records, too few tasks for the parts, or a network is unknown.
     """
     if len(data) == 0:
-        raise SplitError("the dataset has no records: generate some with foretune-generate")
+        raise SplitError("the dataset has no records: generate some with foretune generate")
     if config.by == "list":
         test = _listed(data, config.test_tasks, "test_tasks", seen)
         validation = _listed(data, config.validation_tasks, "validation_tasks", seen)
@@ -111,7 +111,7 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     rng = np.random.default_rng(config.seed)
     shapes, first_row = np.unique(data.shape, return_index=True)
     shapes = shapes[_spread_over(data.operator[first_row], rng)]
-    fresh = ~np.isin(shapes, data.shape[np.isin(data.workload_hash, list(seen))])
+    fresh = ~np.isin(shapes, data.shape[with_shapes_of(data, seen)])
     if config.by == "network":
         networks = _held_out_networks(data, config, rng)
         held_out = np.isin(shapes, data.shape[np.isin(data.source, networks)]) & fresh
@@ -121,21 +121,27 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     return _split(data, *(np.isin(data.shape, shapes[chosen]) for chosen in (held_out, validates)))
 
 
+def with_shapes_of(data: LabelledFeatures, tasks: Collection[str]) -> NDArray[np.bool_]:
+    """Mask [n] of the rows of these tasks and of other tasks of their shapes."""
+    of_tasks = np.isin(data.workload_hash, list(tasks))
+    return of_tasks | np.isin(data.shape, np.unique(data.shape[of_tasks]))
+
+
 def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[np.bool_]) -> Split:
-    """The parts by masks over the rows; raises SplitError where no task is left to train on."""
+    """Split by masks over the rows; raises SplitError if no task is left to train on."""
     train = ~test & ~validation
     if not train.any():
         tests, validations = (len(np.unique(data.workload_hash[mask])) for mask in (test, validation))
         raise SplitError(
             f"the dataset has {tests + validations} task(s), which leaves none to train on beside {tests} "
-            f"for test and {validations} for validation: add tasks with foretune-generate, or set "
+            f"for test and {validations} for validation: add tasks with foretune generate, or set "
             "split.test=0 or split.validation=0"
         )
     return Split(*(np.flatnonzero(mask) for mask in (train, validation, test)))
 
 
 def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collection[str]) -> NDArray[np.bool_]:
-    """Which rows are of the tasks that the configuration lists."""
+    """Mask of the rows of the tasks that the configuration lists."""
     if unknown := sorted(set(listed) - set(data.workload_hash.tolist())):
         raise SplitError(
             f"split.{name}: the dataset has no record of {len(unknown)} of them, such as {unknown[0]}: leave "
@@ -149,13 +155,13 @@ def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collecti
 
 
 def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """A random order of shapes with equal operators side by side, for `_evenly_spaced` to stratify by."""
+    """Random order of shapes, sorted by operator, so that `_evenly_spaced` stratifies by operator."""
     shuffled = rng.permutation(len(operators))
     return shuffled[np.argsort(operators[shuffled], kind="stable")]
 
 
 def _hold_out(candidates: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Chooses `share` of all positions, as far as there are candidates, evenly spread over these."""
+    """Mask of `share` of all positions, chosen evenly spaced among the candidates, at most all of them."""
     positions = np.flatnonzero(candidates)
     chosen = np.zeros(len(candidates), dtype=np.bool_)
     share_of_candidates = min(share * len(candidates) / max(len(positions), 1), 1.0)
@@ -164,7 +170,7 @@ def _hold_out(candidates: NDArray[np.bool_], share: float, rng: np.random.Genera
 
 
 def _evenly_spaced(n: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Systematic sample of `share * n` of n positions, at least one if `share` and n are not 0."""
+    """Mask of a systematic sample of `share * n` of n positions, at least one unless `share` or n is 0."""
     chosen = np.zeros(n, dtype=np.bool_)
     count = min(max(round(share * n), 1), n) if share > 0 else 0
     if count:
@@ -179,7 +185,7 @@ def _held_out_networks(
     sources = np.unique(data.source[np.char.startswith(data.source, NETWORK_PREFIX)])
     if len(sources) == 0:
         raise SplitError(
-            "split.by=network, but no record comes from a network: generate some with foretune-generate "
+            "split.by=network, but no record comes from a network: generate some with foretune generate "
             "networks=[resnet18], or set split.by=task"
         )
     if not config.networks:

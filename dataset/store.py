@@ -1,7 +1,7 @@
-"""The record store: a folder of append-only Parquet shards that survives a kill at any moment.
+"""Record store: a folder of append-only Parquet shards that survives a kill at any moment.
 
-A shard is written beside its place, flushed to disk and renamed, and carries the start of its own SHA-256 in
-its name. So a reader sees a whole shard or none, and a truncated or bit-flipped one is told from a good one.
+A shard is written to a temporary name, flushed to disk and renamed. Its name contains the start of its
+SHA-256. Readers therefore see whole shards only, and detect truncated or corrupted ones.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .records import (
 )
 
 SHARD_ROWS = 20_000
-"""A shard holds no more, so that nothing has to hold a whole dataset in memory."""
+"""Largest number of rows of a shard, so that no operation holds a whole dataset in memory."""
 
 _HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
 
 
 class StoreError(UserError, RuntimeError):
-    """The folder is no usable record store."""
+    """The folder is not a usable record store."""
 
 
 class StoreLockedError(StoreError):
-    """Another run writes to this dataset."""
+    """Another run is writing to this dataset."""
 
 
 @dataclass(frozen=True)
 class BadShard:
-    """A shard that was not read, and why."""
+    """Shard that could not be read, with the reason."""
 
     path: Path
     reason: str
@@ -62,7 +62,7 @@ class _Table:
     schema: pa.Schema
     key_columns: Sequence[str]
     key: Callable[..., str]
-    """Of the values of `key_columns`; rows of equal keys are one."""
+    """Key of a row from the values of `key_columns`; rows with equal keys are duplicates."""
 
     def keys(self, rows: pa.Table) -> list[str]:
         return list(map(self.key, *(rows[name].to_pylist() for name in self.key_columns)))
@@ -75,53 +75,53 @@ _RECORDS = _Table("records", RECORD_SCHEMA, KEY_COLUMNS, record_key)
 class RecordStore:
     """Tasks, records and hardware descriptions of one dataset.
 
-    Reading needs no lock. Writing happens inside `with store.writing():`, which one process at a time holds.
+    Reading needs no lock. Writing requires `with store.writing():`, held by one process at a time.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.bad_shards: list[BadShard] = []
-        """Shards left out by the latest read."""
+        """Damaged shards that the last read left out."""
         self._staged: list[Path] | None = None
 
     # -- reading
 
     def require(self) -> RecordStore:
-        """Raises StoreError unless the folder holds a dataset."""
+        """Raise StoreError unless the folder holds a dataset."""
         if not self._shards(_TASKS):
             raise StoreError(
-                f"dataset={self.folder}: no dataset there (no tasks-*.parquet); make one with "
-                "foretune-generate or name another folder"
+                f"dataset={self.folder} has no dataset (no tasks-*.parquet); create one with foretune "
+                "generate, or use another folder"
             )
         return self
 
-    def require_whole(self) -> RecordStore:
-        """Reads every shard; raises StoreError where one is damaged, for uses that must not miss a record."""
+    def require_intact(self) -> RecordStore:
+        """Read all shards; raises StoreError for a damaged one, for callers that need every record."""
         for bad in self.check_shards():
             raise StoreError(
                 f"{bad.path}: damaged ({bad.reason}); restore it from a copy, or set it aside: "
-                f"foretune-dataset merge {self.folder} --into {self.folder} --skip-damaged"
+                f"foretune dataset merge {self.folder} into={self.folder} skip_damaged=true"
             )
         return self
 
     def tasks(self) -> list[TaskRow]:
-        """Every task once, in the order of writing; sets `bad_shards`."""
+        """Distinct tasks in the order of writing; sets `bad_shards`."""
         return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
 
     def records(self) -> list[Record]:
-        """Every record once, in the order of writing; sets `bad_shards`."""
+        """Distinct records in the order of writing; sets `bad_shards`."""
         batches = self.columns(*RECORD_SCHEMA.names).to_batches()
         return [_record(row) for batch in batches for row in batch.to_pylist()]
 
     def columns(self, *names: str) -> pa.Table:
-        """Some columns of the records, every record once, in the order of writing; sets `bad_shards`.
+        """Columns of the distinct records in the order of writing; sets `bad_shards`.
 
-        Only what is asked for is kept in memory. A record's `key` is a column, too.
+        Only the requested columns are kept in memory. `key`, the key of a record, counts as a column.
         """
         return self._rows(_RECORDS, names)
 
-    def stored_records(self) -> int:
-        """How many records lie in the readable shards, doubles counted."""
+    def count_stored_rows(self) -> int:
+        """Number of records in the readable shards, including duplicates."""
         return sum(len(rows) for _, rows in self._read(_RECORDS, ["round"]))
 
     def hardware(self) -> dict[str, Hardware]:
@@ -134,20 +134,20 @@ class RecordStore:
                 raise StoreError(f"{path}: {error}; restore it from a copy of the dataset") from error
             if path.stem != f"hardware-{hardware.hardware_id}":
                 raise StoreError(
-                    f"{path}: describes the device {hardware.hardware_id}; restore it from a copy of the "
-                    "dataset"
+                    f"{path}: has another hardware_id, {hardware.hardware_id}; restore it from a copy of "
+                    "the dataset"
                 )
             described[hardware.hardware_id] = hardware
         return described
 
     def content_hash(self) -> str:
-        """32 hex digits over the devices and the names of all shards, which hold hashes of their contents."""
+        """32 hex digits over the devices and the names of all shards, which contain content hashes."""
         names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]
         devices = [hardware.to_json() for hardware in self.hardware().values()]
         return hashlib.sha256("\n".join([*names, *devices]).encode()).hexdigest()[:32]
 
     def check_shards(self) -> list[BadShard]:
-        """Reads every shard whole; returns the damaged ones."""
+        """Read all shards; returns the damaged ones."""
         damaged = []
         for table in (_TASKS, _RECORDS):
             for _ in self._read(table, table.schema.names):
@@ -159,30 +159,30 @@ class RecordStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Holds the write lock of the dataset; raises StoreLockedError when another process has it."""
+        """Hold the write lock of the dataset; raises StoreLockedError if another process has it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = (self.folder / ".lock").open("w")
         except OSError as error:
             raise StoreError(
-                f"dataset={self.folder}: cannot be written to ({error.strerror}); name another folder"
+                f"dataset={self.folder}: cannot be written ({error.strerror}); use another folder"
             ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise StoreLockedError(
-                    f"dataset={self.folder}: another run writes to it; wait for it, stop it, or name "
+                    f"dataset={self.folder}: another run is writing to it; wait for it, stop it, or use "
                     "another folder"
                 ) from error
             _unlink(self.folder.glob("*.partial"))
             yield
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """What is written inside shows at the end of the block, or not at all where the block fails.
+    def transaction(self) -> Iterator[None]:
+        """Make all writes of the block visible at its end, or none of them if the block fails.
 
-        A kill during the few renames at the end leaves a whole dataset with a part of it.
+        A kill during the few renames at the end leaves a valid dataset with a part of the writes.
         """
         self._staged = []
         try:
@@ -202,14 +202,14 @@ class RecordStore:
         self.append_columns(pa.Table.from_pylist(list(map(_row, records)), schema=RECORD_SCHEMA))
 
     def append_columns(self, records: pa.Table) -> None:
-        """Appends records as `columns` gives them; it must have all columns of RECORD_SCHEMA."""
+        """Append records given as a table with all columns of RECORD_SCHEMA, such as from `columns`."""
         self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
-        """Describes a device; of the ceilings measured now and before, the higher ones stay.
+        """Write a device's description, keeping the higher of its measured and stored peaks.
 
-        A device that does other work too never reaches its ceilings, so lower figures say nothing of it.
-        Raises StoreError where what is known is damaged.
+        A device that also does other work does not reach its peaks, so lower figures are ignored. Raises
+        StoreError if a stored description is damaged.
         """
         known = self.hardware().get(hardware.hardware_id, hardware)
         best = replace(
@@ -221,11 +221,11 @@ class RecordStore:
         self._write_atomically(path, best.to_json().encode())
 
     def put_file(self, name: str, content: bytes) -> None:
-        """Writes a file beside the shards, whole or not at all. Raises StoreError."""
+        """Write a file beside the shards atomically; raises StoreError."""
         self._write_atomically(self.folder / name, content)
 
     def set_aside_bad_shards(self) -> list[BadShard]:
-        """Moves every damaged shard into `set-aside/`, so that what it held is measured again."""
+        """Move damaged shards into `set-aside/`, so that their records are measured again."""
         damaged = self.check_shards()
         for bad in damaged:
             (self.folder / _SET_ASIDE).mkdir(exist_ok=True)
@@ -233,19 +233,19 @@ class RecordStore:
         return damaged
 
     def compact(self) -> None:
-        """Merges small shards, sorted by task, into ones of SHARD_ROWS rows; full ones stay as they are.
+        """Merge small shards, sorted by task, into shards of SHARD_ROWS rows; full ones are kept.
 
-        A kill in between leaves doubles, which reading drops and the next compaction, too. Raises StoreError
-        where a shard is damaged.
+        A kill in between leaves duplicates, which reads and the next compaction drop. Raises StoreError for a
+        damaged shard.
         """
-        self.require_whole()
+        self.require_intact()
         for table in (_TASKS, _RECORDS):
             self._compact(table)
 
     # -- rows
 
     def _rows(self, table: _Table, columns: Sequence[str]) -> pa.Table:
-        """Columns of all rows, `key` among the known ones, those of equal keys once."""
+        """Columns of the distinct rows, where `key` counts as a column."""
         stored = [name for name in columns if name != "key"]
         parts, seen = [], set[str]()
         for _, rows in self._read(table, {*stored, *table.key_columns}):
@@ -266,7 +266,7 @@ class RecordStore:
                 parts.append(rows.take(fresh))
                 doubles += len(rows) - len(fresh)
         if len(merged) > 1 or doubles:
-            with self.all_or_nothing():
+            with self.transaction():
                 self._append(table, pa.concat_tables(parts).sort_by("workload_hash"))
             _unlink(merged)
 
@@ -276,7 +276,7 @@ class RecordStore:
         return sorted(self.folder.glob(f"{table.name}-*.parquet"))
 
     def _read(self, table: _Table, columns: Iterable[str]) -> Iterator[tuple[Path, pa.Table]]:
-        """Each shard with some columns of its rows; sets `bad_shards`."""
+        """Yield each readable shard with some columns of its rows; sets `bad_shards`."""
         self.bad_shards = []
         wanted = [field for field in table.schema if field.name in set(columns)]
         done: set[Path] = set()
@@ -286,14 +286,14 @@ class RecordStore:
                 try:
                     rows = _read_shard(path, wanted)
                 except FileNotFoundError:
-                    pass  # compacted by another process: the next look finds the shard that has its rows
+                    pass  # compacted by another process; the next iteration finds the merged shard
                 except (OSError, pa.ArrowException) as error:
                     self.bad_shards.append(BadShard(path, str(error)))
                 else:
                     yield path, rows
 
     def _append(self, table: _Table, rows: pa.Table) -> None:
-        """Writes rows as shards of at most SHARD_ROWS."""
+        """Write rows as shards of at most SHARD_ROWS rows."""
         names = (path.name for path in self.folder.glob(f"{table.name}-*.parquet*"))
         number = max((int(name.split("-")[1]) for name in names), default=-1) + 1
         rows = rows.replace_schema_metadata(table.schema.metadata)
@@ -319,21 +319,21 @@ class RecordStore:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise StoreError(
-                f"{path}: could not be written ({error.strerror}); free some space or name another folder, "
-                "then run the same command again: what was written before is kept"
+                f"{path}: could not be written ({error.strerror}); free some space or use another folder, "
+                "then run the same command again: earlier writes are kept"
             ) from error
 
 
 def _read_shard(path: Path, wanted: Sequence[pa.Field]) -> pa.Table:
-    """Columns of a shard; raises OSError where it is damaged, StoreError where its version is unknown."""
+    """Columns of a shard; raises OSError if it is damaged, StoreError for an unknown version."""
     content = path.read_bytes()
     if path.stem.rsplit("-", 1)[-1] != (digest := _digest(content)):
-        raise OSError(f"its content hashes to {digest}")
+        raise OSError(f"its content has the hash {digest}")
     file = pq.ParquetFile(pa.BufferReader(content))
     version = (file.schema_arrow.metadata or {}).get(b"foretune_schema", b"?").decode()
     if version not in map(str, READABLE_VERSIONS):
         raise StoreError(
-            f"{path}: schema version {version}, this foretune reads "
+            f"{path}: schema version {version}, but this foretune reads "
             f"{', '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
             "generate the dataset again"
         )
@@ -351,7 +351,7 @@ def _digest(content: bytes) -> str:
 
 
 def _first_seen(keys: Iterable[str], seen: set[str]) -> pa.Array:
-    """Positions of the keys that are not in `seen`, to which they are added."""
+    """Positions of keys that are not yet in `seen`; adds them to it."""
     fresh = []
     for position, key in enumerate(keys):
         if key not in seen:

@@ -1,4 +1,4 @@
-"""Tasks as a dataset keeps them, and back."""
+"""Conversion between tasks and their rows in a dataset."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .task import Task
 
 
 def stored_rows(folder: Path) -> list[TaskRow]:
-    """Every task of a dataset, in the order of writing; raises StoreError where one cannot be read."""
-    return RecordStore(folder).require().require_whole().tasks()
+    """Tasks of a dataset in the order of writing; raises StoreError if a shard cannot be read."""
+    return RecordStore(folder).require().require_intact().tasks()
 
 
 def task_row(task: Task) -> TaskRow:
-    """A task as a dataset keeps it."""
+    """Row of a task in a dataset."""
     return TaskRow(
         workload_hash=task.workload_hash,
         name=task.name,
@@ -31,7 +31,7 @@ def task_row(task: Task) -> TaskRow:
 
 
 def stored_task(row: TaskRow) -> Task:
-    """Inverse of `task_row`, save for the weight that a network gave to the task."""
+    """Task of a row, the inverse of `task_row` except for the weight, which is 1."""
     return Task(
         name=row.name,
         mod=tvm.ir.load_json(row.tir),

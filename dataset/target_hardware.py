@@ -1,4 +1,4 @@
-"""This machine's CPU as the programs of a target use it: so many cores, so wide vectors."""
+"""This machine's CPU restricted to the cores and vectors that a target's programs use."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from .hardware import Hardware, probe_cpu
 from .tvm_compat import target_cores, target_vectors
 
 _DOUBLE_PUMPED_BITS = {("AuthenticAMD", "25"): 256}
-"""Families whose units are narrower than their widest vectors: Zen 4 works on 512 bits in two halves."""
+"""Arithmetic width in bits of CPU families below their widest vectors: Zen 4 splits 512 bits in halves."""
 
 
-def target_hardware(target: Target) -> Hardware:
-    """Probes this machine; what the target's code generation leaves unused of it is not counted.
+def target_hardware(target: Target, measured: bool = True) -> Hardware:
+    """Probe this machine and restrict it to what the target's generated code uses.
 
-    So records of x86-64-v2, -v3 and -v4 on one machine are of three devices, with ids and features of their
-    own. A target that uses all that the machine has gives the machine's own description.
+    `measured` False leaves out the figures that take seconds to measure; see `probe_cpu`.
+
+    Records for x86-64-v2, -v3 and -v4 on one machine thus belong to three devices with different ids and
+    features. A target that uses the whole machine gives the machine's own description.
     """
-    return limited_to(probe_cpu(target_cores(target)), *target_vectors(target))
+    return limit_vectors(probe_cpu(target_cores(target), measured), *target_vectors(target))
 
 
-def limited_to(hardware: Hardware, vector_bits: int | None, fused: bool) -> Hardware:
-    """The device for code with vectors of at most `vector_bits`, None for no limit.
+def limit_vectors(hardware: Hardware, vector_bits: int | None, fused: bool) -> Hardware:
+    """Device as seen by code with vectors of at most `vector_bits`, None for no limit.
 
-    The measured arithmetic peak is scaled down by the width that the arithmetic units lose, and halved where
-    a multiplication and an addition are not `fused` though the device could: an estimate of the lower
-    ceiling, since torch, which measures it, has its own code generation.
+    The measured arithmetic peak is scaled by the lost arithmetic width, and halved if code does not use the
+    device's fused multiply-add (`fused`). This estimates the lower peak, as torch, which measures the peak,
+    generates code of its own.
     """
     if vector_bits is None:
         return hardware

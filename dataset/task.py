@@ -1,4 +1,4 @@
-"""The task: what is tuned, whether it was sampled from operator settings or cut out of a network."""
+"""The task: one subgraph to tune, sampled from operator settings or extracted from a network."""
 
 from __future__ import annotations
 
@@ -12,65 +12,55 @@ from tvm.s_tir.analysis import estimate_tir_flops
 
 from .tvm_compat import workload_hash
 
-OPERATORS = (
-    "conv2d",
-    "depthwise_conv2d",
-    "dense",
-    "batch_matmul",
-    "conv1d",
-    "group_conv2d",
-    "conv3d",
-    "group_conv3d",
-    "conv1d_transpose",
-    "conv2d_transpose",
-    "capsule_conv2d",
-    "conv2d_winograd",
-    "softmax",
-    "layer_norm",
-    "batch_norm",
-    "group_norm",
-    "frobenius_norm",
-    "pool2d",
-    "reduction",
-    "pool",
-    "norm",
-    "elementwise",
-    "other",
-)
-"""Operator types a task may have. The last four are of networks alone: pools and norms that are none of the
-above, tasks without a reduction, and all the rest.
+CATEGORIES = ("pool", "norm", "elementwise", "other")
+"""Operator types of network tasks without settings.
+
+They are pools and norms that no operator describes, tasks without a reduction, and all the rest.
 """
+
+
+def operator_types() -> tuple[str, ...]:
+    """Operator types a task may have: the registered operators, then CATEGORIES."""
+    from .operators.registry import OPERATOR_SETTINGS  # imported late: operators import this module
+
+    return (*OPERATOR_SETTINGS, *CATEGORIES)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One fused subgraph with fixed shapes. Two tasks are the same where their `workload_hash` is."""
+    """One fused subgraph with fixed shapes. Tasks with equal `workload_hash` are the same.
+
+    Raises ValueError for an operator type or a weight that no task has.
+    """
 
     name: str
     mod: tvm.IRModule
     """A module with one PrimFunc, `main`, not scheduled."""
     weight: int
-    """How often the network calls it; 1 for a sampled operator."""
+    """Calls in one inference of the network, 0 for a task outside it; 1 for a sampled operator."""
     source: str
     """"operator" for a sampled task, "network:<name>" for a task of a network."""
     operator: str
-    """One of OPERATORS."""
+    """One of `operator_types`."""
     settings: Mapping[str, Any]
     """JSON-able description of shapes and operator parameters."""
     flops: float
     """Operations of one unscheduled call, as `count_flops` counts them."""
 
     def __post_init__(self) -> None:
-        if self.operator not in OPERATORS:
+        if self.operator not in operator_types():
             raise ValueError(
-                f"operator={self.operator!r} of task {self.name}: use one of {', '.join(OPERATORS)}"
+                f"operator={self.operator!r} of task {self.name}: use one of {', '.join(operator_types())}"
             )
-        if self.weight < 1:
-            raise ValueError(f"weight={self.weight} of task {self.name}: a task is called at least once")
+        if self.weight < 0:
+            raise ValueError(
+                f"weight={self.weight} of task {self.name}: give how often the network calls it, or 0 for a "
+                "task outside the network"
+            )
 
     @cached_property
     def workload_hash(self) -> str:
-        """16 hex digits that name the task in records."""
+        """16 hexadecimal digits that name the task in records."""
         return workload_hash(self.mod)
 
 

@@ -1,26 +1,38 @@
-"""Which tasks compute the same shape, whatever they are fused with.
+"""Shape of a task: what it computes, whatever its layout and whatever it is fused with.
 
-A layer of a network and an operator drawn from settings may be one convolution with other epilogues: other
-workloads by their hashes, but a model that was trained on the one has all but seen the other.
+Splits, the sampling of new tasks and evaluation compare tasks by this definition. A layer of a network and an
+operator drawn from settings may be one convolution with other epilogues or layouts: other workloads by their
+hashes, but a model that was trained on the one has all but seen the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 
+from .operators import OperatorSettings, SettingsError, settings_from_dict
 from .records import TaskRow
+
+_IGNORED = ("epilogue", "layout", "prepack")
+"""Settings that are no part of a shape; data types and transposed matrices are set to one value each."""
+
+
+def shape_of(settings: OperatorSettings) -> OperatorSettings:
+    """The same operator in float32, channels first, with nothing fused; equal for tasks of one shape."""
+    return settings.plain()
 
 
 def shape_hash(row: TaskRow) -> str:
-    """16 hexadecimal digits, equal for tasks of one operator that differ in epilogue and prepacking alone."""
-    settings = json.loads(row.settings)
-    settings.pop("epilogue", None)
-    settings.pop("prepack", None)
-    if not settings:  # an imported task: nothing tells its shape
+    """16 hexadecimal digits, equal for tasks of one shape (`shape_of`).
+
+    A task that is described by its arguments alone has the shape of others with the same arguments; an
+    imported task, which has no settings at all, is a shape of its own.
+    """
+    values = json.loads(row.settings)
+    if not values:
         return row.workload_hash
-    # Settings of before layouts were drawn do not name the one that there was.
-    if settings.get("layout", "NC").startswith("NC"):
-        settings.pop("layout", None)
-    text = f"{row.operator} {json.dumps(settings, sort_keys=True)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    with suppress(SettingsError):  # of a task that no parameterised operator describes
+        values = shape_of(settings_from_dict(row.operator, values)).to_dict()
+    values = {name: value for name, value in values.items() if name not in _IGNORED}
+    return hashlib.sha256(f"{row.operator} {json.dumps(values, sort_keys=True)}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How many threads linear algebra takes."""
+"""Thread count of linear algebra."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from threadpoolctl import ThreadpoolController
 
 @contextmanager
 def linear_algebra_threads(count: int) -> Iterator[None]:
-    """Has torch and NumPy compute on `count` threads within the block.
+    """Limit torch and NumPy to `count` threads within the block.
 
-    Those of a small product wait for each other longer than they compute, the more so beside other work.
+    With small products, threads wait for each other longer than they compute, even more beside other work.
     """
-    import torch  # what only measures does without
+    import torch  # not needed by worker processes
 
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -28,4 +28,4 @@ def linear_algebra_threads(count: int) -> Iterator[None]:
 
 @cache
 def _numpy_threads() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at each library of the process, which takes 40 ms
+    return ThreadpoolController()  # inspects all libraries of the process, which takes 40 ms

@@ -1,10 +1,10 @@
-"""Bytes that a scheduled program moves past a cache, read off the loops of its lowered form.
+"""Estimate of the bytes that a scheduled program moves past a cache, from the loops of its lowered form.
 
-A store is a statement within a nest of loops. Take the outermost loop of which one iteration's working set
-fits the cache while the whole does not: each of its iterations fetches what the one before did not touch, and
-the loops outside repeat that. What comes to more than touching each byte once is the excess of the store, on
-top of the compulsory traffic of the task's arguments. Not counted are intermediates that are written and read
-once but fit no cache.
+A store is a statement in a loop nest. Take the outermost loop for which the working set of one iteration fits
+into the cache and that of the whole loop does not. Each iteration fetches the bytes that the previous one did
+not touch, and the loops outside repeat that. Bytes beyond touching everything once are the excess of the
+store; they add to the compulsory traffic of the task's arguments. Intermediates that exceed the cache but are
+written and read only once are not counted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .hardware.description import Hardware
 from .tvm_compat import argument_buffers, without_layout_change
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Lowest and highest value of an index at each of n moments."""
+"""Lowest and highest value of an index at each of n steps."""
 _LOWER = tvm.transform.Sequential(
     [
         s_tir.LowerCrossThreadReduction(),
@@ -53,7 +53,7 @@ _LOWER = tvm.transform.Sequential(
 
 
 def compulsory_bytes(mod: tvm.IRModule) -> float:
-    """Bytes of the arguments of `main`: what any program of the task reads or writes at least."""
+    """Bytes of the arguments of `main`, a lower bound of the traffic of all programs of the task."""
     arguments = argument_buffers(mod)
     return float(sum(np.prod(shape, dtype=np.float64) * _bits(dtype) / 8 for shape, dtype in arguments))
 
@@ -61,7 +61,7 @@ def compulsory_bytes(mod: tvm.IRModule) -> float:
 def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
     """Estimated bytes that one call of a scheduled module moves past a cache of `cache_bytes`.
 
-    Buffers in shared memory, registers and fragments of a GPU move none.
+    Buffers in a GPU's shared memory, registers and fragments do not count.
     """
     stores: list[tuple[Sequence[For], BufferStore]] = []
     _collect(_LOWER(without_layout_change(mod))["main"].body, (), stores)
@@ -70,9 +70,9 @@ def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
 
 
 def program_bytes(mod: tvm.IRModule, hardware: Hardware) -> float:
-    """Bytes that a scheduled module moves past the second cache: a core's own on a CPU, the last on a GPU.
+    """Bytes that a scheduled module moves past the L2 cache: per core on a CPU, the last level on a GPU.
 
-    Where the size of that cache is not known, the bytes of the arguments.
+    Returns the bytes of the arguments if the size of that cache is not known.
     """
     return traffic_bytes(mod, hardware.l2_bytes) if hardware.l2_bytes else compulsory_bytes(mod)
 
@@ -88,7 +88,7 @@ def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[Fo
 
 
 class _StoreNest:
-    """One store of a lowered program within its loops, outermost first."""
+    """Store of a lowered program with its loops, outermost first."""
 
     def __init__(self, loops: Sequence[For], store: BufferStore) -> None:
         self.variables = [loop.loop_var for loop in loops]
@@ -109,7 +109,7 @@ class _StoreNest:
         """Bytes moved beyond touching everything once."""
         footprints = self._footprints()
         fits = footprints.sum(axis=0) <= cache_bytes
-        # A single statement always fits, whatever the cache.
+        # A single statement counts as fitting into any cache.
         outermost_fitting = int(np.argmax(fits)) if fits.any() else len(self.extents)
         if outermost_fitting == 0:
             return 0.0
@@ -118,7 +118,7 @@ class _StoreNest:
         return float(np.maximum(visits * self._fetched(loop) - footprints[:, 0], 0.0).sum())
 
     def _footprints(self) -> NDArray[np.float64]:
-        """Bytes [n_buffers, n_loops + 1] touched while the `l` outer loops stand still."""
+        """Bytes touched within the `l` outer loops, [n_buffers, n_loops + 1]."""
         levels = np.arange(len(self.extents) + 1)
         bounds = {
             variable: (np.full(len(levels), start), start + np.where(levels <= position, extent - 1, 0))
@@ -130,7 +130,7 @@ class _StoreNest:
         return np.array(sizes).reshape(len(sizes), len(levels))
 
     def _fetched(self, loop: int) -> NDArray[np.float64]:
-        """Bytes [n_buffers] fetched by a visit of a loop: of each iteration what the last did not touch."""
+        """Bytes that one execution of a loop fetches: in each iteration those that are new; [n_buffers]."""
         moments = np.arange(self.extents[loop])
         bounds = {}
         for position, (variable, start, extent) in enumerate(
@@ -142,7 +142,7 @@ class _StoreNest:
 
 
 class _Boxes:
-    """The boxes of a buffer that a store touches over n moments."""
+    """Index boxes of a buffer that a store touches over n steps."""
 
     def __init__(self, buffer: Var, accesses: Sequence[Sequence[object]]) -> None:
         self.shape = [int(extent) for extent in buffer.shape]
@@ -150,19 +150,19 @@ class _Boxes:
         self.accesses = accesses
 
     def sizes(self, bounds: Mapping[Var, Interval], moments: int) -> NDArray[np.float64]:
-        """Bytes [moments] of each box."""
+        """Bytes of each box, [moments]."""
         low, high = self._corners(bounds, moments)
         return np.prod(high - low + 1, axis=0, dtype=np.float64) * self.element_bytes
 
     def fetched(self, bounds: Mapping[Var, Interval], moments: int) -> float:
-        """Bytes of each box that are not in the one before, summed."""
+        """Bytes of each box that are not in the previous one, summed."""
         low, high = self._corners(bounds, moments)
         shared = np.minimum(high[:, 1:], high[:, :-1]) - np.maximum(low[:, 1:], low[:, :-1]) + 1
         kept = np.prod(np.maximum(shared, 0), axis=0, dtype=np.float64).sum() * self.element_bytes
         return float(self.sizes(bounds, moments).sum() - kept)
 
     def _corners(self, bounds: Mapping[Var, Interval], moments: int) -> Interval:
-        """Lowest and highest index [rank, moments] of the smallest boxes that hold all accesses."""
+        """Lowest and highest index of the bounding boxes of all accesses, each [rank, moments]."""
         low = np.zeros((len(self.shape), moments), dtype=np.int64)
         high = np.empty_like(low)
         for axis, extent in enumerate(self.shape):
@@ -170,14 +170,14 @@ class _Boxes:
             intervals = [_interval(indices[axis], bounds) for indices in self.accesses]
             known = [interval for interval in intervals if interval is not None]
             if len(known) == len(intervals):
-                # Out of bounds are only accesses that a condition leaves out.
+                # Accesses outside of the bounds are guarded by a condition.
                 low[axis] = np.clip(reduce(np.minimum, [lowest for lowest, _ in known]), 0, extent - 1)
                 high[axis] = np.clip(reduce(np.maximum, [highest for _, highest in known]), 0, extent - 1)
         return low, high
 
 
 def _interval(index: object, bounds: Mapping[Var, Interval]) -> Interval | None:
-    """Interval arithmetic, elementwise; None where the index is more than arithmetic on loops."""
+    """Interval of an index, elementwise; None if the index is not arithmetic on loops."""
     if isinstance(index, IntImm):
         value = np.int64(index.value)
         return value, value
@@ -205,7 +205,7 @@ def _interval(index: object, bounds: Mapping[Var, Interval]) -> Interval | None:
         return low * other_low, high * other_low
     if isinstance(index, FloorDiv):
         return low // other_low, high // other_low
-    # Within one period the remainder is an interval, else it takes every value.
+    # The remainder is an interval within one period; otherwise it may take any value.
     same = low // other_low == high // other_low
     return np.where(same, low % other_low, 0), np.where(same, high % other_low, other_low - 1)
 

@@ -1,12 +1,12 @@
-"""Exponentials, hyperbolic tangents and error functions of float32 as arithmetic, in vectors.
+"""Vectorised exp, tanh and erf of float32, as polynomial arithmetic.
 
-On a CPU, TVM has a C library compute them, one element after the other: GELUs alone were a seventh of the
-latency of BERT-base. `vectorise_math` has it generate polynomials instead, in each process that compiles.
-That is behind every schedule: programs, their hashes and their features stay TVM's own, and a process that
-compiles them without it gets correct code, too.
+On a CPU, TVM calls a C library for each element: GELUs alone took a seventh of the latency of BERT-base.
+`vectorise_math` makes each process that compiles generate polynomials instead. This happens after scheduling:
+programs, their hashes and their features do not change, and a process that compiles them without it produces
+correct code, too.
 
-Results are within 2.5e-7 (`exp`, where it is a normal float32) or 4e-7 (`tanh`, `erf`) of the value.
-Infinities and NaN come out as of a C library.
+Errors are at most 2.5e-7 (`exp`, where the result is a normal float32) or 4e-7 (`tanh`, `erf`) relative to
+the value. Infinities and NaN give the same results as a C library.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _Rule: TypeAlias = Callable[[Expr], Expr]
 
 @cache
 def vectorise_math() -> None:
-    """From now on, code that this process generates for CPUs computes these functions in vectors."""
-    # TVM's vectorisation leaves a loop around a function that it is not told to know.
+    """Make all code that this process generates for CPUs compute these functions in vectors."""
+    # TVM does not vectorise a loop around a function that is not declared vectorisable.
     tvm.ir.register_op_attr("tirx.erf", "TVectorizable", True, level=_LEVEL)
     for name, rule in (("tirx.exp", exp), ("tirx.tanh", tanh), ("tirx.erf", erf)):
         before = tvm.ir.Op.get(name).get_attr("llvm.FLowerIntrinsic")
@@ -34,11 +34,11 @@ def vectorise_math() -> None:
 
 
 _LEVEL = 20
-"""Above TVM's own rules, which have 10."""
+"""Priority above TVM's own rules, which have 10."""
 
 
 def _of_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
-    """The rule for a call of a function of float32, one or a vector of them; of other types, what it was."""
+    """Lowering rule that applies `rule` to float32 scalars and vectors, and `otherwise` to other types."""
 
     def lowered(call: Expr) -> Expr:
         if str(call.args[0].ty.dtype).partition("x")[0] == "float32":
@@ -49,39 +49,39 @@ def _of_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
 
 
 class _Once:
-    """Binds values to variables, so that each is computed once however often it is named."""
+    """Collector of let bindings, so that a value is computed once even if it is used several times."""
 
     def __init__(self) -> None:
         self._bound: list[tuple[Expr, Expr]] = []
 
     def __call__(self, value: Expr) -> Expr:
-        """The variable of a value."""
+        """Bind a value to a new variable."""
         variable = tirx.Var("value", value.ty)
         self._bound.append((variable, value))
         return variable
 
     def before(self, result: Expr) -> Expr:
-        """The result, behind what it names."""
+        """Wrap the result in the bindings."""
         for variable, value in reversed(self._bound):
             result = tirx.Let(variable, value, result)
         return result
 
 
 def exp(x: Expr) -> Expr:
-    """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, of which a Taylor series is exact enough."""
+    """2^n * e^r with x = n * log(2) + r and |r| <= log(2) / 2, where a Taylor series is accurate enough."""
     once = _Once()
     x = _clip(once, x, _EXP_IS_ZERO, _EXP_IS_INFINITE)
     n = once(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)))
     r = once(x - n * _like(_LOG2_HIGH, x) - n * _like(math.log(2) - _LOG2_HIGH, x))
     whole = once(n.astype(_like_dtype(n, "int32")))
-    # In two steps, since 2^n alone may be too large, or too small, for a float32.
+    # In two steps, as 2^n alone may exceed the range of float32.
     half = once(whole >> _like(1, whole))
     return once.before(_polynomial(_TAYLOR, r) * _power_of_two(half) * _power_of_two(whole - half))
 
 
 _TAYLOR = [1 / math.factorial(k) for k in range(8)]
 _LOG2_HIGH = 0.693359375
-"""log(2) in so few bits that its product with n is exact."""
+"""log(2) rounded to so few bits that its product with n is exact."""
 _EXP_IS_ZERO, _EXP_IS_INFINITE = -104.0, 89.0
 
 
@@ -95,7 +95,7 @@ def erf(x: Expr) -> Expr:
     return _odd(x, _ERF_IS_ONE, _ERF_P, _ERF_Q)
 
 
-# The quotients with the least relative errors, 2.1e-8 and 1.9e-8, up to where the functions are 1 in float32.
+# Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, up to where the functions are 1 in float32.
 _TANH_IS_ONE = 9.0
 _TANH_P = (1.0, 0.13381025, 0.0034955868, 2.0609064e-05, 1.3354638e-08)
 _TANH_Q = (1.0, 0.4671434, 0.025876977, 0.0003285633, 7.776548e-07)
@@ -113,7 +113,7 @@ def _odd(x: Expr, bound: float, above: Sequence[float], below: Sequence[float]) 
 
 
 def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
-    """By Horner's scheme; the coefficient of x^k is at k, and `x` is a variable."""
+    """Polynomial by Horner's scheme; `coefficients[k]` belongs to x^k, and `x` must be a variable."""
     result = _like(coefficients[-1], x)
     for coefficient in reversed(coefficients[:-1]):
         result = result * x + _like(coefficient, x)
@@ -121,22 +121,22 @@ def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
 
 
 def _clip(once: _Once, x: Expr, low: float, high: float) -> Expr:
-    """NaN stays, since a comparison with it is false and the second of two is taken then."""
+    """Clip that keeps NaN: comparisons with it are false, which selects the second operand."""
     x = once(x)
     x = once(tirx.min(_like(high, x), x))
     return once(tirx.max(_like(low, x), x))
 
 
 def _power_of_two(n: Expr) -> Expr:
-    """2^n of an integer between -126 and 127: its exponent's bits."""
+    """2^n of an integer from -126 to 127, by setting the exponent bits."""
     return tirx.reinterpret(_like_dtype(n, "float32"), (n + _like(127, n)) << _like(23, n))
 
 
 def _like(value: float, x: Expr) -> Expr:
-    """The value in each lane of x's type."""
+    """Constant in each lane of x's type."""
     return tirx.const(value, str(x.ty.dtype))
 
 
 def _like_dtype(x: Expr, dtype: str) -> str:
-    """The dtype with as many lanes as x has."""
+    """`dtype` with as many lanes as x."""
     return "x".join([dtype, *str(x.ty.dtype).split("x")[1:]])

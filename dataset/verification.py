@@ -1,4 +1,4 @@
-"""Checks of a dataset that reading it does not make."""
+"""Integrity checks of a dataset that reading does not include."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .store import RecordStore, StoreError
 
 
 def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
-    """What is wrong with a dataset, a line each; so many records, drawn at random, are replayed with TVM."""
+    """Yield the problems of a dataset as text; replays `replays` randomly drawn records with TVM."""
     for bad in store.check_shards():
-        yield f"{bad.path}: damaged, {bad.reason}; foretune-generate sets it aside and measures it again"
+        yield f"{bad.path}: damaged, {bad.reason}; foretune generate sets it aside and measures it again"
     tasks = {row.workload_hash: row for row in store.tasks()}
     records = store.columns("key", "workload_hash", "hardware_id", "run_secs", "failure", "moved_bytes")
     yield from _not_described("task", records["workload_hash"], tasks)
@@ -30,10 +30,10 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
     except NetworksFileError as error:
         yield str(error)
     yield from _wrong_numbers(records)
-    if doubles := store.stored_records() - len(records):
+    if doubles := store.count_stored_rows() - len(records):
         yield (
-            f"{doubles} records are there more than once, of which reading takes the first; "
-            f"foretune-dataset merge {store.folder} --into {store.folder} drops the others"
+            f"{doubles} records are duplicates, which reading drops; foretune dataset merge {store.folder} "
+            f"into={store.folder} removes them"
         )
     yield from _not_replaying(store, tasks, replays)
 
@@ -41,7 +41,7 @@ def problems(store: RecordStore, replays: int = 0) -> Iterator[str]:
 def _not_described(what: str, column: pa.ChunkedArray, known: Collection[str]) -> Iterator[str]:
     for name, count in zip(*(part.to_pylist() for part in column.value_counts().flatten()), strict=True):
         if name not in known:
-            yield f"{what} {name}: has {count} records but no description; merge the dataset that has it"
+            yield f"{what} {name}: has {count} records but no description; merge the dataset that has one"
 
 
 def _wrong_numbers(records: pa.Table) -> Iterator[str]:
@@ -51,10 +51,12 @@ def _wrong_numbers(records: pa.Table) -> Iterator[str]:
     owners = np.repeat(np.arange(len(records)), lengths)
     failed = np.asarray(records["failure"].is_valid())
     moved = np.asarray(records["moved_bytes"].fill_null(1.0))
+    invalid_latency = ~(np.isfinite(seconds) & (seconds > 0))
+    invalid_bytes = ~(np.isfinite(moved) & (moved > 0))
     for text, wrong in (
-        ("a latency that is no positive number", np.unique(owners[~(np.isfinite(seconds) & (seconds > 0))])),
+        ("a latency that is not finite and positive", np.unique(owners[invalid_latency])),
         ("both latencies and a failure, or neither", np.flatnonzero((lengths > 0) == failed)),
-        ("moved_bytes that are no positive number", np.flatnonzero(~(np.isfinite(moved) & (moved > 0)))),
+        ("moved_bytes that are not finite and positive", np.flatnonzero(invalid_bytes)),
     ):
         if len(wrong):
             yield f"{len(wrong)} records have {text}, such as {records['key'][int(wrong[0])]}"
@@ -77,7 +79,7 @@ def _not_replaying(store: RecordStore, tasks: dict[str, TaskRow], count: int) ->
     for (name, target), group in groups.items():
         mod = tvm.ir.load_json(tasks[name].tir)
         if workload_hash(mod) != name:
-            yield f"task {name}: its module hashes to {workload_hash(mod)}; another version of TVM wrote it"
+            yield f"task {name}: its module has the hash {workload_hash(mod)}; another TVM version wrote it"
         context = make_tune_context(mod, parse_target(target), seed=0, name=tasks[name].name)
         for record in group:
             if replay(context, record["trace"]) is None:

@@ -1,16 +1,21 @@
-"""Inference: a checkpoint inside the search of a stock TVM, and the tuning of whole networks with it.
+"""Inference: pretrained cost models inside stock TVM's search, and tuning of whole networks.
 
-Three ways to use it, from the least to the most of it:
+Three ways to use it, from the least to the most:
 
-- `PretrainedCostModel`: a cost model that `ms.tune_tir`, `ms.relax_integration.tune_relax` and
-  `ms.tune_tasks` take as it is, with MetaSchedule's own search;
-- `OneShotStrategy` beside it: one search and one validation a task, by evolution or simulated annealing;
-- `tune_network` and `tune_tasks`, and the command `foretune-tune`: searches side by side, measured by
-  processes that live on, with a database that stock TVM compiles from.
+- `PretrainedCostModel`: a cost model for `ms.tune_tir`, `ms.relax_integration.tune_relax` and
+  `ms.tune_tasks`, with MetaSchedule's own search;
+- `OneShotStrategy` beside it: Foretune's search in stock tuning;
+- `tune_network` and `tune_tasks`, and the command `foretune tune`: searches in processes side by side,
+  Foretune's measurement, and a database that stock TVM compiles from.
 
-A process that compiles from such a database calls `vectorise_math` for what foretune's own have: fast
-exponentials, hyperbolic tangents and error functions on a CPU. `prepare_builder` does it for the workers of
-MetaSchedule's builder, and has them start sooner.
+The search has four doors: `strategies.base.Strategy`, `starts.base.StartSource`, `spaces.base.DesignSpace`
+and `tasks.planner.TaskPlanner`.
+
+`load` runs a network that was exported, with the threads that it was tuned for.
+
+A process that compiles from such a database calls `vectorise_math` to have the exponentials, hyperbolic
+tangents and error functions that were measured. `prepare_builder` does it for the workers of MetaSchedule's
+builder, and makes them start sooner.
 """
 
 from __future__ import annotations
@@ -21,11 +26,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..dataset.vector_math import vectorise_math
     from .api import tune_network, tune_tasks
-    from .builder import prepare_builder
-    from .plugin import PretrainedCostModel
-    from .search_config import OneShotConfig, StopConfig
-    from .strategy import OneShotStrategy
-    from .tune_result import TaskResult, TuneResult
+    from .bundle.exporting import export_bundle
+    from .bundle.format import read_bundle
+    from .bundle.importing import import_bundle
+    from .config import OneShotConfig, StopConfig
+    from .cost_model import PretrainedCostModel
+    from .deploy.load import load
+    from .plugins.builder import prepare_builder
+    from .plugins.search_strategy import OneShotStrategy
+    from .result import TaskResult, TuneResult
 
 __all__ = [
     "OneShotConfig",
@@ -34,20 +43,28 @@ __all__ = [
     "StopConfig",
     "TaskResult",
     "TuneResult",
+    "export_bundle",
+    "import_bundle",
+    "load",
     "prepare_builder",
+    "read_bundle",
     "tune_network",
     "tune_tasks",
     "vectorise_math",
 ]
 
 _HOMES = {
-    "OneShotConfig": "search_config",
-    "OneShotStrategy": "strategy",
-    "PretrainedCostModel": "plugin",
-    "StopConfig": "search_config",
-    "TaskResult": "tune_result",
-    "TuneResult": "tune_result",
-    "prepare_builder": "builder",
+    "OneShotConfig": "config",
+    "OneShotStrategy": "plugins.search_strategy",
+    "PretrainedCostModel": "cost_model",
+    "StopConfig": "config",
+    "TaskResult": "result",
+    "TuneResult": "result",
+    "export_bundle": "bundle.exporting",
+    "import_bundle": "bundle.importing",
+    "load": "deploy.load",
+    "prepare_builder": "plugins.builder",
+    "read_bundle": "bundle.format",
     "tune_network": "api",
     "tune_tasks": "api",
     "vectorise_math": ".dataset.vector_math",

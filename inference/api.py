@@ -13,36 +13,36 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..dataset.described_task import described_task
-from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
 from ..dataset.vector_math import vectorise_math
-from ..models.checkpoint import load_checkpoint
-from .draft_choice import with_fitting_draft
-from .search_config import OneShotConfig
-from .searchers import hold_back, start_searchers
-from .tune import TuneConfig, run
-from .tune_result import TaskResult, TuneResult
-from .tuner import NetworkTuner
+from .checkpoint_fit import AUTO, fitting_checkpoint
+from .config import OneShotConfig, OneShotConfigError
+from .result import TaskResult, TuneResult
+from .tasks.tuner import NetworkTuner
+from .tune import run
+from .tune_config import TuneConfig
 from .tuning_database import TuningDatabase
+from .workers.searchers import hold_back, start_searchers
 
 
 def tune_network(
     network: str,
     *,
-    checkpoint: str = "cpu",
+    checkpoint: str | None = AUTO,
     output: str | Path | None = None,
     database: str | Path = "outputs/tuning-database",
     export: str | Path | None = None,
     console: Console | None = None,
     **settings: Any,
 ) -> TuneResult:
-    """Does what `foretune-tune` does: tunes, compiles, checks and times a network, and writes the report.
+    """Does what `foretune tune` does: tunes, compiles, checks and times a network, and writes the report.
 
     Args:
         network: a known name, `package.module:Factory`, or the path of an ONNX file.
-        checkpoint: name of a shipped checkpoint, or the folder of one.
+        checkpoint: name of a shipped checkpoint, or the folder of one; "auto" is the shipped one for the
+            kind of target, None searches without a cost model.
         output: folder of the report, by default `outputs/tune/<network>`.
         database: folder of the schedules found; tasks in it are not tuned again unless `retune=True`.
         export: file for the tuned network as a shared library, None for none.
@@ -68,7 +68,7 @@ def tune_tasks(
     target: str | Mapping[str, Any] | Target,
     work_dir: str | Path,
     *,
-    checkpoint: str = "cpu",
+    checkpoint: str | None = AUTO,
     search: OneShotConfig | None = None,
     measure: MeasureConfig | None = None,
     executor: ExecutorConfig | None = None,
@@ -77,7 +77,7 @@ def tune_tasks(
 
     Args:
         tasks: modules with one PrimFunc `main`, MetaSchedule's extracted tasks, or tasks of foretune.
-        target: as `foretune-tune` takes it.
+        target: as `foretune tune` takes it.
         work_dir: folder of the database; each target and device has a folder of its own in it.
 
     Returns:
@@ -87,14 +87,16 @@ def tune_tasks(
     """
     vectorise_math()
     found = parse_target(target)
-    settings = with_fitting_draft(search or OneShotConfig(), found)
-    load_checkpoint(checkpoint, feature_version=FEATURE_VERSION)  # tells early what is wrong
+    settings = (search or OneShotConfig()).fitted(found)
+    if not settings.measure:
+        raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
+    fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
     with ExitStack() as stack:
         device = stack.enter_context(
             make_executor(executor or ExecutorConfig(), found, measure or MeasureConfig())
         )
         hardware = device.hardware()
-        searchers = start_searchers(settings, found, checkpoint, hardware, most=len(tasks))
+        searchers = start_searchers(settings, found, fitting, hardware, most=len(tasks))
         for searcher in searchers:
             stack.callback(searcher.close)
         database = TuningDatabase(Path(work_dir), found, hardware)

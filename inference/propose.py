@@ -1,8 +1,9 @@
-"""`foretune-propose`: what a search would measure, written down unmeasured, for a dataset to train on.
+"""`foretune propose`: searches tasks of a dataset and writes the proposals, unmeasured, for training.
 
-Programs on the trajectory of a search that learns as it goes (One-Shot Tuner section 4.1.2) are not those
-that a search through thousands with a frozen model ends at, which are what the model overrates. Measured and
-trained on, they tell it so. They go into a MetaSchedule database, which `foretune-generate` measures.
+A search through thousands of programs with a frozen model ends at programs that the model overrates, which
+are rare on the trajectory of a search that learns as it goes (One-Shot Tuner section 4.1.2). Measuring them
+and training on them corrects the model. The proposals go into a MetaSchedule database, which
+`foretune generate` measures.
 """
 
 from __future__ import annotations
@@ -16,62 +17,64 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 
 from ..configuration import from_hydra
-from ..dataset.exchange import HERE, RECORD_FILE, database_folder_name, find_hardware
+from ..dataset.database_lines import RECORD_FILE
+from ..dataset.exchange import HERE, database_folder_name, find_hardware
 from ..dataset.features import FEATURE_VERSION
-from ..dataset.measure.process import WorkerGone
+from ..dataset.measure.process import WorkerLostError
 from ..dataset.progress import job_progress
 from ..dataset.records import TaskRow
 from ..dataset.stored_tasks import stored_rows, stored_task
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target, target_to_json
-from ..errors import UserError, exits_cleanly
+from ..errors import UserError
 from ..models.checkpoint import load_checkpoint
-from .search_config import OneShotConfig
-from .search_process import task_to_json
-from .searchers import Searcher, replied, start_searchers
+from .checkpoint_fit import AUTO, fitting_checkpoint
+from .config import OneShotConfig
+from .strategies.loop import RoundBudget
 from .tuning_database import opened_database, write_records
+from .workers.messages import RoundReply, RoundRequest
+from .workers.searchers import Searcher, replied, start_searchers
 
 TAKEN_FILE = "foretune_proposed.json"
-"""One line of JSON for each task that was searched: `workload` and how many `programs` it brought."""
+"""File with one line of JSON for each task searched: `workload`, and the number of its `programs`."""
 
 
 class ProposeConfigError(UserError, ValueError):
-    """A setting of the proposals cannot be."""
+    """A setting of the proposals is out of range, or does not suit the dataset or the database."""
 
 
 @dataclass(frozen=True)
 class ProposeConfig:
-    """What to search; the fields are those of conf/propose.yaml."""
+    """Settings of the proposals; the fields are those of conf/propose.yaml."""
 
     dataset: Path
     database: Path
-    checkpoint: str = "cpu"
+    checkpoint: str | None = AUTO
     target: Any = "llvm"
     hardware: str = HERE
     tasks: int = 100
     seed: int = 0
-    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, choice=1))
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, replay_factor=1))
 
     def __post_init__(self) -> None:
         if self.tasks < 1:
             raise ProposeConfigError(f"tasks={self.tasks}: must be at least 1")
-        for name, only in (("rounds", 1), ("extra_rounds", 0), ("choice", 1)):
+        for name, only in (("rounds", 1), ("extra_rounds", 0), ("replay_factor", 1)):
             if (value := getattr(self.search, name)) != only:
                 raise ProposeConfigError(
-                    f"search.{name}={value}: rounds after the first and a choice among proposals follow what "
-                    f"was measured, and nothing is; leave it at {only}"
+                    f"search.{name}={value}: later rounds and the selection among proposals need "
+                    f"measurements, and proposals are not measured; leave it at {only}"
                 )
 
 
 @dataclass
 class ProposeSummary:
-    """What a run did; `without` counts tasks whose search proposed nothing."""
+    """Counts of a run: `known` tasks were searched before, the search of `without` tasks proposed nothing."""
 
     folder: Path
     tasks: int = 0
@@ -84,12 +87,13 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     """Searches tasks of a dataset and writes the programs found. Raises UserError."""
     console = console or Console()
     target = parse_target(config.target)
-    held_out = load_checkpoint(config.checkpoint, feature_version=FEATURE_VERSION).card.split.test_tasks
+    checkpoint = fitting_checkpoint(config.checkpoint, target)
+    held_out = _held_out(checkpoint)
     tasks = chosen_tasks(stored_rows(config.dataset), held_out, config.tasks, config.seed)
     if not tasks:
         raise ProposeConfigError(
-            f"dataset={config.dataset}: checkpoint={config.checkpoint} holds out every task of it for tests; "
-            "name a dataset with others"
+            f"dataset={config.dataset}: checkpoint={checkpoint} holds out all of its tasks for tests; "
+            "name a dataset with other tasks"
         )
     hardware = find_hardware(config.hardware, target)
     folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
@@ -98,7 +102,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     left = [stored_task(row) for row in tasks if row.workload_hash not in done]
     summary.known = len(tasks) - len(left)
     with ExitStack() as stack:
-        searchers = start_searchers(config.search, target, config.checkpoint, hardware, nice=False)
+        searchers = start_searchers(config.search, target, checkpoint, hardware, nice=False)
         for searcher in searchers:
             stack.callback(searcher.close)
         progress = stack.enter_context(job_progress(console))
@@ -114,8 +118,15 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
     return summary
 
 
+def _held_out(checkpoint: str | None) -> Sequence[str]:
+    """Workload hashes of the tasks that a checkpoint holds out for tests."""
+    if checkpoint is None:
+        return ()
+    return load_checkpoint(checkpoint, feature_version=FEATURE_VERSION).card.split.test_tasks
+
+
 def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, seed: int) -> list[TaskRow]:
-    """`count` random tasks, none of which is held out: their programs are to be trained on."""
+    """`count` random tasks that are not held out, since a model will be trained on their programs."""
     hidden = set(held_out)
     left = [task for task in tasks if task.workload_hash not in hidden]
     random.Random(seed).shuffle(left)
@@ -123,9 +134,9 @@ def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, 
 
 
 def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[tuple[Task, list[str]]]:
-    """Each task with the records of what its search proposes, in the order of their ends.
+    """Each task with the records of its proposals, in the order in which the searches end.
 
-    Nothing is proposed for a task that cannot be searched, or that its searcher died of.
+    A task that cannot be searched, or whose searcher died, has no records.
     """
     waiting = list(reversed(tasks))
     asked: dict[int, Task] = {}
@@ -138,30 +149,30 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
             task = asked.pop(number)
             try:
                 reply = searchers[number].reply()
-            except WorkerGone:
-                reply = {}
-            yield task, [values["record"] for values in reply.get("proposals", ())]
+            except WorkerLostError:
+                reply = RoundReply()
+            yield task, [proposal.record for proposal in reply.proposals]
 
 
-def _request(task: Task) -> dict[str, Any]:
-    # One key for all: a searcher forgets each task with the next.
-    return {"op": "propose", "key": "", "learned": {}, "task": task_to_json(task)}
+def _request(task: Task) -> RoundRequest:
+    # One key for all tasks: a searcher drops each task when the next one arrives.
+    return RoundRequest(key="", budget=RoundBudget(0), task=task)
 
 
 def _opened(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
-    """The database in a folder, which is made where there is none, and the hashes of the tasks searched.
+    """Opens or creates the database in a folder; returns it with the hashes of the tasks searched.
 
-    Raises ProposeConfigError where it is a database of something else: whoever compiles from that one would
-    meet programs without a latency.
+    Raises ProposeConfigError for a database of measured programs: unmeasured ones would break compiling
+    from it.
     """
     taken = folder / TAKEN_FILE
     if (folder / RECORD_FILE).exists() and not taken.exists():
         raise ProposeConfigError(
-            f"database={folder.parent}: {folder.name} in it holds other records than proposals; name "
+            f"database={folder.parent}: {folder.name} in it holds records that are not proposals; name "
             "an empty folder"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    taken.touch()  # before there are records, so that a kill in between leaves none without it
+    taken.touch()  # before the first record, so that a kill leaves no records without this file
     database, _ = opened_database(folder, TAKEN_FILE)
     return database, {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
 
@@ -177,21 +188,15 @@ def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> N
     if summary.known:
         say(f"{summary.known} tasks were searched before")
     if summary.without:
-        say(f"{summary.without} tasks brought none")
+        say(f"{summary.without} tasks have no proposals")
     same_target = "" if config.target == "llvm" else " with the same target"
     say(
-        f"measure them{same_target}: foretune-generate dataset=data/proposed "
+        f"measure them{same_target}: foretune generate dataset=data/proposed "
         "program_sampling.sampler=database "
         f"program_sampling.database={summary.folder} tasks={config.tasks}"
     )
 
 
-@hydra.main(config_path="pkg://foretune.conf", config_name="propose", version_base="1.3")
-@exits_cleanly()
-def main(cfg: DictConfig) -> None:
-    """Entry of `foretune-propose`."""
-    run(from_hydra(cfg, ProposeConfig))
-
-
-if __name__ == "__main__":
-    main()
+def main(config: DictConfig) -> None:
+    """Entry of `foretune propose`."""
+    run(from_hydra(config, ProposeConfig))

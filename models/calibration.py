@@ -1,9 +1,9 @@
-"""Whether predicted standard deviations are as large as the errors are.
+"""Calibration of predicted standard deviations against the errors of the predictions.
 
 With predictions m_i, standard deviations s_i > 0 and observations y_i on the scale of the training target,
-and z_i = (y_i - m_i) / s_i taken to be standard normal:
+and z_i = (y_i - m_i) / s_i, which is standard normal if the model is calibrated:
 
-- coverage at q      share of |z_i| below the normal's central quantile of q; q if calibrated
+- coverage at q      share of |z_i| below the normal's central quantile of q; q for a calibrated model
 - calibration error  mean over p = 0.05, 0.10, ..., 0.95 of |share of z_i below the normal's p-quantile - p|
                      (Kuleshov, Fenner and Ermon, "Accurate Uncertainties for Deep Learning Using
                      Calibrated Regression", ICML 2018, with absolute in place of squared differences)
@@ -11,11 +11,11 @@ and z_i = (y_i - m_i) / s_i taken to be standard normal:
                      |root mean s^2 - root mean (y - m)^2| / root mean s^2 (Levi et al., "Evaluating and
                      Calibrating Uncertainty Prediction in Regression Tasks", 2022)
 - NLL                mean of ln(s_i sqrt(2 pi)) + z_i^2 / 2
-- sharpness          root mean s^2: of two calibrated models the one with the smaller says more
-- error Spearman     rank correlation of s_i and |y_i - m_i|: whether the unsure rows are the wrong ones
+- sharpness          root mean s^2; of two calibrated models the sharper one is more informative
+- error Spearman     rank correlation of s_i and |y_i - m_i|: do uncertain rows have large errors?
 
-Calibrated on average is not calibrated task by task; errors of one task go together, so the bins of a few
-tasks vary more than their counts suggest.
+A model that is calibrated on average may be miscalibrated on single tasks. Errors within a task are
+correlated, so the bins of a few tasks vary more than their counts suggest.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """Figures of the module's text over n rows; the names are those of metrics.json."""
+    """Metrics of the module's docstring over n rows, named as in metrics.json."""
 
     coverage_50: float
     coverage_80: float
@@ -54,20 +54,20 @@ class Calibration:
         )
 
     def summary(self) -> dict[str, float]:
-        """The figures by name."""
+        """Metrics by name."""
         return asdict(self)
 
 
 def calibrate(mean: FloatArray, std: FloatArray, observed: FloatArray) -> Calibration:
-    """Computes every figure of n >= 1 rows; raises ValueError for other lengths, or a std not above 0."""
+    """Every metric of n >= 1 rows; raises ValueError if the lengths differ or a std is not above 0."""
     mean, std, observed = (np.asarray(values, np.float64) for values in (mean, std, observed))
     if not len(mean) == len(std) == len(observed) or len(mean) == 0:
         raise ValueError(
             f"{len(mean)} means, {len(std)} deviations and {len(observed)} observations: give one of each "
-            "a row"
+            "for every row"
         )
     if not (std > 0).all():
-        raise ValueError(f"a standard deviation is {std.min()}: each has to be above 0")
+        raise ValueError(f"the least standard deviation is {std.min()}: all must be above 0")
     error = observed - mean
     z = error / std
     coverage = {
@@ -94,11 +94,11 @@ def ence(std: FloatArray, error: FloatArray, bins: int = BINS) -> float:
 
 
 def fit_correction(mean: FloatArray, std: FloatArray, observed: FloatArray) -> tuple[float, float]:
-    """The factor a and the floor b that make sqrt(a^2 std^2 + b^2) the most likely deviations.
+    """Maximum-likelihood factor a and floor b of the corrected deviations sqrt(a^2 std^2 + b^2).
 
-    Fitted on validation tasks. The factor makes up for a model that is too sure of tasks that it has not seen
-    (as Levi et al. do with a temperature), the floor for errors that the members of an ensemble share:
-    without it a few rows of nearly no spread would rule the factor. (1, 0) where there is no error to fit.
+    They are fitted on validation tasks. The factor corrects overconfidence on unseen tasks, like the
+    temperature of Levi et al. The floor covers errors that all members of an ensemble share; without it a few
+    rows with almost no spread would dominate the factor. Returns (1, 0) if there is no error to fit.
     """
     error = np.asarray(observed, np.float64) - mean
     variance = np.square(np.asarray(std, np.float64))

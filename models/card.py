@@ -1,4 +1,4 @@
-"""The card that travels with a checkpoint's weights: what they expect, and how good they are."""
+"""Card of a checkpoint: features, data, split and metrics of its weights."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .normaliser import Normaliser
 from .registry import MemberConfig, ModelConfig
 from .target import TargetConfig
 
-SCHEMA_VERSION = 4
-"""Raised with each field that an older version of foretune must not overlook: it would serve wrong scores."""
-READABLE_SCHEMAS = (1, 2, 3, 4)
+SCHEMA_VERSION = 5
+"""Version of the card; raise it with each field that changes scores, so that an older foretune refuses it."""
+READABLE_SCHEMAS = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
 class DataSummary:
-    """The dataset that a checkpoint was trained on; counts are of the training part."""
+    """Dataset that a checkpoint was trained on; the counts are of the training part."""
 
     sha256: str
     records: int
@@ -41,10 +41,11 @@ class DataSummary:
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """How the dataset was split, the hashes of the tasks of each part, and the shapes of those seen.
+    """Split of the dataset: workload hashes of the tasks in each part, and shapes of the seen tasks.
 
-    With these an evaluation on any dataset can leave out what the model has seen, be it fused with something
-    else. Cards of schema 1 and 2 have no shapes: they tell tasks by their hashes alone.
+    They let an evaluation on any dataset leave out what the model has seen, even if the layout or the fused
+    epilogue differs (`dataset.task_shapes`). Cards of schema 1 and 2 have no shapes: a task counts as seen
+    by its hash, or if a seen task of the same dataset has its shape.
     """
 
     config: dict[str, Any]
@@ -55,26 +56,27 @@ class SplitSummary:
 
     @property
     def seen_tasks(self) -> list[str]:
-        """Hashes of the tasks that shaped the weights, by training or by the choice of an epoch."""
+        """Hashes of the training and validation tasks, which both influenced the weights."""
         return [*self.train_tasks, *self.validation_tasks]
 
     def saw(self, data: LabelledFeatures) -> NDArray[np.bool_]:
-        """Rows of a dataset, as a mask, whose task or another of its shape shaped the weights."""
-        return np.isin(data.workload_hash, self.seen_tasks) | np.isin(data.shape, self.seen_shapes)
+        """Mask [n] of the rows whose task, or another task of its shape, the model has seen."""
+        tasks = np.isin(data.workload_hash, self.seen_tasks)
+        return tasks | np.isin(data.shape, [*self.seen_shapes, *np.unique(data.shape[tasks])])
 
     def seen_in(self, data: LabelledFeatures) -> list[str]:
-        """Hashes of the tasks of a dataset that it saw."""
+        """Hashes of the tasks of a dataset that the model has seen."""
         return [str(task) for task in np.unique(data.workload_hash[self.saw(data)])]
 
     def tasks(self, part: str) -> list[str]:
-        """Hashes of "train", "validation" or "test"."""
+        """Hashes of the tasks in the part "train", "validation" or "test"."""
         tasks: list[str] = getattr(self, f"{part}_tasks")
         return tasks
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Which code made the checkpoint, and when (UTC)."""
+    """Versions of the code that made the checkpoint, and the time in UTC."""
 
     foretune: str
     torch: str
@@ -84,7 +86,7 @@ class Provenance:
 
     @classmethod
     def of_this_process(cls) -> Provenance:
-        """Reads the versions in use."""
+        """Versions that are in use."""
         return cls(
             foretune=__version__,
             torch=torch.__version__,
@@ -96,7 +98,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Card:
-    """Everything of a checkpoint but its weights."""
+    """All contents of a checkpoint except its weights."""
 
     feature_version: str
     model: ModelConfig
@@ -104,21 +106,21 @@ class Card:
     normaliser: Normaliser
     data: DataSummary
     split: SplitSummary
-    metrics: dict[str, dict[str, float | None]]  # part of the split -> name -> value, None for undefined
+    metrics: dict[str, dict[str, float | None]]  # part of the split -> name -> value, None if undefined
     seed: int
     training: dict[str, Any] = field(default_factory=dict)  # loss, optimiser and length of the training
-    std_scale: float = 1.0  # see Predictor; from schema 2 on, as is the next
+    std_scale: float = 1.0  # see Predictor; since schema 2, like the next field
     std_floor: float = 0.0
     provenance: Provenance = field(default_factory=Provenance.of_this_process)
     weights_sha256: str = ""
     schema_version: int = SCHEMA_VERSION
 
     def with_weights(self, sha256: str) -> Card:
-        """The card of these weights."""
+        """Copy of the card with the hash of the weights."""
         return replace(self, weights_sha256=sha256)
 
     def to_json(self) -> str:
-        """JSON text; values that are not finite become null, lists of plain values take one line."""
+        """JSON text. Non-finite values become null; a list of plain values takes one line."""
         values = {
             name: getattr(self, name)
             for name in (
@@ -142,11 +144,12 @@ class Card:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Card:
         """Inverse of `to_json` on parsed JSON; raises KeyError, TypeError or ValueError for other content."""
+        schema = int(values["schema_version"])
         card = cls(
             feature_version=str(values["feature_version"]),
             model=_model(values["model"]),
             target=TargetConfig(**values["target"]),
-            normaliser=Normaliser.from_json(values["normaliser"]),
+            normaliser=Normaliser.from_json(values["normaliser"], earlier=schema < 5),
             data=DataSummary(**values["data"]),
             split=SplitSummary(**values["split"]),
             metrics=dict(values["metrics"]),
@@ -156,22 +159,22 @@ class Card:
             std_floor=float(values.get("std_floor", 0.0)),
             provenance=Provenance(**values["provenance"]),
             weights_sha256=str(values["weights_sha256"]),
-            schema_version=int(values["schema_version"]),
+            schema_version=schema,
         )
         if values["dims"] != asdict(card.normaliser.dims):
-            raise ValueError(f"dims {values['dims']} differ from the normaliser's {card.normaliser.dims}")
+            raise ValueError(f"dims={values['dims']} differ from the normaliser's {card.normaliser.dims}")
         return card
 
 
 def _model(values: Mapping[str, Any]) -> ModelConfig:
-    beside = [MemberConfig(**kind) for kind in values.get("beside", [])]  # from schema 4 on
+    beside = [MemberConfig(**kind) for kind in values.get("beside", [])]  # since schema 4
     return ModelConfig(**{**values, "beside": beside})
 
 
 def git_revision() -> str | None:
-    """Commit of the checkout that foretune runs from, with "+changes" where files differ from it.
+    """Commit of the checkout that foretune runs from, with "+changes" if tracked files differ from it.
 
-    None for an installed wheel, also when that lies inside some other repository.
+    None for an installed wheel, even if it is inside another repository.
     """
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
@@ -189,7 +192,7 @@ def git_revision() -> str | None:
 
 
 def _finite(value: Any) -> Any:
-    """Replaces NaN and infinities by None, which JSON can hold."""
+    """Copy with None for NaN and infinities, which JSON cannot hold."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

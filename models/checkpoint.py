@@ -1,4 +1,4 @@
-"""Checkpoints: a directory with `model.safetensors` and `card.json`. Loading runs no code of theirs."""
+"""Checkpoints: directories with `model.safetensors` and `card.json`. Loading executes nothing from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .registry import ModelConfigError, build_model
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "card.json"
 SHIPPED = Path(__file__).resolve().parents[1] / "checkpoints"
-"""Where the checkpoints that come with the package lie."""
+"""Folder of the checkpoints that are shipped with the package."""
 
 
 class CheckpointError(UserError):
@@ -31,19 +31,19 @@ class CheckpointError(UserError):
 
 
 class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
-    """There is no checkpoint of that name or path."""
+    """No checkpoint has that name or path."""
 
 
 class CheckpointExistsError(CheckpointError, FileExistsError):
-    """There is something where a checkpoint was to be written."""
+    """The directory that a checkpoint is to be written to exists."""
 
 
 class FeatureVersionError(CheckpointError, ValueError):
-    """The checkpoint was trained on features that this version does not compute."""
+    """The checkpoint was trained on features that this version of foretune does not compute."""
 
 
 class CorruptCheckpointError(CheckpointError, ValueError):
-    """The checkpoint's files are incomplete, damaged, or of another format."""
+    """The files of the checkpoint are incomplete, damaged or in another format."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Checkpoint:
 
 
 def shipped_checkpoints() -> list[str]:
-    """Names of the checkpoints that come with the package."""
+    """Names of the checkpoints that are shipped with the package."""
     return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD_FILE}"))
 
 
 def refuse_to_overwrite(checkpoint_dir: Path) -> None:
-    """Raises CheckpointExistsError where the setting of that name is taken, before anything is computed."""
+    """Raises CheckpointExistsError if `checkpoint_dir` exists, before anything is computed."""
     if checkpoint_dir.exists():
         raise CheckpointExistsError(
             f"checkpoint_dir={checkpoint_dir} exists: remove it or choose another directory"
@@ -69,9 +69,9 @@ def refuse_to_overwrite(checkpoint_dir: Path) -> None:
 
 
 def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
-    """Writes a checkpoint, whole or not at all, and returns the card with the hash of the weights.
+    """Writes a checkpoint atomically and returns the card with the hash of the weights.
 
-    Weights that half precision holds exactly, as those of `rounded_to_half` do, take half the space.
+    Tensors that half precision represents exactly, as after `rounded_to_half`, are stored in half precision.
 
     Raises:
       CheckpointExistsError: the directory exists.
@@ -95,16 +95,16 @@ def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
 
 
 def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None) -> Checkpoint:
-    """Loads a checkpoint on the CPU; torch's threads, random state and other globals stay as they are.
+    """Loads a checkpoint on the CPU without changing torch's threads, random state or other globals.
 
     Args:
-      path_or_name: a directory, or the name (without a slash) of a checkpoint that comes with the package.
-      feature_version: the version of the features that will be fed to it, checked when given.
+      path_or_name: a directory, or the name (without a slash) of a shipped checkpoint.
+      feature_version: version of the features that the model will read, checked if given.
 
     Raises:
-      CheckpointNotFoundError: nothing there.
-      FeatureVersionError: it was trained on another version of the features.
-      CorruptCheckpointError: files missing, damaged, or not a checkpoint.
+      CheckpointNotFoundError: there is no such checkpoint.
+      FeatureVersionError: the checkpoint was trained on another version of the features.
+      CorruptCheckpointError: files are missing, damaged, or not those of a checkpoint.
     """
     path = _resolve(path_or_name)
     card = _read_card(path)
@@ -112,7 +112,7 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
         raise FeatureVersionError(
             f"{path} was trained on features of version {card.feature_version}, and this version of foretune "
             f"computes {feature_version}: use a checkpoint of version {feature_version}, or train one with "
-            "foretune-train on the same dataset"
+            "foretune train on the same dataset"
         )
     model = _load_model(path / WEIGHTS_FILE, card)
     predictor = Predictor(
@@ -122,7 +122,7 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
 
 
 def rounded_to_half(model: CostModel) -> None:
-    """Rounds the parameters in place to what half precision holds; buffers stay as they are."""
+    """Rounds the parameters in place to half-precision values; buffers are unchanged."""
     with torch.no_grad():
         for weights in model.parameters():
             weights.copy_(weights.half())
@@ -139,7 +139,7 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _resolve(path_or_name: str | Path) -> Path:
-    """The directory of a checkpoint, known to exist."""
+    """Existing directory of a checkpoint."""
     text = str(path_or_name)
     is_name = isinstance(path_or_name, str) and not any(mark in text for mark in ("/", os.sep))
     path = SHIPPED / text if is_name and text else Path(path_or_name)
@@ -147,24 +147,24 @@ def _resolve(path_or_name: str | Path) -> Path:
         raise CorruptCheckpointError(
             f"{path} is a file, and a checkpoint is a directory with {WEIGHTS_FILE} and {CARD_FILE}. Files "
             "of torch.save or pickle are never loaded, since they can run code: export the model with "
-            "foretune-train"
+            "foretune train"
         )
     if text and path.is_dir() and (not is_name or text in shipped_checkpoints()):
         return path
     shipped = ", ".join(shipped_checkpoints()) or "none"
     hint = f"; for the local directory write ./{text}" if is_name and text and Path(text).is_dir() else ""
     raise CheckpointNotFoundError(
-        f"no checkpoint {text!r}: give a directory, or one of those that come with foretune ({shipped}){hint}"
+        f"no checkpoint {text!r}: give a directory, or one of the shipped checkpoints ({shipped}){hint}"
     )
 
 
 def _read_card(path: Path) -> Card:
-    """Parses and checks the card; every way it can be wrong is a `CorruptCheckpointError`."""
+    """Parsed and checked card; raises CorruptCheckpointError for any defect."""
     file = path / CARD_FILE
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CorruptCheckpointError(f"{path} has no {CARD_FILE}: give a folder of foretune-train") from error
+        raise CorruptCheckpointError(f"{path} has no {CARD_FILE}: give a folder of foretune train") from error
     except ValueError as error:  # bad JSON and bad UTF-8
         raise CorruptCheckpointError(f"{file} is not JSON ({error}): copy the checkpoint again") from error
     version = values.get("schema_version") if isinstance(values, dict) else None
@@ -182,7 +182,7 @@ def _read_card(path: Path) -> Card:
 
 
 def _load_model(file: Path, card: Card) -> CostModel:
-    """Builds the card's model with the file's tensors after comparing their hash with the card's."""
+    """Model of the card with the tensors of the file, whose hash is compared with the card's first."""
     try:
         weights = file.read_bytes()
     except FileNotFoundError as error:
@@ -194,8 +194,8 @@ def _load_model(file: Path, card: Card) -> CostModel:
             "was damaged or replaced; copy the checkpoint again"
         )
     try:
-        # On the meta device nothing would be initialised in vain, but its random numbers import torch's
-        # compiler, which takes seconds.
+        # The meta device would avoid the initialisation, but its random numbers import torch's compiler,
+        # which takes seconds.
         with torch.random.fork_rng(devices=[]):
             model = build_model(card.model, card.normaliser.dims)
         tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
@@ -204,7 +204,7 @@ def _load_model(file: Path, card: Card) -> CostModel:
         raise CorruptCheckpointError(
             f"{file} is not a safetensors file ({error}); other formats are never loaded"
         ) from error
-    except (ModelConfigError, RuntimeError) as error:  # no such model, or other names or shapes
+    except (ModelConfigError, RuntimeError) as error:  # unknown model, or tensors of other names or shapes
         first = " ".join(line.strip() for line in str(error).splitlines()[:2])
         raise CorruptCheckpointError(f"{file} does not fit the model of its card: {first}") from error
     return model.eval()

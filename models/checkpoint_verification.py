@@ -1,4 +1,4 @@
-"""What can be checked of a checkpoint without its data: that it is whole, loads, and predicts numbers."""
+"""Checks of a checkpoint that need no data: its files, its card, its weights and its predictions."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .normaliser import ColumnScaler, Normaliser
 from .registry import feature_version_of
 
 _SHARES = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2")
-"""Metrics of a card that are at most 1."""
+"""Metrics of a card whose values are at most 1."""
 
 
 def problems(path_or_name: str) -> Iterator[str]:
-    """Everything that is wrong with a checkpoint, each in one sentence; nothing for a good one.
+    """Problems of a checkpoint, one sentence each; none for a good checkpoint.
 
     Card and weights are read as data: no file of a checkpoint can run code. Raises CheckpointNotFoundError
-    where there is no checkpoint.
+    if there is no checkpoint.
     """
     try:
         checkpoint = load_checkpoint(path_or_name)
     except CheckpointError as error:
         if isinstance(error, FileNotFoundError):
             raise
-        yield str(error)  # nothing more can be said of files that do not load
+        yield str(error)  # files that do not load cannot be checked further
         return
     yield from _of_files(checkpoint)
     yield from _of_card(checkpoint.card)
@@ -41,14 +41,14 @@ def _of_files(checkpoint: Checkpoint) -> Iterator[str]:
     known = {CARD_FILE, WEIGHTS_FILE}
     for file in sorted(checkpoint.path.iterdir()):
         if file.name not in known:
-            yield f"{file.name} is no part of a checkpoint and never read: remove it"
+            yield f"{file.name} is no part of a checkpoint and is never read: remove it"
 
 
 def _of_card(card: Card) -> Iterator[str]:
     if card.feature_version != (computed := feature_version_of(card.model.name)):
         yield (
             f"it was trained on features of version {card.feature_version}, and this version of foretune "
-            f"computes {computed}: train one with foretune-train on the same dataset"
+            f"computes {computed}: train a new checkpoint with foretune train on the same dataset"
         )
     parts = {part: set(card.split.tasks(part)) for part in ("train", "validation", "test")}
     for one, other in combinations(parts, 2):
@@ -57,7 +57,7 @@ def _of_card(card: Card) -> Iterator[str]:
     for part, metrics in card.metrics.items():
         for name, value in metrics.items():
             if value is not None and (not math.isfinite(value) or (name in _SHARES and value > 1)):
-                yield f"its card says {name} = {value} on the {part} part, which cannot be"
+                yield f"its card says {name} = {value} on the {part} part, which is impossible"
 
 
 def _of_weights(checkpoint: Checkpoint) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _of_weights(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _of_outputs(checkpoint: Checkpoint) -> Iterator[str]:
-    """Predictions of made-up candidates, like those of its training and far from them."""
+    """Problems of the predictions for made-up candidates, both typical and extreme ones."""
     for spread, kind in ((1.0, "usual"), (1e6, "extreme")):
         table = made_up_features(checkpoint.card.normaliser, spread)
         try:
@@ -82,7 +82,10 @@ def _of_outputs(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> FeatureTable:
-    """Candidates of 1 to 6 stores and decisions, normal about the training's means, `spread` as wide."""
+    """Candidates with 1 to 6 stores and decisions.
+
+    Features are normal around the means of the training data with `spread` times its deviations.
+    """
     rng = np.random.default_rng(0)
 
     def tokens(scaler: ColumnScaler, rows: int) -> np.ndarray:

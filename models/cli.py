@@ -1,18 +1,22 @@
-"""`foretune-checkpoints`: which checkpoints there are, what they were made of, and whether they are whole."""
+"""`foretune checkpoints`: list checkpoints, show their cards, check them.
+
+Each function takes the composed settings of its file in conf/ and returns the exit status: 0, or 1 for a
+finding. They raise UserError.
+"""
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from omegaconf import DictConfig
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import exits_cleanly
+from ..configuration import from_hydra
 from .card import Card
 from .checkpoint import (
     CARD_FILE,
@@ -35,11 +39,35 @@ METRICS = {
 """Metrics of the list, of the test part, and their titles."""
 
 
-def list_(options: argparse.Namespace, console: Console) -> int:
+@dataclass(frozen=True)
+class ListConfig:
+    """Fields of conf/checkpoints_list.yaml."""
+
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class ShowConfig:
+    """Fields of conf/checkpoints_show.yaml."""
+
+    checkpoint: str
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class VerifyConfig:
+    """Fields of conf/checkpoints_verify.yaml."""
+
+    checkpoints: list[str] = field(default_factory=list)
+
+
+def list_(config: DictConfig) -> int:
     """Prints one line a checkpoint; status 1 where one cannot be read."""
-    found = _found(options.folder)
+    folder = from_hydra(config, ListConfig).folder
+    console = Console()
+    found = _found(folder)
     if not found:
-        console.print(f"no checkpoint in {escape(str(options.folder or SHIPPED))}")
+        console.print(f"no checkpoint in {escape(str(folder or SHIPPED))}")
         return 0
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in ("checkpoint", "model", "MB", "tasks", "records", *METRICS.values()):
@@ -58,10 +86,12 @@ def list_(options: argparse.Namespace, console: Console) -> int:
     return 1 if broken else 0
 
 
-def show(options: argparse.Namespace, console: Console) -> int:
+def show(config: DictConfig) -> int:
     """Prints the card of a checkpoint."""
-    checkpoint = load_checkpoint(options.checkpoint)
-    if options.json:
+    settings = from_hydra(config, ShowConfig)
+    console = Console()
+    checkpoint = load_checkpoint(settings.checkpoint)
+    if settings.json:
         print((checkpoint.path / CARD_FILE).read_text(encoding="utf-8"), end="")
         return 0
     lines = Table.grid(padding=(0, 2))
@@ -80,12 +110,14 @@ def show(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def verify(options: argparse.Namespace, console: Console) -> int:
+def verify(config: DictConfig) -> int:
     """Prints every problem of the checkpoints; status 1 where there is one."""
     from .checkpoint_verification import problems
 
+    settings = from_hydra(config, VerifyConfig)
+    console = Console()
     status = 0
-    for name in options.checkpoints or shipped_checkpoints():
+    for name in settings.checkpoints or shipped_checkpoints():
         started = time.perf_counter()
         with_problems = list(problems(name))
         seconds = time.perf_counter() - started
@@ -188,46 +220,3 @@ def _number(value: float | None) -> str:
         if float(value).is_integer() and value > 1
         else f"{value:.3f}"
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="foretune-checkpoints", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(
-        name: str, run: Callable[[argparse.Namespace, Console], int], text: str, more: str
-    ) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=f"{text}. {more}")
-        added.set_defaults(run=run)
-        return added
-
-    one = "name of one that comes with foretune, or a folder, with a slash in its path"
-    added = command("list", list_, "List checkpoints", "Metrics are of the held-out test tasks.")
-    added.add_argument(
-        "folder", nargs="?", type=Path, help="folder to look through (default: those that come with foretune)"
-    )
-    added = command("show", show, "Tell what a checkpoint was made of", "All this is on its card.")
-    added.add_argument("checkpoint", help=one)
-    added.add_argument("--json", action="store_true", help="print the card as it is")
-    added = command(
-        "verify",
-        verify,
-        "Check checkpoints",
-        "The card must be readable, the weights must have its hash, load, and be finite, the parts of the "
-        "split disjoint, the features of this version, and predictions numbers. The status is 1 for a "
-        "problem.",
-    )
-    added.add_argument("checkpoints", nargs="*", help=f"{one} (default: all that come with foretune)")
-    return parser
-
-
-@exits_cleanly()
-def main(arguments: list[str] | None = None) -> None:
-    """Entry of `foretune-checkpoints`; exits with 1 for a finding, 2 for an error."""
-    options = _parser().parse_args(arguments)
-    if status := options.run(options, Console()):
-        raise SystemExit(status)
-
-
-if __name__ == "__main__":
-    main()

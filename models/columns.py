@@ -1,7 +1,7 @@
-"""The columns of a cost model's output: what it predicts of a program, beside how fast it is.
+"""Columns of a cost model's output: the score, and optionally roofline scores and a variance.
 
 Fasor's model predicts latency, memory-bound score and core-bound score together (section 4.1). The first
-column is always the primary one, which ranks programs; the last may be how sure the model is of it.
+column is the primary output, which ranks programs. The last may be the log variance of the primary output.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 SCORE = "score"
 """The primary output, on the scale of the training target."""
 SHARES = ("memory", "core")
-"""Roofline scores (`dataset.roofline`), on the scale of `encode_share`."""
+"""Roofline scores (`dataset.roofline`) on the scale of `encode_share`."""
 OUTPUTS = (SCORE, *SHARES)
 LOG_VARIANCE = "log_variance"
-"""ln of the variance of the primary output around its target."""
+"""Natural logarithm of the variance of the primary output around its target."""
 LOG_VARIANCE_RANGE = (-14.0, 4.0)
-"""Standard deviations from 0.001 to 7, so that no row of a batch weighs without bounds."""
+"""Bounds of the log variance, for standard deviations from 0.001 to 7; they bound the weight of a row."""
 
 SHARE_FLOOR = 1e-3
-"""Shares below it are not told apart: neither ceiling matters to such a program."""
+"""Least share that is resolved; below it the ceiling does not matter to the program."""
 
 
 def column_names(outputs: Sequence[str], variance: bool) -> tuple[str, ...]:
-    """Names of the columns; raises ValueError unless `outputs` are some of OUTPUTS, SCORE first."""
+    """Names of the columns; raises ValueError unless `outputs` are distinct names of OUTPUTS, SCORE first."""
     known = len(set(outputs)) == len(outputs) and set(outputs) <= set(OUTPUTS)
     if not outputs or not known or outputs[0] != SCORE:
         raise ValueError(
@@ -36,7 +36,7 @@ def column_names(outputs: Sequence[str], variance: bool) -> tuple[str, ...]:
 
 
 def encode_share(share: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Shares of the latency in [0, 1] -> training targets in [0, 1], even over magnitudes."""
+    """Training targets in [0, 1] for shares of the latency in [0, 1], on a logarithmic scale."""
     return (1 - np.log(np.maximum(share, SHARE_FLOOR)) / np.log(SHARE_FLOOR)).astype(np.float32)
 
 

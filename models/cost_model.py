@@ -1,4 +1,4 @@
-"""What a cost model is: a network over tensors inside, a predictor over arrays outside."""
+"""Interface of cost models: a network over tensors, and a predictor over arrays of raw features."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..dataset.features.table import FeatureBatch, FeatureTable
-from ..dataset.roofline import least_latency_s
+from ..dataset.roofline import latency_bound_s
 from .columns import LOG_VARIANCE, LOG_VARIANCE_RANGE, SCORE, SHARES, column_names, decode_share
 from .normaliser import Normaliser
 from .target import TargetConfig
 
 
 class FeatureTensors(NamedTuple):
-    """A `FeatureBatch` of normalised features as tensors; masks are True where a token is real."""
+    """Tensors of a normalised `FeatureBatch`; a mask is True for a token and False for padding."""
 
     stores: Tensor  # float32 [n, max_stores, dims.stores]
     store_mask: Tensor  # bool [n, max_stores]
@@ -31,30 +31,30 @@ class FeatureTensors(NamedTuple):
 
     @classmethod
     def of(cls, batch: FeatureBatch) -> FeatureTensors:
-        """Wraps the arrays of a batch without a copy."""
+        """Tensors that share the memory of a batch's arrays."""
         return cls(*(torch.from_numpy(getattr(batch, f.name)) for f in fields(batch)))
 
 
 class CostModel(nn.Module, ABC):
-    """A network that rates candidates; every subclass takes `dims: FeatureDims` first."""
+    """Network that scores candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
 
     columns: tuple[str, ...] = (SCORE,)
-    """Names of what `all_columns` returns, the primary one first; see `columns`."""
+    """Names of the columns of `all_columns`, the primary output first; see `columns`."""
 
     @abstractmethod
     def forward(self, features: FeatureTensors) -> Tensor:
-        """Outputs float32 [n] on the scale of the training target, higher for faster programs.
+        """Primary outputs float32 [n] on the scale of the training target, higher for faster programs.
 
-        An output depends on its own row only, and not on what its padding holds.
+        An output depends only on its own row, and not on the contents of the padding.
         """
 
     def all_columns(self, features: FeatureTensors) -> Tensor:
-        """Every output, float32 [n, len(columns)]; the first column is what `forward` returns."""
+        """All outputs, float32 [n, len(columns)]; the first column is the value of `forward`."""
         return self(features).unsqueeze(-1)
 
 
 class MultiOutputModel(CostModel):
-    """A network with one column for each of `outputs`, and for the log variance of the first if so asked."""
+    """Network with a column for each of `outputs`, and with `variance` one for the first's log variance."""
 
     def __init__(self, outputs: Sequence[str], variance: bool) -> None:
         super().__init__()
@@ -62,27 +62,27 @@ class MultiOutputModel(CostModel):
 
     @abstractmethod
     def raw_columns(self, features: FeatureTensors) -> Tensor:
-        """What the head says, float32 [n, len(columns)]."""
+        """Outputs of the head, float32 [n, len(columns)], before the variance is bounded."""
 
     def all_columns(self, features: FeatureTensors) -> Tensor:
-        """[n, columns] outputs; see `CostModel.all_columns`. The variance is bounded."""
+        """All outputs [n, columns], with a bounded variance; see `CostModel.all_columns`."""
         columns = self.raw_columns(features)
         if self.columns[-1] != LOG_VARIANCE:
             return columns
         return torch.cat([columns[:, :-1], columns[:, -1:].clamp(*LOG_VARIANCE_RANGE)], dim=-1)
 
     def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+        """Primary outputs [n]; see `CostModel.forward`."""
         return self.all_columns(features)[:, 0]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """All that a model says of n candidates, each float32 [n]; None for what it was not trained on.
+    """All outputs of a model for n candidates, each float32 [n]; None for outputs that it does not have.
 
-    `output` is on the scale of the training target, and `std` is its standard deviation, where an output's
-    error is about normal: to weigh being fast against being sure, add a multiple of `std` to `output`.
-    `memory` and `core` are the roofline scores in [0, 1] of `dataset.roofline`.
+    `output` is on the scale of the training target, where errors are roughly normal, and `std` is its
+    standard deviation: add a multiple of `std` to `output` to trade speed against certainty. `memory` and
+    `core` are the roofline scores in [0, 1] of `dataset.roofline`.
     """
 
     score: NDArray[np.float32]
@@ -94,51 +94,51 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Scores candidates with a trained model, from raw features."""
+    """Trained model that scores candidates from raw features."""
 
     normaliser: Normaliser
     model: CostModel
     target: TargetConfig
-    chunk: int = 512  # the paper's search batch (One-Shot Tuner Table 2), and a bound on memory
+    chunk: int = 512  # rows at a time, which bounds memory; the search batch of One-Shot Tuner Table 2
     std_scale: float = 1.0  # factor on the model's standard deviations; see `calibration.fit_correction`
-    std_floor: float = 0.0  # least standard deviation, on the scale of the target; see the same
+    std_floor: float = 0.0  # least standard deviation on the scale of the target; from the same fit
 
     def predict(self, batch: FeatureBatch) -> NDArray[np.float32]:
         """Predicted scores float32 [n], higher for faster programs.
 
-        Near 1 for the best of its task; with an absolute target, the predicted efficiency.
-        Neither global nor thread settings of torch are touched.
+        A score is near 1 for the best program of its task; with an absolute target it is the predicted
+        efficiency. Global and thread settings of torch are unchanged.
 
         Raises:
-          ValueError: the batch has other dimensions than the model, or holds NaN.
+          ValueError: the batch has other dimensions than the model, or contains NaN.
         """
         return self.target.decode(self._columns(batch)[:, 0])
 
     def predict_all(self, batch: FeatureBatch) -> Prediction:
-        """Everything the model predicts; raises as `predict` does."""
+        """All outputs of the model; raises as `predict` does."""
         return self._named(self._columns(batch))
 
     def predict_latency_s(self, batch: FeatureBatch) -> NDArray[np.float64]:
         """Predicted latencies in seconds, float64 [n]; raises as `predict` does.
 
-        Operations and bytes of the task and the ceilings of the device come with the batch's raw features.
+        The raw features of the batch give the operations and bytes of the task and the device's ceilings.
 
         Raises:
-          TargetError: the model was trained on scores, which say nothing across tasks.
+          TargetError: the model was trained on scores, which are relative to the best program of a task.
         """
-        return self.target.latency_s(self._columns(batch)[:, 0], least_latency_s(batch))
+        return self.target.latency_s(self._columns(batch)[:, 0], latency_bound_s(batch))
 
     def predict_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predicted scores [len(rows)] of some rows of a table, padded a chunk at a time."""
         return self.target.decode(self._table_columns(table, rows)[:, 0])
 
     def predict_all_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> Prediction:
-        """Everything the model predicts of some rows of a table."""
+        """All outputs of the model for some rows of a table."""
         return self._named(self._table_columns(table, rows))
 
     def predict_latency_table_s(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Predicted latencies in seconds [len(rows)] of some rows of a table; see `predict_latency_s`."""
-        return self.target.latency_s(self._table_columns(table, rows)[:, 0], least_latency_s(table)[rows])
+        return self.target.latency_s(self._table_columns(table, rows)[:, 0], latency_bound_s(table)[rows])
 
     def _table_columns(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         chunks = (table.batch(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk))
@@ -146,9 +146,9 @@ class Predictor:
         return np.concatenate([none, *(self._columns(chunk) for chunk in chunks)])
 
     def _columns(self, batch: FeatureBatch) -> NDArray[np.float32]:
-        """The model's columns, float32 [n, len(columns)]."""
+        """Columns of the model's output, float32 [n, len(columns)]."""
         columns = np.empty((len(batch), len(self.model.columns)), dtype=np.float32)
-        if self.model.training:  # to walk all modules takes as long as rating a few candidates
+        if self.model.training:  # eval() walks all modules, which takes as long as scoring a few candidates
             self.model.eval()
         device = next(self.model.parameters()).device
         with torch.inference_mode():
@@ -160,7 +160,7 @@ class Predictor:
                 columns[rows] = made.float().cpu().numpy()
         if np.isnan(columns).any():
             bad = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
-            raise ValueError(f"the features of candidate {bad} hold NaN: regenerate the features")
+            raise ValueError(f"the features of candidate {bad} contain NaN: regenerate the features")
         return columns
 
     def _named(self, columns: NDArray[np.float32]) -> Prediction:
@@ -175,11 +175,11 @@ class Predictor:
 
 
 def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the real tokens: [n, tokens, width] and bool [n, tokens] -> [n, width], 0 if none is."""
+    """Mean over the masked tokens: [n, tokens, width] and bool [n, tokens] -> [n, width], 0 for no token."""
     weight = mask.unsqueeze(-1).to(tokens.dtype)
     return (tokens * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
 
 
 def masked_sum(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Sum over the real tokens: [n, tokens, width] and bool [n, tokens] -> [n, width]."""
+    """Sum over the masked tokens: [n, tokens, width] and bool [n, tokens] -> [n, width]."""
     return (tokens * mask.unsqueeze(-1)).sum(dim=1)

@@ -1,7 +1,7 @@
-"""The draft model: a perceptron over one vector a candidate, fast enough to rate a whole search.
+"""Draft model: a perceptron over one vector per candidate, fast enough to score a whole population.
 
-Stores and decisions are not looked at: the draft vector (`dataset.drafting.features`) stands behind the
-task's. Two hidden layers of 256 rate about 10^5 candidates a second on one core.
+It reads the draft vector (`dataset.drafting.features`) behind the task vector, and no stores or decisions.
+Two hidden layers of width 256 score about 10^5 candidates a second on one core.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .normaliser import FeatureDims
 
 
 class DraftCostModel(CostModel):
-    """`layers` hidden layers of `width` over the task and hardware vectors."""
+    """Perceptron with `layers` hidden layers of `width` over task, draft and hardware vector."""
 
     def __init__(self, dims: FeatureDims, width: int = 256, layers: int = 2, dropout: float = 0.1) -> None:
         super().__init__()
@@ -27,6 +27,6 @@ class DraftCostModel(CostModel):
         self.network = nn.Sequential(*hidden, nn.Linear(width, 1))
 
     def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+        """Primary outputs [n]; see `CostModel.forward`."""
         output: Tensor = self.network(torch.cat([features.task, features.hardware], dim=-1))
         return output.squeeze(-1)

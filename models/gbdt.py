@@ -1,9 +1,9 @@
 """Gradient-boosted trees over stores: the model that AutoTVM, Ansor and MetaSchedule retrain online.
 
-Fitted once on many tasks it is the XGBoost baseline of One-Shot Tuner section 6.3.4. With its defaults it is
-the model that MetaSchedule's `XGBModel` fits to the same features and scores: the same objective, weights,
-settings and stop, which a test holds against TVM's own. It has no checkpoint: it is there to compare with;
-`trees.TreesCostModel` has one. Needs the extra `foretune[xgboost]`.
+Fitted once on many tasks it is the XGBoost baseline of One-Shot Tuner section 6.3.4. Its defaults are those
+of MetaSchedule's `XGBModel`: the same objective, weights, settings and stopping rule, which a test compares
+with TVM's own. It is a baseline without checkpoints; `trees.TreesCostModel` has checkpoints. Needs the extra
+`foretune[xgboost]`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class GbdtError(UserError, ValueError):
 class GbdtConfig:
     """Settings of the trees; the defaults are those of MetaSchedule's XGBoost model.
 
-    `context` gives each store the features of its "task" or "hardware", too, which TVM's model does not see:
-    TVM fits it to one device and to few tasks, a model of many is better with them. `weighted` weighs each
-    candidate by its target, so that slow programs hardly count. `base_score` is the output of a store before
-    the first tree. Boosting ends after `rounds`, or `patience` rounds after the best error on the "training"
-    rows (TVM) or on the "validation" rows, where `stop_on` also goes back to the best round.
+    `context` adds fields of the feature table to each store: "task" is the task vector with the draft vector,
+    "hardware" the hardware vector. TVM's model has neither, as TVM fits it to one device and few tasks.
+    `weighted` weights each candidate by its target, so that slow programs hardly count. `base_score` is the
+    output of a store before the first tree. Boosting ends after `rounds`, or `patience` rounds after the
+    lowest error on the "training" rows (TVM) or the "validation" rows. With `stop_on="validation"` the model
+    is that of the best round.
     """
 
     context: list[str] = field(default_factory=list)
@@ -70,12 +71,12 @@ class GbdtConfig:
 
 @dataclass(frozen=True)
 class GbdtPredictor:
-    """A fitted model: the output of a candidate is the sum over its stores."""
+    """Fitted trees; the output of a candidate is the sum of the outputs of its stores."""
 
     booster: Any  # xgboost.Booster
     target: TargetConfig
     config: GbdtConfig
-    rounds: int  # that it predicts with
+    rounds: int  # number of trees used for prediction
 
     @classmethod
     def fit(
@@ -86,21 +87,21 @@ class GbdtPredictor:
         target: TargetConfig | None = None,
         config: GbdtConfig | None = None,
         validation: NDArray[np.int64] | None = None,
-        tell: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> GbdtPredictor:
-        """Fits some rows of a table to their scores by squared error.
+        """Fits trees to the scores of some rows of a table by squared error.
 
         Args:
           table: raw features.
-          rows: the rows to fit, int64 [n].
+          rows: rows to fit, int64 [n].
           score: scores of all rows of the table, in [0, 1].
-          target: what is fitted; TVM fits the score.
+          target: training target; TVM's is the score.
           config: settings.
-          validation: the rows to stop by, with `stop_on="validation"`.
-          tell: called with the number of rounds that are done.
+          validation: rows whose error stops the boosting, with `stop_on="validation"`.
+          progress: called with the number of rounds so far.
 
         Raises:
-          GbdtError: xgboost is not installed, or there is nothing to stop by.
+          GbdtError: xgboost is not installed, or `stop_on="validation"` has no validation rows.
         """
         xgboost = require_xgboost()
         target, config = target or TargetConfig(), config or GbdtConfig()
@@ -114,7 +115,7 @@ class GbdtPredictor:
             packs["validation"] = _Pack.of(table, validation, target.encode(score[validation]), config)
         watched = packs[config.stop_on]
         fitted = packs["training"]
-        callbacks = [boosting_progress(tell)] if tell else []
+        callbacks = [boosting_progress(progress)] if progress else []
         booster = xgboost.train(
             {
                 "max_depth": config.max_depth,
@@ -136,7 +137,7 @@ class GbdtPredictor:
             verbose_eval=False,
             callbacks=callbacks,
         )
-        # XGBoost keeps the trees after the best round; TVM predicts with them, too.
+        # XGBoost keeps the trees after the best round, and TVM predicts with them.
         best = config.stop_on == "validation" and config.rounds > 0
         return cls(
             booster,
@@ -156,51 +157,51 @@ class GbdtPredictor:
 
 @dataclass(frozen=True)
 class _Pack:
-    """Stores as rows of a matrix, which candidate owns each, and the target of its owner."""
+    """Stores as rows of a matrix, with the candidate of each store and the target of that candidate."""
 
     matrix: Any  # xgboost.DMatrix
     owner: NDArray[np.int64]  # [stores]
-    wanted: NDArray[np.float32]  # [stores]
+    target: NDArray[np.float32]  # [stores]
 
     @classmethod
     def of(
         cls,
         table: FeatureTable,
         rows: NDArray[np.int64],
-        wanted: NDArray[np.float32],
+        target: NDArray[np.float32],
         config: GbdtConfig,
     ) -> _Pack:
         inputs, owner = _store_rows(table, rows, config.context)
-        matrix = require_xgboost().DMatrix(inputs, label=wanted[owner])
-        if config.weighted:  # XGBoost reads them for the bins of the features
-            matrix.set_weight(wanted[owner])
-        return cls(matrix, owner, wanted[owner])
+        matrix = require_xgboost().DMatrix(inputs, label=target[owner])
+        if config.weighted:  # XGBoost uses them for the bins of the features
+            matrix.set_weight(target[owner])
+        return cls(matrix, owner, target[owner])
 
     def residual(self, output: NDArray[np.float32]) -> NDArray[np.float64]:
-        """For each store, the sum of the outputs of its candidate's stores less the target."""
+        """Error of each store's candidate: the sum of the outputs of its stores, minus the target."""
         sums = np.bincount(self.owner, weights=output).astype(np.float64)
-        return sums[self.owner] - self.wanted
+        return sums[self.owner] - self.target
 
     def gradient(self, output: NDArray[np.float32], weighted: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-        """First and second derivative by the output of each store.
+        """First and second derivative of the loss by the output of each store.
 
-        d/do_s of w (sum of o over the candidate's stores - y)^2 / 2 is the same for each of its stores; the
-        second derivative is taken as w for each, as if the other stores stood still.
+        d/do_s of w (sum of o over the candidate's stores - y)^2 / 2 is equal for all stores of a candidate.
+        The second derivative is taken as w, as if the outputs of the other stores were constant.
         """
-        weight = self.wanted if weighted else np.ones_like(self.wanted)
+        weight = self.target if weighted else np.ones_like(self.target)
         return (self.residual(output) * weight).astype(np.float32), weight
 
     def rmse(self, output: NDArray[np.float32]) -> float:
-        """Root mean square error, a candidate counted once for each of its stores, as TVM does."""
+        """Root mean square error over stores, so that a candidate counts once per store, as in TVM."""
         return float(np.sqrt(np.mean(np.square(self.residual(output)))))
 
 
-def boosting_progress(tell: Callable[[int], None]) -> Any:
-    """A callback of XGBoost that tells the number of rounds; its base class is imported late."""
+def boosting_progress(progress: Callable[[int], None]) -> Any:
+    """Callback of XGBoost that reports the number of rounds; its base class is imported here."""
 
     class Progress(require_xgboost().callback.TrainingCallback):  # type: ignore[misc]
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            tell(epoch + 1)
+            progress(epoch + 1)
             return False
 
     return Progress()
@@ -209,7 +210,7 @@ def boosting_progress(tell: Callable[[int], None]) -> Any:
 def _store_rows(
     table: FeatureTable, rows: NDArray[np.int64], context: Sequence[str] = CONTEXTS
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Store and context features [total, dim], one row a store, and which of `rows` owns each."""
+    """Features [total, dim] of each store with its context, and the index in `rows` of its candidate."""
     lengths = np.diff(table.store_offsets)[rows]
     owner = np.repeat(np.arange(len(rows)), lengths)
     first = np.repeat(table.store_offsets[rows] - np.cumsum(lengths) + lengths, lengths)
@@ -218,7 +219,7 @@ def _store_rows(
 
 
 def require_xgboost() -> Any:
-    """The module; raises GbdtError where it is not installed."""
+    """Module `xgboost`; raises GbdtError if it is not installed."""
     try:
         import xgboost
     except ModuleNotFoundError as error:

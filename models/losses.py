@@ -1,4 +1,4 @@
-"""Training losses over a batch that may mix several tasks."""
+"""Training losses of a batch that may contain several tasks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ _PRIMARY = ("mse", "rank", "l1", "huber", "lambda_rank", "nll")
 
 
 class LossError(UserError, ValueError):
-    """The weights of the losses do not make a loss."""
+    """The weights of the losses are invalid."""
 
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the losses in the sum that is minimised.
+    """Weights of the losses in the sum that training minimises.
 
-    Of the primary output against its target:
+    Losses of the primary output:
 
-    - `mse`:         mean square error, which One-Shot Tuner found to give faster programs than ranking
+    - `mse`:         mean square error, which gave One-Shot Tuner faster programs than ranking
                      (section 4.1.4);
-    - `l1`, `huber`: mean absolute error; quadratic up to `huber_delta` and linear beyond;
-    - `rank`:        pairwise logistic loss; `lambda_rank`: weighted by what a swap costs in NDCG. Both look
-                     at differences of outputs times `sigma`, within tasks. Alone they give outputs that
-                     rank, but have no scale: RMSE and R2 say nothing;
-    - `nll`:         negative log likelihood of a normal distribution around the output, of the variance that
-                     the model predicts (`model.arguments.variance=true`).
+    - `l1`:          mean absolute error;
+    - `huber`:       quadratic error up to `huber_delta`, linear beyond;
+    - `rank`:        pairwise logistic loss within tasks, on outputs times `sigma`;
+    - `lambda_rank`: the same, with each pair weighted by the change of NDCG that swapping it causes. With
+                     ranking losses alone the outputs have no scale, so RMSE and R2 are meaningless;
+    - `nll`:         negative log likelihood of a normal distribution around the output, with the variance
+                     that the model predicts (`model.arguments.variance=true`).
 
-    `outputs` weighs the mean square errors of the other outputs, as far as the model has them.
+    `outputs` weights the mean square errors of the other outputs that the model has.
     """
 
     mse: float = 1.0
@@ -52,7 +53,7 @@ class LossConfig:
         weights = {name: getattr(self, name) for name in _PRIMARY}
         if min(weights.values()) < 0 or sum(weights.values()) == 0:
             shown = ", ".join(f"loss.{name}={value}" for name, value in weights.items())
-            raise LossError(f"{shown}: set all to 0 or more, and one above 0")
+            raise LossError(f"{shown}: set all to 0 or more, and at least one above 0")
         if self.huber_delta <= 0 or self.sigma <= 0 or not 0 <= self.nll_beta <= 1:
             raise LossError(
                 f"loss.huber_delta={self.huber_delta}, loss.sigma={self.sigma}, loss.nll_beta="
@@ -65,20 +66,20 @@ class LossConfig:
             )
 
     def check(self, columns: Sequence[str]) -> None:
-        """Raises LossError where it does not train a model of these columns."""
+        """Raises LossError unless the losses suit a model with these columns."""
         if (LOG_VARIANCE in columns) != (self.nll > 0):
             variance = "true" if LOG_VARIANCE in columns else "false"
             raise LossError(
-                f"loss.nll={self.nll} with model.arguments.variance={variance}: either needs the other, so "
-                "set loss.nll=1 and model.arguments.variance=true, or loss.nll=0 and false"
+                f"loss.nll={self.nll} with model.arguments.variance={variance}: either needs the other; set "
+                "loss.nll=1 and model.arguments.variance=true, or loss.nll=0 and false"
             )
 
     def __call__(
         self, output: Tensor, target: Tensor, group: Tensor, log_variance: Tensor | None = None
     ) -> Tensor:
-        """Loss of primary outputs [n] against targets [n]; rows with equal `group` [n] are rivals.
+        """Loss of primary outputs [n] against targets [n].
 
-        `log_variance` [n] is needed with `nll`.
+        Ranking losses compare rows with equal `group` [n]. `nll` needs `log_variance` [n].
         """
         loss = output.new_zeros(())
         if self.mse:
@@ -102,7 +103,7 @@ class LossConfig:
     ) -> Tensor:
         """Loss of all columns [n, len(names)] of a model.
 
-        `target` [n] is of the primary output; `shares` [n, k] are of those columns that are SHARES, in order.
+        `target` [n] belongs to the primary output, `shares` [n, k] to the columns among SHARES, in order.
         """
         of = dict(zip(names, columns.unbind(dim=-1), strict=True))
         loss = self(columns[:, 0], target, group, of.get(LOG_VARIANCE))
@@ -114,10 +115,11 @@ class LossConfig:
 def gaussian_nll(mean: Tensor, log_variance: Tensor, target: Tensor, beta: float = 0.0) -> Tensor:
     """Negative log likelihood of targets under normal distributions, without its constant; all [n].
 
-    mean of v^beta * (ln v + (y - m)^2 / v) / 2 with v = exp(log_variance), and no gradient through v^beta.
-    With beta 0 it is the plain likelihood (Nix and Weigend 1994), under which rows that are badly fitted get
-    a large variance and then little pull; beta near 1 pulls like the square error (Seitzer et al., "On the
-    Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks", ICLR 2022).
+    Mean of v^beta * (ln v + (y - m)^2 / v) / 2 with v = exp(log_variance), and no gradient through v^beta.
+    With beta = 0 it is the plain likelihood (Nix and Weigend 1994), where badly fitted rows get a large
+    variance and then a small gradient. With beta near 1 the gradient is like that of the square error
+    (Seitzer et al., "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural
+    Networks", ICLR 2022).
     """
     each = 0.5 * (log_variance + (target - mean).square() * (-log_variance).exp())
     return (each * (beta * log_variance.detach()).exp()).mean()

@@ -13,7 +13,7 @@ from .normaliser import FeatureDims
 
 
 class LstmCostModel(MultiOutputModel):
-    """One LSTM over the stores one over the decisions; the head reads their last states and the context."""
+    """LSTMs over the stores and over the decisions; the head reads their last states and the context."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class LstmCostModel(MultiOutputModel):
         )
 
     def raw_columns(self, features: FeatureTensors) -> Tensor:
-        """[n, columns] outputs; see `MultiOutputModel.raw_columns`."""
+        """Outputs [n, columns]; see `MultiOutputModel.raw_columns`."""
         stores = _last_state(self.stores, features.stores, features.store_mask)
         decisions = _last_state(self.decisions, features.decisions, features.decision_mask)
         context = self.context(torch.cat([features.task, features.hardware], dim=-1))
@@ -46,9 +46,9 @@ class LstmCostModel(MultiOutputModel):
 
 
 def _last_state(lstm: nn.LSTM, tokens: Tensor, mask: Tensor) -> Tensor:
-    """State after the last real token: [n, tokens, dim] -> [n, width], 0 where no token is real.
+    """State after the last token: [n, tokens, dim] -> [n, width], 0 for a row without tokens.
 
-    Padding comes last, so the states up to the last real token never see it.
+    Padding comes last, so the states of the tokens do not depend on it.
     """
     states, _ = lstm(tokens)  # [n, tokens, width]
     lengths = mask.sum(dim=1)  # [n]

@@ -1,29 +1,29 @@
-"""How well predicted scores rank the measured programs of each task.
+"""Metrics of predicted scores against the measured programs of each task.
 
-Rows that share a `group` are rivals: programs of one task on one device. With latency l_i in seconds (+inf
-for a failure), score s_i = min_j l_j / l_i, prediction p_i (higher is better), all within a group, and T_k
+Rows with equal `group` are programs of one task on one device. Within a group, let l_i be the latency in
+seconds (+inf for a failure), s_i = min_j l_j / l_i the score, p_i the prediction (higher is better), and T_k
 the rows of the k highest p:
 
 - RMSE               sqrt(mean((p_i - s_i)^2)), over all rows
 - R2                 1 - sum((p_i - s_i)^2) / sum((s_i - mean(s))^2), over all rows
-- log R2             R2 of ln(max(p, f)) against ln(max(s, f)) with f = `LOG_FLOOR`, over all rows. ln(s) is
-                     minus the logarithm of the latency relative to the task's best
+- log R2             R2 of ln(max(p, f)) against ln(max(s, f)) with f = `LOG_FLOOR`, over all rows. -ln(s)
+                     is the logarithm of the latency relative to the task's best
 - Spearman           rank correlation of p and s, averaged over groups
-- pairwise accuracy  share of the pairs with s_i != s_j that p orders alike, a tie of p counting one half,
-                     averaged over groups
-- top-k score        min_j l_j / min over T_k of l_i: 1 when the best program is among them, averaged over
-                     groups with optional weights: the mean of ratios
-- top-k sums         sum over groups of w min_j l_j / sum over groups of w min over T_k of l_i: the ratio
-                     of sums, by which TenSet and TLP state their top-k. Tasks that take long rule it
-- peak score@k       mean over j = 1..k of the top-j score: how fast the best is met when programs are
-                     measured in the order of p (TVM calls it average peak score)
+- pairwise accuracy  share of the pairs with s_i != s_j that p orders correctly, where a tie of p counts one
+                     half, averaged over groups
+- top-k score        min_j l_j / min over T_k of l_i, which is 1 if T_k contains the best program; the mean of
+                     ratios over groups, optionally weighted
+- top-k sums         sum over groups of w min_j l_j / sum over groups of w min over T_k of l_i; the ratio of
+                     sums, as TenSet and TLP define top-k. Tasks with long latencies dominate it
+- peak score@k       mean over j = 1..k of the top-j score: how soon the best program is found if programs
+                     are measured in the order of p (TVM calls it average peak score)
 - recall@k           share of the k fastest programs that are in T_k
-- regret@k           min over T_k of l_i / min_j l_j - 1: what is lost by measuring k programs only
+- regret@k           min over T_k of l_i / min_j l_j - 1: relative loss of measuring only k programs
 
-Ties of p are broken against the model, so that a constant predictor earns nothing by the order of rows. A
-group whose programs all failed has no score and is left out; so is, for Spearman and pairwise accuracy, a
-group with fewer than two different scores. Where all of T_k failed, its top-k score is 0, and sums and regret
-take the slowest program that ran instead of an infinite latency.
+Ties of p are broken against the model, so that a constant predictor gains nothing from the order of rows. A
+group without a successful program has no score and is left out. Spearman and pairwise accuracy also leave
+out groups with fewer than two different scores. If all of T_k failed, its top-k score is 0, and sums and
+regret use the slowest successful program instead of an infinite latency.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ PEAK_K = RECALL_K = (5, 10)
 REGRET_K = (1, 5)
 
 LOG_FLOOR = 1 / 20
-"""Scores below it count as equally slow on the logarithmic scale (One-Shot Tuner section 5 leaves out what
-is 20x slower); it also bounds predictions, which may be 0 or less."""
+"""Least score on the logarithmic scale; One-Shot Tuner section 5 leaves out programs that are 20x slower. It
+also bounds predictions, which may be 0 or less."""
 
 
 def group_rows(group: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yields the row indices of each group, by ascending group and row."""
+    """Row indices of each group, by ascending group and row."""
     order = np.argsort(group, kind="stable")
     boundaries = np.flatnonzero(np.diff(group[order])) + 1
     yield from (rows for rows in np.split(order, boundaries) if len(rows))
 
 
 def scores_from_latency(latency_s: NDArray[np.float64], group: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Scores in (0, 1], 0 for a failure, NaN throughout a group that only has failures; all [n]."""
+    """Scores [n] in (0, 1]; 0 for a failure, NaN for the rows of a group with failures alone."""
     scores = np.full(len(latency_s), np.nan)
     for rows in group_rows(group):
         best = latency_s[rows].min()
@@ -69,7 +69,7 @@ def rmse(prediction: FloatArray, score: FloatArray) -> float:
 
 
 def r2(prediction: FloatArray, score: FloatArray) -> float:
-    """Coefficient of determination; NaN when all scores are equal."""
+    """Coefficient of determination; NaN if all scores are equal."""
     spread = float(np.sum(np.square(score - np.mean(score))))
     if spread == 0:
         return float("nan")
@@ -79,7 +79,7 @@ def r2(prediction: FloatArray, score: FloatArray) -> float:
 def spearman(prediction: FloatArray, score: FloatArray) -> float:
     """Spearman's rho of one group with average ranks for ties.
 
-    0 for a constant prediction, which ranks nothing; NaN where the scores are all equal.
+    0 for a constant prediction, which ranks nothing; NaN if all scores are equal.
     """
     x, y = rankdata(prediction), rankdata(score)
     x, y = x - x.mean(), y - y.mean()
@@ -91,7 +91,7 @@ def spearman(prediction: FloatArray, score: FloatArray) -> float:
 
 
 def pairwise_accuracy(prediction: FloatArray, score: FloatArray) -> float:
-    """Share of ordered pairs of one group; NaN where the scores are all equal."""
+    """Share of correctly ordered pairs of one group; NaN if all scores are equal."""
     score_order = np.sign(score[:, None] - score[None, :])
     prediction_order = np.sign(prediction[:, None] - prediction[None, :])
     differs = score_order != 0
@@ -101,46 +101,46 @@ def pairwise_accuracy(prediction: FloatArray, score: FloatArray) -> float:
 
 
 def predicted_order(prediction: FloatArray, score: FloatArray) -> NDArray[np.intp]:
-    """Rows of one group from the highest prediction down; of equal ones the slower program comes first."""
+    """Rows of one group by descending prediction; among equal predictions the slower program comes first."""
     return np.lexsort((score, -np.asarray(prediction)))
 
 
 def top_k_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Best score among the k highest predictions of one group; 0 when all of them failed."""
+    """Best score among the k highest predictions of one group; 0 if all of them failed."""
     return _top(score[predicted_order(prediction, score)], k)
 
 
 def peak_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Mean of the top-1 to top-k scores of one group; of a group with fewer rows, up to its last."""
+    """Mean of the top-1 to top-k scores of one group, or up to top-n for a group of n < k rows."""
     return _peak(score[predicted_order(prediction, score)], k)
 
 
 def recall(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Share of the k fastest programs of one group among its k highest predictions.
+    """Share of the k fastest programs of one group that are among its k highest predictions.
 
-    A program as fast as the k-th counts as one of the fastest, a failed one never. NaN for a group of k
-    programs or fewer, where nothing could be missed.
+    A program as fast as the k-th counts as one of the fastest; a failed program never does. NaN for a group
+    of at most k programs, where none can be missed.
     """
     return _recall(score[predicted_order(prediction, score)], k)
 
 
 def regret(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """How much slower the fastest of the k highest predictions is than the group's best: 0.1 for 10 %."""
+    """Relative slowdown of the fastest of the k highest predictions against the group's best; 0.1 is 10 %."""
     return _regret(score[predicted_order(prediction, score)], k)
 
 
 def latency_r2(predicted_s: FloatArray, latency_s: FloatArray) -> float:
-    """R2 of ln(latency) over all programs that ran, for a model that predicts latencies in seconds.
+    """R2 of ln(latency) over all successful programs, for a model that predicts latencies in seconds.
 
-    Its scale is that of all tasks together, so telling large tasks from small ones already earns most of it:
-    it says little about the order within a task. NaN when no two latencies differ.
+    Latencies of all tasks are compared, so distinguishing large tasks from small ones already gives most of
+    it; it says little about the order within a task. NaN if all latencies are equal.
     """
     ran = np.isfinite(latency_s)
     return r2(np.log(np.asarray(predicted_s, np.float64)[ran]), np.log(latency_s[ran]))
 
 
 def _top(ordered: FloatArray, k: int) -> float:
-    """Top-k score of scores in predicted order."""
+    """Top-k score, given scores in predicted order."""
     if k < 1:
         raise ValueError(f"k={k} must be at least 1")
     return float(ordered[:k].max())
@@ -162,7 +162,7 @@ def _regret(ordered: FloatArray, k: int) -> float:
 
 
 def _or_slowest(top: float, scores: FloatArray) -> float:
-    """Latency over the best latency that a top-k score stands for, finite where all k failed."""
+    """Relative latency for a top-k score; that of the slowest successful program if all k failed."""
     return 1 / (top if top > 0 else float(scores[scores > 0].min()))
 
 
@@ -184,10 +184,10 @@ class TaskMetrics:
     regret_1: float
     regret_5: float
     best_s: float  # latency of the fastest program
-    slowest_s: float  # latency of the slowest that ran
+    slowest_s: float  # latency of the slowest program that ran
 
     def top_s(self, k: int) -> float:
-        """Latency in seconds of the fastest of the k highest predictions, k one of `TOP_K`."""
+        """Latency in seconds of the fastest of the k highest predictions, for k in `TOP_K`."""
         top: float = getattr(self, f"top_{k}")
         return self.best_s / top if top > 0 else self.slowest_s
 
@@ -218,14 +218,14 @@ class Metrics:
     per_task: tuple[TaskMetrics, ...] = ()
 
     def __str__(self) -> str:
-        """The figures that tell how well tasks are ranked, on one short line."""
+        """Ranking metrics on one short line."""
         return (
             f"spearman {self.spearman:.3f}  pairs {self.pairwise_accuracy:.3f}  "
             f"top-1 {self.top_1:.3f}  top-5 {self.top_5:.3f}"
         )
 
     def summary(self) -> dict[str, float]:
-        """The overall figures by name, ready for a logger or JSON."""
+        """Overall metrics by name, for a logger or JSON."""
         return {name: value for name, value in vars(self).items() if name != "per_task"}
 
 
@@ -235,21 +235,21 @@ def evaluate(
     group: NDArray[np.int64],
     weights: Mapping[int, float] | None = None,
 ) -> Metrics:
-    """Computes every metric of this module.
+    """Every metric of this module.
 
     Args:
       prediction: predicted scores [n].
       latency_s: measured latencies in seconds [n], +inf for a failure.
-      group: which rows are rivals [n].
-      weights: weight of each group in the top-k scores, such as its count in a network; 1 by default.
+      group: group of each row [n]; rows of one group are compared.
+      weights: weight of each group in the top-k scores, such as its calls in a network; 1 if absent.
 
     Raises:
-      ValueError: the arrays differ in length, a prediction is NaN, or no group has a program that ran.
+      ValueError: the arrays differ in length, a prediction is NaN, or no program ran.
     """
     if not len(prediction) == len(latency_s) == len(group):
         raise ValueError(
             f"{len(prediction)} predictions for {len(latency_s)} latencies and {len(group)} groups: "
-            "give one of each a row"
+            "give one of each for every row"
         )
     if np.isnan(prediction).any():
         raise ValueError(
@@ -286,11 +286,11 @@ _PLAIN_MEANS = (
     *(f"recall_{k}" for k in RECALL_K),
     *(f"regret_{k}" for k in REGRET_K),
 )
-"""What is averaged over tasks without weights."""
+"""Metrics that are averaged over tasks without weights."""
 
 
 def top_k_sums(tasks: Sequence[TaskMetrics], k: int, weights: Sequence[float]) -> float:
-    """Ratio of sums: weighted best latencies over weighted best latencies among the top k, `TOP_K`'s only."""
+    """Weighted sum of best latencies over that of the best latencies among the top k, for k in `TOP_K`."""
     best = sum(weight * task.best_s for task, weight in zip(tasks, weights, strict=True))
     chosen = sum(weight * task.top_s(k) for task, weight in zip(tasks, weights, strict=True))
     return best / chosen if chosen else float("nan")
@@ -317,7 +317,7 @@ def _log(score: FloatArray) -> FloatArray:
 
 
 def _mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Weighted mean of the values that are not NaN; NaN when none is left."""
+    """Weighted mean of the values that are not NaN; NaN if there is none."""
     array = np.array(values)
     known = ~np.isnan(array)
     if not known.any():

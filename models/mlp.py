@@ -1,4 +1,4 @@
-"""Multi-layer perceptron over single tokens, summed: the cost model that TenSet proposed, as a baseline."""
+"""Multi-layer perceptron over single tokens whose encodings are summed: TenSet's model, as a baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .normaliser import FeatureDims
 
 
 class MlpCostModel(MultiOutputModel):
-    """Encodes each store and each decision alone and sums: neither order nor neighbours count."""
+    """Sum of encodings of single stores and decisions, which ignores their order and neighbours."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class MlpCostModel(MultiOutputModel):
         )
 
     def raw_columns(self, features: FeatureTensors) -> Tensor:
-        """[n, columns] outputs; see `MultiOutputModel.raw_columns`."""
+        """Outputs [n, columns]; see `MultiOutputModel.raw_columns`."""
         stores = masked_sum(self.store_encoder(features.stores), features.store_mask)
         decisions = masked_sum(self.decision_encoder(features.decisions), features.decision_mask)
         context = self.context_encoder(torch.cat([features.task, features.hardware], dim=-1))

@@ -1,13 +1,13 @@
-"""Top-k scores of whole networks: the tasks of a network weighted by how often it calls them.
+"""Top-k scores of whole networks, with tasks weighted by the number of their calls.
 
-With best latency b_t, latency c_t(k) of the fastest of the k highest predictions, and weight w_t of the tasks
-t of a network:
+For the tasks t of a network, let b_t be the best latency, c_t(k) the latency of the fastest of the k highest
+predictions, and w_t the weight:
 
 - mean of ratios   sum_t w_t b_t / c_t(k)  /  sum_t w_t
-- ratio of sums    sum_t w_t b_t  /  sum_t w_t c_t(k): best latency of the network over the latency that one
-                   gets by measuring k programs a task; this is how TenSet and TLP define their top-k
+- ratio of sums    sum_t w_t b_t  /  sum_t w_t c_t(k): best latency of the network over its latency if k
+                   programs per task are measured; TenSet and TLP define top-k so
 
-Only tasks that have records count; `share` says how much of a network that is.
+Only tasks with records count; `share` is their share of the network's calls.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .metrics import TOP_K, Metrics, TaskMetrics, top_k_sums
 
 @dataclass(frozen=True)
 class NetworkMetrics:
-    """Figures of one network, or over the networks of a set."""
+    """Top-k scores of one network, or of several networks together."""
 
     network: str
     tasks: int  # with records
-    share: float  # of the network's calls that these tasks make up
+    share: float  # share of these tasks in the network's calls
     top_1: float
     top_5: float
     top_10: float
@@ -38,11 +38,11 @@ class NetworkMetrics:
 def network_metrics(
     metrics: Metrics, names: Mapping[int, str], networks: Mapping[str, Mapping[str, float]]
 ) -> list[NetworkMetrics]:
-    """Figures of every network that has a task with records, in the order of `networks`.
+    """Top-k scores of every network that has a task with records, in the order of `networks`.
 
     Args:
-      metrics: figures of the tasks.
-      names: workload hash of each group in `metrics`; groups of one task on several devices count apart.
+      metrics: metrics of the tasks.
+      names: workload hash of each group in `metrics`; groups of one task on several devices are separate.
       networks: weight of each task of a network, by workload hash.
     """
     found = []
@@ -59,9 +59,10 @@ def network_metrics(
 def over_networks(
     metrics: Metrics, names: Mapping[int, str], networks: Mapping[str, Mapping[str, float]]
 ) -> NetworkMetrics | None:
-    """All networks together, as TenSet and TLP sum; None where no network has a task with records.
+    """Top-k scores of all networks together; None if no network has a task with records.
 
-    The ratio of sums runs over all tasks of all networks, the mean of ratios over the networks' means.
+    The ratio of sums is over all tasks of all networks, as in TenSet and TLP. The mean of ratios is the mean
+    of the networks' means.
     """
     each = network_metrics(metrics, names, networks)
     if not each:

@@ -1,4 +1,4 @@
-"""Scaling of features, fitted on training rows and carried by the checkpoint's card."""
+"""Normalisation of features, fitted on training rows and stored in the checkpoint's card."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..dataset.drafting.features import DEVICE_COLUMNS
 from ..dataset.features.table import FeatureBatch, FeatureTable
+from ..dataset.features.vectors import TASK_DIM
 
-KINDS = ("stores", "decisions", "task", "hardware")
-"""Kinds of features."""
+KINDS = ("stores", "decisions", "task", "hardware", "draft")
+"""Kinds of features that an ablation may leave out; the draft vector follows the task vector in its rows."""
+
+_HARDWARE_VECTOR = "hardware vector"
+_EARLIER_KINDS = {"task": ("task", "draft"), "hardware": (_HARDWARE_VECTOR,)}
+"""Meaning of kinds in cards of schema 1 to 4: the draft vector went with the task's, as a whole."""
 
 WIDE = 64.0
-"""A column that reaches beyond this magnitude is compressed by sign(x) ln(1 + |x|) first."""
+"""Columns with a larger magnitude are first compressed by sign(x) ln(1 + |x|)."""
 
 LIMIT = 8.0
-"""Scaled values are clipped to this many standard deviations, so that an outlier cannot rule a prediction."""
+"""Bound of scaled values in standard deviations, so that an outlier cannot dominate a prediction."""
 
 
 @dataclass(frozen=True)
 class ColumnScaler:
-    """Scales columns to mean 0 and deviation 1; a column that was constant becomes 0."""
+    """Scaler of columns to mean 0 and deviation 1; a column that is constant in training becomes 0."""
 
     compress: NDArray[np.bool_]  # [dim]
     mean: NDArray[np.float32]  # [dim]
@@ -31,10 +37,10 @@ class ColumnScaler:
 
     @classmethod
     def fit(cls, rows: NDArray[np.float32]) -> ColumnScaler:
-        """Fits rows [n, dim] and accepts n = 0; raises ValueError for a value that is not finite."""
+        """Scaler of rows [n, dim], where n may be 0; raises ValueError for a value that is not finite."""
         if not np.isfinite(rows).all():
             column = int(np.flatnonzero(~np.isfinite(rows).all(axis=0))[0])
-            raise ValueError(f"column {column} holds NaN or infinity: regenerate the features")
+            raise ValueError(f"column {column} contains NaN or infinity: regenerate the features")
         if len(rows) == 0:
             zeros = np.zeros(rows.shape[1], dtype=np.float32)
             return cls(zeros.astype(np.bool_), zeros, zeros)
@@ -53,12 +59,12 @@ class ColumnScaler:
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scales float32 [..., dim]; raises ValueError for another number of columns."""
         if rows.shape[-1] != self.dim:
-            raise ValueError(f"{rows.shape[-1]} columns, but the normaliser was fitted on {self.dim}")
+            raise ValueError(f"{rows.shape[-1]} columns, but the normaliser was fitted to {self.dim}")
         scaled = (_compress(rows, self.compress) - self.mean) * self.inverse_deviation
         return np.clip(scaled, -LIMIT, LIMIT, out=scaled)
 
     def to_json(self) -> dict[str, list[Any]]:
-        """Plain lists; float32 values survive the round trip exactly."""
+        """Plain lists; `from_json` restores float32 values exactly."""
         return {f.name: getattr(self, f.name).tolist() for f in fields(self)}
 
     @classmethod
@@ -76,7 +82,7 @@ class ColumnScaler:
 
 @dataclass(frozen=True)
 class FeatureDims:
-    """Number of features of each kind of token."""
+    """Number of columns of each field of a feature table."""
 
     stores: int
     decisions: int
@@ -85,16 +91,18 @@ class FeatureDims:
 
     @classmethod
     def of(cls, features: FeatureTable | FeatureBatch) -> FeatureDims:
-        """Reads the dimensions off a table or a batch."""
+        """Dimensions of a table or a batch."""
         return cls(*(int(getattr(features, f.name).shape[-1]) for f in fields(cls)))
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """One scaler per kind of token, and the kinds that an ablation leaves out.
+    """One scaler per field of a `FeatureTable`, and the kinds of features that an ablation leaves out.
 
-    What is left out is so here, in training and serving alike: a vector becomes zeros, a list of tokens
-    becomes empty, so that not even its length is told.
+    The normaliser leaves them out in training and serving alike. Columns of a vector become zeros; a list of
+    tokens becomes empty, so that its length is hidden, too. "task" is the first TASK_DIM columns of the task
+    field and "draft" the columns behind them. "hardware" is the hardware vector and the draft columns that
+    depend on the device.
     """
 
     stores: ColumnScaler
@@ -104,13 +112,13 @@ class Normaliser:
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.without) - set(KINDS))
+        unknown = sorted(set(self.without) - {*KINDS, _HARDWARE_VECTOR})
         if unknown:
             raise ValueError(f"without={list(self.without)}: choose among {', '.join(KINDS)}")
 
     @classmethod
     def fit(cls, table: FeatureTable, rows: NDArray[np.int64], without: Collection[str] = ()) -> Normaliser:
-        """Fits on the chosen candidates of a table; raises ValueError for features that are not finite."""
+        """Normaliser of some candidates of a table; raises ValueError for features that are not finite."""
         chosen = np.zeros(len(table), dtype=np.bool_)
         chosen[rows] = True
         of_kind = {
@@ -129,11 +137,21 @@ class Normaliser:
 
     @property
     def dims(self) -> FeatureDims:
-        """The dimensions it was fitted on."""
-        return FeatureDims(*(getattr(self, kind).dim for kind in KINDS))
+        """Dimensions of the features that it was fitted to."""
+        return FeatureDims(*(getattr(self, f.name).dim for f in fields(FeatureDims)))
+
+    @property
+    def device_kinds(self) -> frozenset[str]:
+        """Kinds of devices in the training data, named as in `Hardware.kind`.
+
+        The first hardware feature is 1 for a GPU and 0 for a CPU, so that its mean is the share of GPU rows.
+        """
+        gpu_share = float(self.hardware.mean[0])
+        present = {"cpu": gpu_share < 1 - 1e-6, "cuda": gpu_share > 1e-6}
+        return frozenset(kind for kind, there in present.items() if there)
 
     def table(self, table: FeatureTable) -> FeatureTable:
-        """A scaled copy of the table."""
+        """Normalised copy of a table."""
         stores, store_offsets = table.stores, table.store_offsets
         decisions, decision_offsets = table.decisions, table.decision_offsets
         if "stores" in self.without:
@@ -145,40 +163,59 @@ class Normaliser:
             store_offsets,
             self.decisions(decisions),
             decision_offsets,
-            self._vector("task", table.task),
-            self._vector("hardware", table.hardware),
+            self._task(table.task),
+            self._hardware(table.hardware),
         )
 
     def batch(self, batch: FeatureBatch) -> FeatureBatch:
-        """A scaled copy of the batch; padding stays padding, as the masks say."""
+        """Normalised copy of a batch; padding remains padding."""
         return FeatureBatch(
             *self._tokens("stores", batch.stores, batch.store_mask),
             *self._tokens("decisions", batch.decisions, batch.decision_mask),
-            self._vector("task", batch.task),
-            self._vector("hardware", batch.hardware),
+            self._task(batch.task),
+            self._hardware(batch.hardware),
         )
 
     def _tokens(
         self, kind: str, tokens: NDArray[np.float32], mask: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        if kind in self.without:  # one token of padding, as an empty list of a table gets
+        if kind in self.without:  # one token of padding, as for an empty list of a table
             return np.zeros((len(tokens), 1, tokens.shape[2]), np.float32), np.zeros((len(mask), 1), np.bool_)
         scaler: ColumnScaler = getattr(self, kind)
         return scaler(tokens), mask
 
-    def _vector(self, kind: str, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        scaler: ColumnScaler = getattr(self, kind)
-        return np.zeros_like(rows) if kind in self.without else scaler(rows)
+    def _task(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scaled task and draft vectors [n, dim]."""
+        scaled = self.task(rows)
+        if "task" in self.without:
+            scaled[:, :TASK_DIM] = 0
+        if "draft" in self.without:
+            scaled[:, TASK_DIM:] = 0
+        if "hardware" in self.without and scaled.shape[1] > TASK_DIM:
+            scaled[:, [TASK_DIM + column for column in DEVICE_COLUMNS]] = 0
+        return scaled
+
+    def _hardware(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scaled hardware vectors [n, dim]."""
+        left_out = {"hardware", _HARDWARE_VECTOR} & set(self.without)
+        return np.zeros_like(rows) if left_out else self.hardware(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain values for the card."""
-        return {**{kind: getattr(self, kind).to_json() for kind in KINDS}, "without": list(self.without)}
+        scalers = {f.name: getattr(self, f.name).to_json() for f in fields(FeatureDims)}
+        return {**scalers, "without": list(self.without)}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Normaliser:
-        """Inverse of `to_json`; raises KeyError or ValueError for other content."""
-        scalers = {kind: ColumnScaler.from_json(values[kind]) for kind in KINDS}
-        return cls(**scalers, without=tuple(values.get("without", ())))  # cards of schema 1 have none
+    def from_json(cls, values: Mapping[str, Any], earlier: bool = False) -> Normaliser:
+        """Inverse of `to_json`; raises KeyError or ValueError for other content.
+
+        `earlier` reads the kinds left out as cards of schema 1 to 4 mean them.
+        """
+        scalers = {f.name: ColumnScaler.from_json(values[f.name]) for f in fields(FeatureDims)}
+        without = values.get("without", ())  # cards of schema 1 have none
+        if earlier:
+            without = [kind for name in without for kind in _EARLIER_KINDS.get(name, (name,))]
+        return cls(**scalers, without=tuple(without))
 
 
 def _compress(rows: NDArray[np.float32], columns: NDArray[np.bool_]) -> NDArray[np.float32]:

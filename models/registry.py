@@ -1,4 +1,4 @@
-"""The cost models that a configuration or a card may name, and how to build one."""
+"""Registry of the cost models that a configuration or a card may name, and their construction."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MODELS: Mapping[str, type[CostModel]] = {
     "draft": DraftCostModel,
     "trees": TreesCostModel,
 }
-"""A fixed table, because a checkpoint must not be able to name a class of its choice."""
+"""Fixed table of models, so that a checkpoint cannot name an arbitrary class."""
 
 
 class ModelConfigError(UserError, ValueError):
-    """The model's name or one of its arguments is not known or not valid."""
+    """The model's name or one of its arguments is unknown or invalid."""
 
 
 @dataclass(frozen=True)
 class MemberConfig:
-    """Cost models of one kind: its name, the keyword arguments of its constructor, and how many."""
+    """Cost models of one kind: its name, the keyword arguments of its constructor, and their number."""
 
     name: str = "transformer"
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class MemberConfig:
 
 @dataclass(frozen=True)
 class ModelConfig(MemberConfig):
-    """A cost model, or the ensemble of `members` of one kind, which differ by their initialisation.
+    """Cost model, or ensemble of `members` models of one kind that differ in their initialisation.
 
     `beside` adds members of other kinds to the ensemble.
     """
@@ -68,12 +68,13 @@ class ModelConfig(MemberConfig):
         versions = {feature_version_of(kind.name) for kind in self.kinds}
         if len(versions) > 1:
             raise ModelConfigError(
-                f"model.beside: {self.title} read other features than each other; keep draft models apart"
+                f"model.beside: {self.title} read different features: combine draft models "
+                "with draft models alone"
             )
 
     @property
     def kinds(self) -> list[MemberConfig]:
-        """Every kind of member, each with how many of it there are."""
+        """Every kind of member with the number of its members."""
         return [MemberConfig(self.name, self.arguments, self.members), *self.beside]
 
     @property
@@ -83,12 +84,12 @@ class ModelConfig(MemberConfig):
 
     @property
     def title(self) -> str:
-        """The kinds in words, as in "3 x mlp + trees"."""
+        """Kinds of members as text, such as "3 x mlp + trees"."""
         return " + ".join(f"{k.members} x {k.name}" if k.members > 1 else k.name for k in self.kinds)
 
 
 def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
-    """A freshly initialised model; seed torch before the call for a fixed initialisation.
+    """Newly initialised model; seed torch before the call for a reproducible initialisation.
 
     Raises:
       ModelConfigError: an argument has a value that the model rejects.
@@ -103,5 +104,5 @@ def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
 
 
 def feature_version_of(model: str) -> str:
-    """Version of the features that a model of that name reads: draft vectors, or those of programs."""
+    """Version of the features that the named model reads: draft vectors, or features of programs."""
     return DRAFT_VERSION if model == "draft" else FEATURE_VERSION

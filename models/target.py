@@ -1,4 +1,4 @@
-"""What a cost model is trained to output, and how its output becomes a score or a latency again."""
+"""Training target of a cost model, and its conversion to a score or a latency."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class TargetError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """The regression target.
+    """Regression target.
 
-    With s the score (best latency of the task / latency, 0 for a failure), m = `max_slowdown`, e the
-    efficiency (least latency that the roofline of the device allows the task / latency, 0 for a failure) and
+    Let s be the score (best latency of the task / latency, 0 for a failure), m = `max_slowdown`, e the
+    efficiency (least latency of the task by the device's roofline / latency, 0 for a failure) and
     f = `min_efficiency`:
 
-    - `score`:      y = s, which spends resolution on the fastest programs;
-    - `log_score`:  y = 1 + ln(max(s, 1/m)) / ln(m), which spends it evenly over slow-downs from 1 to m;
-    - `efficiency`: y = 1 - ln(max(e, f)) / ln(f), even over efficiencies from f to 1, and above 1 where a
-      program beats the roofline as it was measured, by finding its arguments in a cache.
+    - `score`:      y = s, which resolves the fastest programs best;
+    - `log_score`:  y = 1 + ln(max(s, 1/m)) / ln(m), with even resolution over slowdowns from 1 to m;
+    - `efficiency`: y = 1 - ln(max(e, f)) / ln(f), with even resolution over efficiencies from f to 1. It
+      exceeds 1 if a program beats the measured roofline because its arguments are in a cache.
 
-    All order the programs of a task alike. The first two map the best program to 1, and so depend on how good
-    the best one found is. The third needs no best program: it compares across tasks and gives seconds.
-    Records more than `max_slowdown` times slower than the best of their task are left out of training with
-    any of them (One-Shot Tuner section 5: 20).
+    All three order the programs of a task alike. The first two map the best known program to 1 and thus
+    depend on how good it is. The third does not: it compares programs of different tasks and gives seconds.
+    With any target, records more than `max_slowdown` times slower than the best of their task are left out
+    of training (One-Shot Tuner section 5 uses 20).
     """
 
     name: str = "score"
@@ -44,54 +44,58 @@ class TargetConfig:
         if self.name not in TARGETS:
             raise TargetError(f"target.name={self.name!r} is unknown: choose one of {', '.join(TARGETS)}")
         if not self.max_slowdown > 1:
-            raise TargetError(f"target.max_slowdown={self.max_slowdown} must be above 1; the paper uses 20")
+            raise TargetError(f"target.max_slowdown={self.max_slowdown}: set it above 1; the paper uses 20")
         if not 0 < self.min_efficiency < 1:
             raise TargetError(
-                f"target.min_efficiency={self.min_efficiency} must be within (0, 1), as 1e-4 is"
+                f"target.min_efficiency={self.min_efficiency}: set it within (0, 1), such as 1e-4"
             )
 
     @property
     def quantity(self) -> Literal["score", "efficiency"]:
-        """What `encode` takes."""
+        """Quantity that `encode` takes."""
         return "efficiency" if self.name == "efficiency" else "score"
 
     @property
     def is_absolute(self) -> bool:
-        """Whether it compares programs of different tasks."""
+        """Whether the target compares programs of different tasks."""
         return self.quantity == "efficiency"
 
     def encode(self, quantity: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Scores or efficiencies, 0 for a failure -> training targets, both [n]."""
+        """Training targets [n] of scores or efficiencies [n], which are 0 for a failure."""
         if self.name == "score":
             return quantity.astype(np.float32)
         least = self.least
         return (1 - np.log(np.maximum(quantity, least)) / np.log(least)).astype(np.float32)
 
     def decode(self, output: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Model outputs -> predicted scores or efficiencies, both [n]; increasing, so ranks are kept."""
+        """Predicted scores or efficiencies [n] of model outputs [n]; increasing, so ranks are preserved."""
         if self.name == "score":
             return output
         quantity: NDArray[np.float32] = np.power(np.float32(self.least), 1 - output).astype(np.float32)
         return quantity
 
     def latency_s(self, output: NDArray[np.float32], least_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Model outputs and the roofline's least latencies in seconds -> predicted latencies in seconds.
+        """Predicted latencies in seconds, of model outputs and the roofline's least latencies in seconds.
 
-        All [n]. Raises TargetError for a target that is relative to the best program of a task.
+        All are [n]. Raises TargetError for a target that is relative to the best program of a task.
         """
+        self.require_absolute()
+        latency_s: NDArray[np.float64] = least_s * np.power(self.least, output.astype(np.float64) - 1)
+        return latency_s
+
+    def require_absolute(self) -> None:
+        """Raises TargetError for a target that is relative to the best program of a task."""
         if not self.is_absolute:
             raise TargetError(
                 f"the model was trained on target.name={self.name}, which ranks the programs of a task and "
                 "gives no seconds: use a checkpoint of target.name=efficiency"
             )
-        latency_s: NDArray[np.float64] = least_s * np.power(self.least, output.astype(np.float64) - 1)
-        return latency_s
 
     def comparable(self, decoded: NDArray[np.float32], group: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Decoded outputs as predicted scores, [n] both; rows with equal `group` are rivals.
+        """Predicted scores [n] of decoded outputs [n], for comparison with measured scores.
 
-        Efficiencies are divided by the best predicted one of their group, so that they can be held against
-        measured scores; predicted scores are returned as they are.
+        Efficiencies are divided by the best predicted efficiency of their `group` [n]; predicted scores are
+        returned unchanged.
         """
         if not self.is_absolute or len(decoded) == 0:
             return decoded
@@ -103,7 +107,7 @@ class TargetConfig:
 
     @property
     def least(self) -> float:
-        """The quantity at which a logarithmic target is 0; 0 for a target that is none."""
+        """Quantity at which a logarithmic target is 0; 0 if the target is not logarithmic."""
         if self.name == "score":
             return 0.0
         return self.min_efficiency if self.is_absolute else 1 / self.max_slowdown

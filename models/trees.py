@@ -1,9 +1,9 @@
 """Gradient-boosted trees as a cost model: XGBoost fits them, tensors hold them, a checkpoint carries them.
 
-Where MetaSchedule's XGBoost model adds up what it says of each store (`gbdt`), these see a program as a
-whole: its stores summed up in a vector, beside the task and the hardware. They err differently from networks,
-which makes them good company in an ensemble. XGBoost is needed to fit them (`foretune[xgboost]`), not to
-predict or to fine-tune.
+MetaSchedule's XGBoost model adds up outputs for single stores (`gbdt`). These trees read a summary of the
+whole program: a vector of its stores, beside task, draft and hardware vector. Their errors differ from those
+of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`); prediction and
+fine-tuning do not.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .gbdt import GbdtError, boosting_progress, require_xgboost
 from .normaliser import FeatureDims, Normaliser
 from .target import TargetConfig
 
-_NEVER = float(np.finfo(np.float32).max)  # a threshold that no feature reaches; finite, so it can be averaged
-_FLOAT_OPS = 7  # features of a store that come first: how many operations of each kind on floats it takes
-_CHUNK = 4096  # candidates that are summed up at once
+_NEVER = float(np.finfo(np.float32).max)  # no feature reaches it; finite, so that it can be averaged
+_FLOAT_OPS = 7  # first features of a store: numbers of its floating-point operations by kind
+_CHUNK = 4096  # candidates that are summarised at once
 
 
 class TreesCostModel(CostModel):
-    """The mean of trees over the summary of a program, on the scale of the training target.
+    """Mean of regression trees over the summary of a program, on the scale of the training target.
 
-    They are fitted to scores (or efficiencies) themselves also where the target is their logarithm, which is
-    then taken of what they say: on held-out tasks that gives the better R2 and top-k scores, and in an
-    ensemble with networks the better ranks.
+    The trees are always fitted to scores (or efficiencies). For a logarithmic target, the logarithm of their
+    output is taken: on held-out tasks that gives better R2 and top-k scores, and better ranks in an ensemble
+    with networks.
 
-    The nodes of all trees stand in one list, the two children of a node side by side. A step goes to
-    `child[node]`, or to the node behind it where the feature reaches the threshold; a leaf leads to itself.
-    The structure is fixed once it is fitted, and `leaves` are parameters like those of any network: what
-    trains a network further moves them, too. They are the leaves' outputs times the number of trees, of which
-    the mean is taken, so that a step of an optimiser moves the output no more than itself.
+    The nodes of all trees are in one list, with the two children of a node next to each other. A step goes to
+    `child[node]`, or to the node after it if the feature reaches the threshold; the child of a leaf is the
+    leaf itself. Fitting fixes the structure. `leaves` are parameters like those of a network, so further
+    training moves them. They hold the leaves' outputs times the number of trees, and the output is their
+    mean, so that a step of an optimiser changes the output by at most the step.
     """
 
     def __init__(
@@ -52,16 +52,17 @@ class TreesCostModel(CostModel):
         row_share: float = 0.7,
         column_share: float = 0.1,
     ) -> None:
-        """Before `fit` it gives every candidate 0.
+        """The output is 0 for every candidate until `fit`.
 
         Args:
-          dims: of the features.
-          rounds: most trees.
-          patience: trees after the best error on the validation rows that end the boosting.
-          max_depth: most questions from a root to a leaf.
-          learning_rate: share of what is missing that a tree adds.
-          row_share: of the records that each tree sees (Friedman 2002, "Stochastic gradient boosting").
-          column_share: of the features that each question is chosen from, as in random forests.
+          dims: numbers of features.
+          rounds: largest number of trees.
+          patience: boosting stops after this many trees without a lower error on the validation rows.
+          max_depth: largest number of splits from the root to a leaf.
+          learning_rate: shrinkage of each tree's contribution.
+          row_share: share of the records that each tree is fitted to (Friedman 2002, "Stochastic gradient
+            boosting").
+          column_share: share of the features that each split is chosen from, as in random forests.
 
         Raises:
           GbdtError: a setting is out of range.
@@ -86,11 +87,11 @@ class TreesCostModel(CostModel):
         self.child: Tensor
         self.features: Tensor
         self.thresholds: Tensor
-        # By how much the counts of operations on floats vary, to tell the store of most arithmetic.
+        # Deviations of the counts of floating-point operations, to find the store with most arithmetic.
         self.register_buffer("effort", torch.ones(min(_FLOAT_OPS, dims.stores)))
-        # Where a logarithmic target is 0, and 0 for a target that is none.
+        # Quantity at which a logarithmic target is 0; 0 for another target.
         self.register_buffer("least", torch.zeros(()))
-        self._become([_STUMP], 0.0)
+        self._set_trees([_STUMP], 0.0)
 
     def fit(
         self,
@@ -102,20 +103,20 @@ class TreesCostModel(CostModel):
         target: TargetConfig,
         seed: int = 0,
         threads: int = 1,
-        tell: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Fits trees by squared error, and returns how many.
+        """Fits trees by squared error and returns their number.
 
         Args:
-          table: features, normalised.
-          rows: the rows to fit, int64 [n].
-          validation: the rows that end the boosting; without any all rounds are made.
-          normaliser: what they were normalised by.
-          quantity: scores or efficiencies, see `TargetConfig.encode`, of all rows of the table.
-          target: of the training.
-          seed: of the draws of rows and columns.
-          threads: of XGBoost.
-          tell: called with the number of trees so far.
+          table: normalised features.
+          rows: rows to fit, int64 [n].
+          validation: rows whose error stops the boosting; if empty, all rounds are made.
+          normaliser: normaliser of the features.
+          quantity: scores or efficiencies (see `TargetConfig.encode`) of all rows of the table.
+          target: training target.
+          seed: seed of the samples of rows and columns.
+          threads: threads of XGBoost.
+          progress: called with the number of trees so far.
 
         Raises:
           GbdtError: xgboost is not installed.
@@ -144,31 +145,31 @@ class TreesCostModel(CostModel):
             evals=[(watched, "validation")] if stops else [],
             early_stopping_rounds=self._patience if stops else None,
             verbose_eval=False,
-            callbacks=[boosting_progress(tell)] if tell else [],
+            callbacks=[boosting_progress(progress)] if progress else [],
         )
         best = booster.best_iteration + 1 if stops else booster.num_boosted_rounds()
         saved = json.loads(bytes(booster[:best].save_raw("json")))
-        self._become(saved["learner"]["gradient_booster"]["model"]["trees"], base)
+        self._set_trees(saved["learner"]["gradient_booster"]["model"]["trees"], base)
         return best
 
     def forward(self, features: FeatureTensors) -> Tensor:
-        """[n] outputs; see `CostModel.forward`."""
+        """Primary outputs [n]; see `CostModel.forward`."""
         inputs = self._summary(features)
         node = self.roots.expand(len(inputs), -1)  # [n, trees]
         for _ in range(self._depth):
             reached = inputs.gather(1, self.features[node].long()) >= self.thresholds[node]
             node = self.child[node] + reached
-        # No question is true of NaN: it would go unnoticed.
+        # NaN fails every comparison and would go unnoticed, so it is added to the output.
         quantity = self.leaves[node].mean(dim=1) + 0 * inputs.sum(dim=1)
         if self.least == 0:
             return quantity
         return 1 - quantity.clamp(min=float(self.least)).log() / self.least.log()
 
     def _summary(self, features: FeatureTensors) -> Tensor:
-        """What the trees see of candidates, float32 [n, inputs].
+        """Inputs of the trees, float32 [n, inputs].
 
-        Of the stores their mean, their greatest values, the one of most arithmetic, and their number; 0 where
-        there is none.
+        They are the store with most arithmetic, the mean and the maximum of the stores (0 without stores),
+        the number of stores, and the task and hardware fields.
         """
         stores, mask = features.stores, features.store_mask.unsqueeze(-1)
         work = (stores[..., :_FLOAT_OPS] * self.effort).sum(dim=-1)
@@ -191,15 +192,15 @@ class TreesCostModel(CostModel):
         )
 
     def _summaries(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """[len(rows), inputs] of some rows of a table."""
+        """Inputs of the trees [len(rows), inputs] for some rows of a table."""
         made = [
             self._summary(FeatureTensors.of(table.batch(rows[i : i + _CHUNK]))).numpy()
             for i in range(0, len(rows), _CHUNK)
         ]
         return np.concatenate([np.empty((0, self._inputs), np.float32), *made])
 
-    def _become(self, trees: Sequence[Mapping[str, Any]], base: float) -> None:
-        """Takes over trees as XGBoost saves them, whose outputs are added to `base`."""
+    def _set_trees(self, trees: Sequence[Mapping[str, Any]], base: float) -> None:
+        """Replaces the trees by those that XGBoost saved, whose outputs are added to `base`."""
         nodes = [_side_by_side(tree) for tree in trees]
         starts = np.cumsum([0, *(len(of_tree) for of_tree in nodes)])
         children = np.concatenate([of_tree["child"] + at for of_tree, at in zip(nodes, starts, strict=False)])
@@ -213,7 +214,7 @@ class TreesCostModel(CostModel):
         self._depth = self._checked_depth()
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *more: Any) -> None:
-        """Makes room for as many trees as there are to load, and checks that they are trees."""
+        """Resizes the buffers to the loaded trees and checks that they are trees."""
         nodes = state.get(prefix + "leaves", self.leaves).shape
         for name in ("child", "features", "thresholds"):
             self.register_buffer(name, getattr(self, name).new_zeros(nodes))
@@ -223,7 +224,7 @@ class TreesCostModel(CostModel):
         self._depth = self._checked_depth()
 
     def _checked_depth(self) -> int:
-        """The longest way from a root to a leaf; raises RuntimeError for what are no trees."""
+        """Longest path from a root to a leaf; raises RuntimeError unless the buffers describe trees."""
         children, roots = self.child.numpy(), self.roots.numpy()
         nodes, itself = len(children), np.arange(len(children))
         inner = children != itself
@@ -232,42 +233,42 @@ class TreesCostModel(CostModel):
             and self.features.dtype == torch.int16
             and len(roots) > 0
             and ((roots >= 0) & (roots < nodes)).all()
-            # Behind itself and within the list: so no way is endless.
+            # Children come after their node and within the list, so every path ends.
             and (~inner | ((itself < children) & (children + 1 < nodes))).all()
             and (self.thresholds.numpy()[~inner] == np.float32(_NEVER)).all()
             and ((self.features >= 0) & (self.features < self._inputs)).all()
         )
         depth, here = 0, roots[inner[roots]] if well else roots[:0]
         while here.size and depth <= self._max_depth:
-            # Marks and not lists, which would double at each step where ways meet.
+            # A mask and no list of nodes, which would double at each step if paths met.
             reached = np.zeros(nodes, np.bool_)
             reached[children[here]] = reached[children[here] + 1] = True
             depth, here = depth + 1, np.flatnonzero(reached & inner)
         if not well or depth > self._max_depth:
             raise RuntimeError(
-                f"{len(roots)} roots and {nodes} nodes that are no trees of depth {self._max_depth}"
+                f"{len(roots)} roots and {nodes} nodes do not form trees of depth {self._max_depth}"
             )
         return depth
 
 
 _STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0]}
-"""A tree that is a leaf of 0, as XGBoost saves it."""
+"""Tree of a single leaf with output 0, in the format of XGBoost."""
 
 _NODE = np.dtype([("child", "i8"), ("feature", "i8"), ("threshold", "f4"), ("leaf", "f4")])
 
 
 def _side_by_side(tree: Mapping[str, Any]) -> NDArray[Any]:
-    """The nodes of a tree of XGBoost, level by level, the right child behind the left one."""
+    """Nodes of an XGBoost tree level by level, each right child directly after the left one."""
     left, right = tree["left_children"], tree["right_children"]
     order, place = [0], {0: 0}
-    for node in order:  # grows on the way
+    for node in order:  # which grows in the loop
         if left[node] != -1:
             for child in (left[node], right[node]):
                 place[child] = len(order)
                 order.append(child)
     found = np.zeros(len(order), _NODE)
     for at, node in enumerate(order):
-        value = tree["split_conditions"][node]  # of a leaf its output
+        value = tree["split_conditions"][node]  # threshold, or output of a leaf
         if left[node] == -1:
             found[at] = (at, 0, _NEVER, value)
         else:

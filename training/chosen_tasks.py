@@ -1,4 +1,4 @@
-"""The chosen tasks as a dataset without records, which another device measures."""
+"""Dataset of the chosen tasks without records, to be measured on another device."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .transfer import TransferError
 
 @dataclass(frozen=True)
 class ChosenTasks:
-    """A folder of tasks in the order of their choice."""
+    """Folder of tasks, in the order in which they were chosen."""
 
     folder: Path
     tasks: list[TaskRow]
 
     def table(self) -> Table:
-        """One line a task."""
+        """Table with one line per task."""
         table = Table("task", "operator", "MFLOP", "hash", title="chosen tasks")
         table.columns[2].justify = "right"
         for task in self.tasks:
@@ -30,24 +30,24 @@ class ChosenTasks:
 
 
 def write_tasks(dataset: Path, chosen: Sequence[str], folder: Path) -> ChosenTasks:
-    """Copies the chosen tasks of a dataset, without records, to `folder`, and so often as one likes.
+    """Copies the chosen tasks of a dataset to `folder`, without records; repeating it changes nothing.
 
     Raises:
-      TransferError: the dataset lacks one of them, or the folder holds other tasks.
+      TransferError: the dataset lacks a chosen task, or the folder contains other tasks.
       StoreError: the folder cannot be written to.
     """
     known = {row.workload_hash: row for row in RecordStore(dataset).require().tasks()}
     missing = [name for name in chosen if name not in known]
     if missing:
         raise TransferError(
-            f"dataset={dataset} has no task {missing[0]}: see foretune-dataset inspect --tasks"
+            f"dataset={dataset} has no task {missing[0]}: foretune dataset inspect tasks=true lists them"
         )
     store = RecordStore(folder)
     with store.writing():
         there = {row.workload_hash for row in store.tasks()}
         if others := there - set(chosen):
             raise TransferError(
-                f"tasks_into={folder} holds {len(others)} task(s) that were not chosen: name a new folder"
+                f"tasks_into={folder} contains {len(others)} task(s) that were not chosen: name a new folder"
             )
         if new := [known[name] for name in chosen if name not in there]:
             store.append_tasks(new)

@@ -1,7 +1,7 @@
-"""Makes one ensemble of checkpoints that were trained apart on the same records (`foretune-combine`).
+"""Ensemble of checkpoints that were trained separately on the same records (`foretune combine`).
 
-Members of several kinds err differently, so that their mean errs less than any of them; trained apart, they
-train at the same time on several machines.
+Models of different kinds have different errors, so the error of their mean is smaller. Separate trainings can
+run at the same time on several machines.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import SplitConfig
-from ..errors import exits_cleanly
-from ..models.card import Card, Provenance
+from ..models.card import SCHEMA_VERSION, Card, Provenance
 from ..models.checkpoint import (
     Checkpoint,
     load_checkpoint,
@@ -38,10 +36,7 @@ from .run_card import SPLIT_PARTS, data_sha256
 
 @dataclass(frozen=True)
 class CombineConfig:
-    """Everything that `foretune-combine` needs; `checkpoint_dir` must not exist yet.
-
-    `half` rounds the weights to half precision, in which they take half the space.
-    """
+    """Settings of `foretune combine`; conf/combine.yaml says what the fields mean."""
 
     checkpoints: list[str]
     dataset: Path
@@ -57,10 +52,10 @@ class CombineConfig:
 
 
 def run(config: CombineConfig) -> Outcome:
-    """Combines the checkpoints and writes the ensemble, with its metrics on the dataset of their training.
+    """Combines the checkpoints and writes the ensemble with its metrics on the training dataset.
 
     Raises:
-      UserError: a checkpoint cannot be read, or was trained on other records than the first one.
+      UserError: a checkpoint cannot be read, or was trained on other records than the first.
     """
     refuse_to_overwrite(config.checkpoint_dir)
     version = feature_version_of(load_checkpoint(config.checkpoints[0]).card.model.name)
@@ -73,17 +68,17 @@ def run(config: CombineConfig) -> Outcome:
 def combine(
     checkpoints: Sequence[Checkpoint], data: LabelledFeatures, directory: Path, half: bool = False
 ) -> Outcome:
-    """Writes the ensemble of checkpoints of one training set, of which `data` are all records."""
+    """Writes the ensemble of checkpoints that were trained on the dataset `data`."""
     first = checkpoints[0].card
     if (found := data_sha256(data)) != first.data.sha256:
         raise ConfigError(
             f"dataset: the checkpoints were trained on records with SHA-256 {first.data.sha256[:12]}..., and "
-            f"these have {found[:12]}...: give the dataset as it was"
+            f"these have {found[:12]}...: give the dataset as it was then"
         )
     split, settings = SplitConfig(**first.split.config), DataConfig(**first.training["data"])
     kinds, members = _by_kind(checkpoints)
     model = EnsembleCostModel(members)
-    if half:  # before anything is fitted or measured
+    if half:  # before the correction is fitted and metrics are computed
         rounded_to_half(model)
     records = CostModelData(data, split, first.target, settings, first.seed)
     outcome = Outcome.of(model, first.target, records)
@@ -92,7 +87,7 @@ def combine(
 
 
 def _check_alike(checkpoints: Sequence[Checkpoint]) -> None:
-    """Raises ConfigError where one does not belong to the others."""
+    """Raises ConfigError if the checkpoints cannot be combined."""
     first = _shared(checkpoints[0])
     for checkpoint in checkpoints[1:]:
         for what, value in _shared(checkpoint).items():
@@ -104,8 +99,8 @@ def _check_alike(checkpoints: Sequence[Checkpoint]) -> None:
     started_from = [str(c.path) for c in checkpoints if c.card.training.get("start_from")]
     if started_from:
         raise ConfigError(
-            f"checkpoints: {started_from[0]} was trained further from another one, whose records are not of "
-            "this dataset: combine first, and train further then"
+            f"checkpoints: {started_from[0]} was trained further from a checkpoint of other records: combine "
+            "first, and train the ensemble further"
         )
 
 
@@ -121,7 +116,7 @@ def _shared(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _by_kind(checkpoints: Sequence[Checkpoint]) -> tuple[ModelConfig, list[CostModel]]:
-    """The ensemble's configuration, and the members in its order: those of a kind together."""
+    """Configuration of the ensemble, and its members in that order, grouped by kind."""
     found: dict[str, list[CostModel]] = {}
     kinds: dict[str, MemberConfig] = {}
     for checkpoint in checkpoints:
@@ -138,7 +133,7 @@ def _by_kind(checkpoints: Sequence[Checkpoint]) -> tuple[ModelConfig, list[CostM
 
 
 def _card(checkpoints: Sequence[Checkpoint], model: ModelConfig, outcome: Outcome) -> Card:
-    """The first one's card, with what the ensemble is, does, and was made of."""
+    """Card of the ensemble: the first card with the model, metrics and members of the ensemble."""
     cards = [checkpoint.card for checkpoint in checkpoints]
     parts = [
         {
@@ -161,17 +156,12 @@ def _card(checkpoints: Sequence[Checkpoint], model: ModelConfig, outcome: Outcom
         std_scale=outcome.predictor.std_scale,
         std_floor=outcome.predictor.std_floor,
         provenance=Provenance.of_this_process(),
+        schema_version=SCHEMA_VERSION,
     )
 
 
-@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="combine")
-@exits_cleanly()
 def main(config: DictConfig) -> None:
-    """Entry point: composes, validates, combines, and says what it wrote."""
+    """Entry of `foretune combine`."""
     settings = from_hydra(config, CombineConfig)
     outcome = run(settings)
     report(outcome.metrics, outcome.calibration, "wrote", settings.checkpoint_dir, settings.dataset)
-
-
-if __name__ == "__main__":
-    main()

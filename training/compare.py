@@ -1,4 +1,4 @@
-"""Compares cost models on one split of a dataset (`foretune-compare`)."""
+"""Compares cost models on one split of a dataset (`foretune compare`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-import hydra
 import numpy as np
 from hydra import compose
 from hydra.errors import HydraException
@@ -23,12 +22,11 @@ from rich.table import Table
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import SplitConfig
-from ..errors import exits_cleanly
 from .compare_config import CompareConfig, contestants_of
 from .compare_data import ComparedData, Load
 from .compare_report import write_report
 from .compare_result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
-from .comparison import Arena, Entry, TaskSet
+from .comparison import Entry, FitRunner, TaskSet
 from .config import TrainConfig
 from .contestants import Contestant
 from .evaluate_tables import NETWORK_COLUMNS
@@ -45,7 +43,7 @@ COLUMNS = {
     "r2": "R2",
     "rmse": "RMSE",
 }
-"""Metrics of the printed table and their titles, as many as a narrow terminal takes; the files hold all."""
+"""Metrics of the printed table and their titles, for a narrow terminal; the files contain all metrics."""
 
 
 def run(
@@ -53,50 +51,50 @@ def run(
     contestants: Sequence[Contestant],
     feature_version: str,
     load: Load,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> Comparison:
-    """Fits what is not fitted yet, measures all, and writes compare.json, .csv and .html into `run_dir`.
+    """Fits the contestants that have no fit yet, and writes compare.json, .csv and .html into `run_dir`.
 
-    `load` reads a dataset with the features of `feature_version`; draft models see the draft vectors of the
+    `load` reads a dataset with the features of `feature_version`; draft models read the draft vectors of the
     same rows.
 
     Raises:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
-    for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
+    for name in ("pytorch_lightning", "lightning.pytorch"):  # which log a banner at each training
         logging.getLogger(name).setLevel(logging.WARNING)
     deadline = time.monotonic() + 60 * config.minutes if config.minutes else math.inf
     left_out: list[str] = []
-    matter = ComparedData.read(config, load, tell)
-    data = matter.data
-    tasks = TaskSet.of(data, matter.split.test, matter.networks)
+    compared = ComparedData.read(config, load, log)
+    data = compared.data
+    tasks = TaskSet.of(data, compared.split.test, compared.networks)
     config.run_dir.mkdir(parents=True, exist_ok=True)
     (config.run_dir / "config.json").write_text(json.dumps(_plain(config), indent=2) + "\n", encoding="utf-8")
 
-    def arena(trained_on: LabelledFeatures, by: SplitConfig) -> Arena:
-        return Arena(trained_on, by, feature_version, config.fits_dir, tell, deadline, left_out)
+    def runner(trained_on: LabelledFeatures, split: SplitConfig) -> FitRunner:
+        return FitRunner(trained_on, split, feature_version, config.fits_dir, log, deadline, left_out)
 
     shared = [c for c in contestants if not config.trains_elsewhere(c.name)]
-    entries: list[Entry] = list(arena(data, matter.config).fits(shared, config.seeds, tasks))
+    entries: list[Entry] = list(runner(data, compared.config).fits(shared, config.seeds, tasks))
     for contestant in contestants:
         settings = config.contestant(contestant.name)
         if settings and settings.dataset:
-            tell(f"{contestant.name} is trained on {settings.dataset}")
-            own = arena(*with_other_training_data(data, matter.split, load(settings.dataset)))
+            log(f"{contestant.name} is trained on {settings.dataset}")
+            own = runner(*with_other_training_data(data, compared.split, load(settings.dataset)))
             entries += own.fits([contestant], config.seeds, tasks)
     if not entries:
-        raise ConfigError(f"minutes={config.minutes} were over before the first fit: give more")
+        raise ConfigError(f"minutes={config.minutes} were over before the first fit: raise minutes")
     entries.sort(key=lambda entry: config.models.index(entry.name))
 
     points: list[CurvePoint] = []
     learners = [c for c in contestants if c.name in config.curve_models()]
-    for training in training_sets(data, matter.config, matter.split, config.curve):
-        tell(f"curve: {training.records} records of {training.tasks} training tasks")
-        fits = arena(training.data, training.split).fits(learners, config.seeds, tasks)
+    for training in training_sets(data, compared.config, compared.split, config.curve):
+        log(f"curve: {training.records} records of {training.tasks} training tasks")
+        fits = runner(training.data, training.split).fits(learners, config.seeds, tasks)
         points += [CurvePoint(training, entry) for entry in fits]
 
     comparison = Comparison(
-        config.title, _plain(config), matter.told | {"left_out": left_out}, tasks, entries, points
+        config.title, _plain(config), compared.facts | {"left_out": left_out}, tasks, entries, points
     )
     write_comparison(comparison, config.run_dir, config.baseline)
     write_report(comparison, config.run_dir / "compare.html", config.baseline)
@@ -104,23 +102,23 @@ def run(
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """One line a contestant; the best figure of each column is bold."""
+    """Table with one line per contestant; the best value of each column is bold."""
     rows = comparison.rows()
     test = comparison.data
     title = f"{test['tasks']['test']} held-out tasks, {test['records']['test']} records"
     if "test_dataset" in test:
         title += f", of {test['test_dataset']}"
     if seeds := max(row.seeds for row in rows) - 1:
-        title += f"; means over {seeds + 1} seeds, their deviations are in compare.json"
+        title += f"; means over {seeds + 1} seeds, with deviations in compare.json"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, title=title)
     table.add_column("model", no_wrap=True)
     for name in COLUMNS.values():
         table.add_column(name, justify="right")
     best = {}
     for measure in COLUMNS:
-        figures = [row.means[measure] for row in rows if not np.isnan(row.means[measure])]
+        values = [row.means[measure] for row in rows if not np.isnan(row.means[measure])]
         choose = min if measure in LOWER_IS_BETTER else max
-        best[measure] = choose(figures) if figures else None
+        best[measure] = choose(values) if values else None
     for row in rows:
         cells = []
         for measure in COLUMNS:
@@ -131,7 +129,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def networks_table(comparison: Comparison) -> Table | None:
-    """One line a network and contestant; None where no test task is of a network."""
+    """Table with one line per network and contestant; None if no test task belongs to a network."""
     found = {name: comparison.by_network(name) for name in comparison.names()}
     rows = next(iter(found.values()))
     if not rows:
@@ -152,10 +150,10 @@ def networks_table(comparison: Comparison) -> Table | None:
 
 
 def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
-    """Settings of a training, completed by those of conf/train.yaml.
+    """Settings of a training, completed by the defaults of conf/train.yaml.
 
     Raises:
-      ConfigError: foretune-train would refuse them.
+      ConfigError: foretune train would refuse the settings.
     """
     own = dict(settings)
     preset = own.pop("model") if isinstance(own.get("model"), str) else None
@@ -165,7 +163,7 @@ def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"contestants.{name}.train.model: {reason}") from error
     OmegaConf.set_struct(composed, False)
-    if "name" in own.get("model", {}):  # in full, so nothing of the default preset's arguments holds
+    if "name" in own.get("model", {}):  # given in full, so the default preset's arguments do not apply
         composed.model = own.pop("model")
     try:
         return from_hydra(OmegaConf.merge(composed, own), TrainConfig)  # type: ignore[arg-type]
@@ -175,8 +173,8 @@ def train_settings(name: str, settings: Mapping[str, Any]) -> TrainConfig:
 
 @cache
 def _defaults(preset: str | None) -> DictConfig:
-    """The configuration of foretune-train with a model preset."""
-    # These come with each trial; only their place must be filled.
+    """Configuration of foretune train with a model preset."""
+    # Each trial sets these three; here they only need a value.
     filled = ["dataset=unused", "run_dir=unused", "checkpoint_dir=unused"]
     return compose("train", [*filled, *([f"model={preset}"] if preset else [])])
 
@@ -186,26 +184,20 @@ def _plain(config: CompareConfig) -> dict[str, Any]:
     return values
 
 
-@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="compare")
-@exits_cleanly()
 def main(config: DictConfig) -> None:
-    """Entry point: composes, validates, fits, compares, prints a table."""
+    """Entry of `foretune compare`."""
     from ..dataset.features import FEATURE_VERSION
     from ..dataset.features.dataset import load_labelled_features
 
     settings = from_hydra(config, CompareConfig)
-    print(f"fits are kept: to go on after a stop, add hydra.run.dir={settings.run_dir}")
+    print(f"fits are kept: to continue after a stop, add hydra.run.dir={settings.run_dir}")
     contestants = contestants_of(settings, train_settings, FEATURE_VERSION)
     result = run(settings, contestants, FEATURE_VERSION, load_labelled_features)
     for table in filter(None, (comparison_table(result), networks_table(result))):
         Console().print(table)
     if left_out := result.data["left_out"]:
         print(
-            f"minutes={settings.minutes} were over before {len(left_out)} fits, which are left out: the same "
-            f"command with hydra.run.dir={settings.run_dir} goes on"
+            f"minutes={settings.minutes} ended before {len(left_out)} fits, which are left out: the same "
+            f"command with hydra.run.dir={settings.run_dir} continues"
         )
     print(f"wrote {settings.run_dir / 'compare.json'}, compare.csv and compare.html")
-
-
-if __name__ == "__main__":
-    main()

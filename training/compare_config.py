@@ -1,4 +1,4 @@
-"""Settings of the comparison command, and the contestants that they name."""
+"""Settings of `foretune compare`, and the contestants that they name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KINDS = ("train", "trees", "chance")
 
 @dataclass(frozen=True)
 class ContestantConfig:
-    """One way to predict: exactly one of the first three.
+    """Settings of a contestant; exactly one of `train`, `trees` and `chance` is given.
 
-    `train` holds settings of foretune-train that differ from its defaults, the model by its preset, by what
-    differs from the default preset, or in full with its name. `trees` holds settings of `GbdtConfig`, with
-    `target` as in training. `dataset` is a dataset to train on in place of the compared one; its records of
-    test and validation tasks are left out.
+    `train` contains settings of foretune train that differ from its defaults. Its model is the name of a
+    preset, changes of the default preset, or a full model with its name. `trees` contains settings of
+    `GbdtConfig`, with `target` as in training. `dataset` is trained on in place of the compared dataset,
+    without records of test and validation tasks.
     """
 
     train: dict[str, Any] | None = None
@@ -40,19 +40,12 @@ class ContestantConfig:
     def __post_init__(self) -> None:
         given = [self.train is not None, self.trees is not None, self.chance]
         if sum(given) != 1:
-            raise ConfigError(f"a contestant has {sum(given)} of {', '.join(KINDS)}: give it one")
+            raise ConfigError(f"a contestant has {sum(given)} of {', '.join(KINDS)}: give it exactly one")
 
 
 @dataclass(frozen=True)
 class CompareConfig:
-    """Everything that `foretune-compare` needs.
-
-    `models` names contestants, or checkpoints by folder or shipped name. `train` holds settings that all
-    trained ones share; a contestant's own go before. `fits_dir` keeps what was fitted, also for other runs.
-    `baseline` is the one that margins are stated against. `test_dataset` is another dataset whose tasks are
-    all tested on, but those whose shapes `dataset` has, in place of the test part of `dataset`. Once so many
-    `minutes` are over no fit begins; the same settings again go on from what is kept.
-    """
+    """Settings of `foretune compare`; conf/compare.yaml says what the fields mean."""
 
     dataset: Path
     run_dir: Path
@@ -74,34 +67,34 @@ class CompareConfig:
         for name in ("models", "seeds"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
-                raise ConfigError(f"{name}={values} holds one twice: give each once")
+                raise ConfigError(f"{name}={values} contains a value twice: give each once")
         if self.minutes is not None and self.minutes <= 0:
-            raise ConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
+            raise ConfigError(f"minutes={self.minutes}: set it above 0, or to null for no limit")
         if unknown := sorted(set(self.curve.models) - set(self.models)):
             raise ConfigError(f"curve.models: {unknown[0]!r} is not among models={self.models}")
         for name in self.contestants:
             self.contestant(name)
         for name in self.curve.models:
             if self.trains_elsewhere(name):
-                raise ConfigError(f"curve.models: {name!r} is trained on a dataset of its own: leave it out")
+                raise ConfigError(f"curve.models: {name!r} is trained on its own dataset: leave it out")
 
     def contestant(self, name: str) -> ContestantConfig | None:
-        """The contestant of that name, None where there is none; raises ConfigError for a wrong one."""
+        """Contestant of that name, None if there is none; raises ConfigError for invalid settings."""
         if name not in self.contestants:
             return None
         try:
-            # A frozen dataclass inside a mapping is read-only to OmegaConf, so each is read by itself.
+            # OmegaConf treats a frozen dataclass inside a mapping as read-only, so each is read separately.
             return from_hydra(OmegaConf.create(self.contestants[name]), ContestantConfig)
         except ConfigError as error:
             raise ConfigError(f"contestants.{name}: {error}") from error
 
     def trains_elsewhere(self, name: str) -> bool:
-        """Whether a contestant brings its own training data."""
+        """Whether a contestant has its own training dataset."""
         found = self.contestant(name)
         return found is not None and found.dataset is not None
 
     def curve_models(self) -> list[str]:
-        """The contestants of the learning curves: those that training data change."""
+        """Contestants of the learning curves: those whose predictions depend on the training data."""
         if self.curve.models:
             return list(self.curve.models)
         known = {name: self.contestant(name) for name in self.models}
@@ -109,18 +102,18 @@ class CompareConfig:
 
 
 TrainSettings = Callable[[str, Mapping[str, Any]], TrainConfig]
-"""Completes the settings of a training, named for errors, by the defaults of foretune-train."""
+"""Function of a contestant's name and settings that adds the defaults of foretune train."""
 
 
 def contestants_of(
     config: CompareConfig, train_settings: TrainSettings, feature_version: str
 ) -> list[Contestant]:
-    """The contestants in the order of `models`.
+    """Contestants in the order of `models`.
 
     Raises:
-      ConfigError: settings of a training that foretune-train would refuse, or a name that is neither a
-        contestant nor a checkpoint.
-      CheckpointError: a checkpoint that cannot be used.
+      ConfigError: foretune train would refuse the settings of a contestant, or a name is neither a contestant
+        nor a checkpoint.
+      CheckpointError: a checkpoint cannot be used.
     """
     return [_contestant(name, config, train_settings, feature_version) for name in config.models]
 
@@ -147,7 +140,7 @@ def _contestant(
 
 
 def deep_merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested mappings united; where both hold a value, the second's."""
+    """Union of nested mappings, in which values of the second override those of the first."""
     merged = dict(first)
     for key, value in second.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)

@@ -1,4 +1,4 @@
-"""What a comparison is made on: records, their split, and the networks that the test tasks belong to."""
+"""Data of a comparison: records, their split, and the networks that the test tasks belong to."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ComparedData:
     data: LabelledFeatures
     config: SplitConfig
     split: Split
-    """The rows of `data` by `config`."""
+    """Rows of `data`, split by `config`."""
     networks: dict[str, dict[str, float]]
-    told: dict[str, Any]
-    """What was compared on, for the report, as JSON values."""
+    facts: dict[str, Any]
+    """Facts on the data for the report, as JSON values."""
 
     @classmethod
-    def read(cls, config: CompareConfig, load: Load, tell: Callable[[str], None]) -> ComparedData:
-        """The dataset by its split; the test part may be another dataset.
+    def read(cls, config: CompareConfig, load: Load, log: Callable[[str], None]) -> ComparedData:
+        """Dataset with its split, whose test part may be another dataset.
 
         Raises:
           UserError: dataset or split are not usable; the message says what to do.
@@ -44,7 +44,7 @@ class ComparedData:
         by = split_by_networks(split_like_checkpoint(config.split, data), data, networks)
         split = split_rows(data, by)
         if config.test_dataset is None:
-            return cls(data, by, split, networks, _told(data, split))
+            return cls(data, by, split, networks, _facts(data, split))
         tests = load(config.test_dataset)
         other = with_other_test_data(data, split, tests)
         of_test: dict[str, Any] = {
@@ -52,22 +52,22 @@ class ComparedData:
             "common_tasks": other.common_tasks,
             "unused_tasks": len(np.unique(data.workload_hash[split.test])),
         }
-        tell(_tested_elsewhere(of_test))
+        log(_test_dataset_note(of_test))
         networks = evaluation_networks(config.test_dataset, tests)
         split = split_rows(other.data, other.split)
-        return cls(other.data, other.split, split, networks, _told(other.data, split) | of_test)
+        return cls(other.data, other.split, split, networks, _facts(other.data, split) | of_test)
 
 
-def _tested_elsewhere(told: Mapping[str, Any]) -> str:
-    text = f"tested on the tasks of {told['test_dataset']}"
-    if told["common_tasks"]:
-        text += f" but {told['common_tasks']}, whose shapes the dataset to train on has, too"
-    if told["unused_tasks"]:
-        text += f"; {told['unused_tasks']} tasks of the latter stay unused: split.test=0 trains on them"
+def _test_dataset_note(facts: Mapping[str, Any]) -> str:
+    text = f"tested on the tasks of {facts['test_dataset']}"
+    if facts["common_tasks"]:
+        text += f" but {facts['common_tasks']}, whose shapes the training dataset has, too"
+    if facts["unused_tasks"]:
+        text += f"; {facts['unused_tasks']} test tasks of the latter are unused: split.test=0 trains on them"
     return text
 
 
-def _told(data: LabelledFeatures, split: Split) -> dict[str, Any]:
+def _facts(data: LabelledFeatures, split: Split) -> dict[str, Any]:
     parts = {part: split.part(part) for part in ("train", "validation", "test")}
     return {
         "sha256": data_sha256(data),

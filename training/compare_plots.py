@@ -1,4 +1,4 @@
-"""The plots of a comparison's page."""
+"""Plots of a comparison's page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BARS = {
 
 
 def plots(comparison: Comparison) -> list[Plot]:
-    """Every plot that the comparison holds data for."""
+    """All plots that the comparison has data for."""
     drawn = [_bars(comparison), _scatter(comparison), _top_k(comparison), _network_bars(comparison)]
     drawn += [_operators(comparison, measure) for measure in ("spearman", "top_1")]
     drawn += [_curve(comparison, axis) for axis in AXES]
@@ -59,10 +59,10 @@ def _bars(comparison: Comparison) -> Plot:
             axes.set_xlim(min(0, *values), 1.12)
         grid[0].set_yticks(position, [row.name for row in rows])
         grid[0].invert_yaxis()
-        caption = "Means over the held-out tasks; the best in colour" + (
-            ", the deviation over the seeds as a line." if any(row.seeds > 1 for row in rows) else "."
+        caption = "Means over the held-out tasks; the best model is coloured" + (
+            ", lines show the deviation over the seeds." if any(row.seeds > 1 for row in rows) else "."
         )
-        return Plot("At a glance", caption, fragment(figure, "bars", caption), wide=True)
+        return Plot("Main metrics", caption, fragment(figure, "bars", caption), wide=True)
 
 
 def _scatter(comparison: Comparison) -> Plot:
@@ -81,7 +81,7 @@ def _scatter(comparison: Comparison) -> Plot:
                 tasks.score[known], prediction, s=6, color=AFTER, alpha=0.35, linewidths=0, rasterized=False
             )
             axes.plot([0, 1], [0, 1], color=PEER, linewidth=1.4)
-            # Some models rank only: their scale is their own.
+            # Models that only rank have a scale of their own.
             low, high = np.quantile(prediction, [0.005, 0.995])
             margin = 0.08 * (high - low or 1)
             axes.set_ylim(min(low, 0) - margin, max(high, 1) + margin)
@@ -96,13 +96,13 @@ def _scatter(comparison: Comparison) -> Plot:
             axes.set_ylabel("predicted score")
         caption = (
             f"{len(known):,} programs of the held-out tasks. A score of 1 is the fastest program of its "
-            "task; a perfect model lies on the line."
+            "task; the points of a perfect model are on the line."
         )
         return Plot("Predicted against measured", caption, fragment(figure, "scatter", caption), wide=True)
 
 
 def _top_k(comparison: Comparison) -> Plot:
-    """Best score among the first k measured, as a tuner would measure them."""
+    """Best score among the first k programs in predicted order, which a tuner would measure."""
     tasks = comparison.tasks
     depth = 32
     groups = [np.flatnonzero(tasks.group == task.group) for task in comparison.entries[0].metrics.per_task]
@@ -116,13 +116,13 @@ def _top_k(comparison: Comparison) -> Plot:
                 best = np.maximum.accumulate(tasks.score[rows][order])
                 curves.append(np.pad(best[:depth], (0, max(depth - len(best), 0)), mode="edge"))
             axes.plot(np.arange(1, depth + 1), np.mean(curves, axis=0), label=name, **_line(number))
-        axes.set_xlabel("programs measured a task, in predicted order (log)")
+        axes.set_xlabel("programs measured per task, in predicted order (log)")
         axes.set_ylabel("mean top-k score")
         axes.set_ylim(top=1.005)
         log_axis(axes, "x")
         axes.grid(axis="y")
         axes.legend(loc="lower right", fontsize=11)
-        caption = "How close to the fastest program of a task one comes by measuring only the first k."
+        caption = "Score of the best of the first k programs; 1 is the fastest program of its task."
         return Plot("Top-k score by k", caption, fragment(figure, "top-k", caption))
 
 
@@ -152,7 +152,9 @@ def _operators(comparison: Comparison, measure: str) -> Plot:
         axes.invert_yaxis()
         axes.set_xlabel(BARS[measure])
         axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1), ncols=3, borderaxespad=0, fontsize=11)
-        caption = f"Mean {BARS[measure]} of the held-out tasks of each operator, whose number is in brackets."
+        caption = (
+            f"Mean {BARS[measure]} of the held-out tasks of each operator, with their number in brackets."
+        )
         title = f"{BARS[measure][0].upper()}{BARS[measure][1:]} by operator"
         return Plot(title, caption, fragment(figure, f"operators-{measure}", caption))
 
@@ -175,8 +177,8 @@ def _network_bars(comparison: Comparison) -> Plot | None:
         axes.set_xlabel("top-5 score, ratio of sums")
         axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1), ncols=3, borderaxespad=0, fontsize=11)
         caption = (
-            "Best latency of a network's tasks over the latency of the best of five measured, tasks weighted "
-            "by their calls; in brackets the share of the calls that has records."
+            "Best latency of a network's tasks over that of the best of the first five programs. Tasks are "
+            "weighted by their calls; the share of the calls that has records is in brackets."
         )
         return Plot("Top-5 score by network", caption, fragment(figure, "networks", caption))
 
@@ -200,8 +202,8 @@ def _curve(comparison: Comparison, axis: str) -> Plot | None:
             axes.grid(axis="y")
         grid[0].legend(loc="best", fontsize=11)
         caption = (
-            "The same held-out tasks, predicted by what was trained on nested parts of the training data. A "
-            "line that still rises says that more data would help."
+            "Held-out tasks predicted by models that are trained on nested parts of the training data. If a "
+            "line still rises, more data would help."
         )
         return Plot(
             f"Learning curve over {AXES[axis]}", caption, fragment(figure, f"curve-{axis}", caption), True
@@ -209,7 +211,7 @@ def _curve(comparison: Comparison, axis: str) -> Plot | None:
 
 
 def _series(points: list[CurvePoint], measure: str) -> tuple[list[int], list[float]]:
-    """Sizes and means over seeds."""
+    """Sizes of the training sets and means of a metric over seeds."""
     sizes = sorted({point.training.size for point in points})
     of_size = [[point.entry for point in points if point.training.size == size] for size in sizes]
     return sizes, [row_of(entries).means[measure] for entries in of_size]

@@ -1,4 +1,4 @@
-"""The page of a comparison: one self-contained HTML file."""
+"""Page of a comparison: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ $sections
 $plots
 </div>
 <section class="card">
-<h2>How to read it</h2>
+<h2>Metrics</h2>
 <pre style="white-space: pre-wrap; font-size: 13px">$method</pre>
 </section>
 """
@@ -51,7 +51,7 @@ $plots
 
 
 def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
-    """Writes the page."""
+    """Writes the page of a comparison; margins are against `baseline`."""
     data = comparison.data
     content = _CONTENT.substitute(
         facts="\n".join(map(fact_html, _facts(comparison, baseline))),
@@ -115,9 +115,9 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
         table_html(
             ["model", *(TITLES[measure] for measure in MEASURES), "latency R2", "seconds"],
             cells,
-            f"Means over the test tasks; lower is better for {lower}. Latency R2 is of the logarithms "
-            "of the latencies over all tasks, for models that predict seconds. Seconds are of the training.",
-            "All figures",
+            f"Means over the test tasks; lower is better for {lower}. Latency R2 is that of the logarithms "
+            "of latencies over all tasks, for models that predict seconds. Seconds are the training time.",
+            "All metrics",
         )
     ]
     margins = comparison.margins(baseline)
@@ -129,9 +129,9 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
                     [name, *(f"{of[m].ahead:+.3f} ({_ends(of[m].low, of[m].high)})" for m in _MARGINS)]
                     for name, of in margins.items()
                 ],
-                "Difference of the means over the test tasks, positive where better, with a 95% bootstrap "
+                "Difference of the means over the test tasks, positive if better, with a 95% bootstrap "
                 "interval over the tasks.",
-                f"Ahead of {baseline}",
+                f"Margin against {baseline}",
             )
         )
     networks = [
@@ -151,7 +151,7 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
                 ["model", "network", "tasks", "share"]
                 + [f"top-{k}{kind}" for kind in ("", " sums") for k in (1, 5, 10)],
                 networks,
-                "Tasks weighted by their calls; share is the part of the calls that has records.",
+                "Tasks are weighted by their calls; share is the part of the calls that has records.",
                 "Networks",
             )
         )

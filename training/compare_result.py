@@ -1,4 +1,4 @@
-"""What a comparison found, as rows of a table, as JSON and as CSV."""
+"""Result of a comparison, as rows of a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MEASURES = (
     "regret_1",
     "regret_5",
 )
-"""Figures over all test tasks, as `models.metrics` defines them."""
+"""Metrics over all test tasks, defined in `models.metrics`."""
 
 LOWER_IS_BETTER = {"rmse", "regret_1", "regret_5"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One contestant over its seeds."""
+    """Metrics of one contestant over its seeds."""
 
     name: str
     seeds: int
@@ -54,13 +54,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Margin:
-    """How far a contestant is ahead of the baseline in the mean over test tasks.
+    """Margin of a contestant over the baseline in the mean over test tasks.
 
-    The interval is the bias-corrected bootstrap's over the test tasks, at 95 %: it tells what another draw of
-    tasks of this kind might give, not what another training would.
+    The interval is the 95 % interval of the bias-corrected bootstrap over the test tasks. It covers another
+    sample of tasks, but not another training.
     """
 
-    ahead: float  # positive where better
+    ahead: float  # positive if the contestant is better
     low: float
     high: float
 
@@ -75,29 +75,29 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that a report needs."""
+    """Results of all contestants, and the data that they were compared on."""
 
     title: str
     config: dict[str, Any]
-    data: dict[str, Any]  # content hash, counts of the parts, devices
+    data: dict[str, Any]  # content hash, counts by part, devices
     tasks: TaskSet
     entries: list[Entry]
     curve: list[CurvePoint] = field(default_factory=list)
 
     def names(self) -> list[str]:
-        """Contestants in order."""
+        """Names of the contestants in order."""
         return list(dict.fromkeys(entry.name for entry in self.entries))
 
     def of(self, name: str) -> list[Entry]:
-        """The entries of one contestant, one a seed."""
+        """Entries of one contestant, one per seed."""
         return [entry for entry in self.entries if entry.name == name]
 
     def rows(self) -> list[Row]:
-        """One line a contestant."""
+        """One row per contestant."""
         return [row_of(self.of(name)) for name in self.names()]
 
     def margins(self, baseline: str) -> dict[str, dict[str, Margin]]:
-        """Contestant -> metric -> margin against the baseline; nothing where that did not take part."""
+        """Contestant -> metric -> margin against the baseline; empty if the baseline did not take part."""
         if baseline not in self.names():
             return {}
         base = self.of(baseline)
@@ -108,7 +108,7 @@ class Comparison:
         }
 
     def by_operator(self, name: str) -> dict[str, dict[str, float]]:
-        """Means by operator of one contestant, over its seeds."""
+        """Means by operator of one contestant over its seeds."""
         found = [entry.by_operator(self.tasks) for entry in self.of(name)]
         return {
             operator: {m: float(np.mean([by[operator][m] for by in found])) for m in found[0][operator]}
@@ -116,7 +116,7 @@ class Comparison:
         }
 
     def by_network(self, name: str) -> list[dict[str, Any]]:
-        """Figures of each network and of all together, over the seeds of one contestant."""
+        """Means over the seeds of one contestant, for each network and for all networks together."""
         of_seeds = [[*e.networks, *([e.all_networks] if e.all_networks else [])] for e in self.of(name)]
         return [
             {
@@ -127,7 +127,7 @@ class Comparison:
         ]
 
     def to_json(self, baseline: str) -> dict[str, Any]:
-        """All figures as JSON values; a figure that is not defined is null."""
+        """All results as JSON values; undefined values are null."""
         values = {
             "title": self.title,
             "config": self.config,
@@ -158,7 +158,7 @@ class Comparison:
 
 
 def row_of(entries: Sequence[Entry]) -> Row:
-    """One contestant's figures over its seeds."""
+    """Row of one contestant, given its entries for all seeds."""
     table = np.array([[getattr(entry.metrics, name) for name in MEASURES] for entry in entries])
     several = len(entries) > 1
     deviation = table.std(axis=0, ddof=1) if several else np.full(len(MEASURES), np.nan)
@@ -172,19 +172,19 @@ def row_of(entries: Sequence[Entry]) -> Row:
 
 
 def write_comparison(comparison: Comparison, folder: Path, baseline: str) -> None:
-    """Writes compare.json and compare.csv (one line a contestant and seed)."""
+    """Writes compare.json, and compare.csv with one line per contestant and seed."""
     text = json.dumps(comparison.to_json(baseline), indent=2, allow_nan=False)
     (folder / "compare.json").write_text(text + "\n", encoding="utf-8")
     with (folder / "compare.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["name", "seed", *MEASURES])
         for entry in comparison.entries:
-            figures = [getattr(entry.metrics, name) for name in MEASURES]
-            writer.writerow([entry.name, "" if entry.seed is None else entry.seed, *figures])
+            values = [getattr(entry.metrics, name) for name in MEASURES]
+            writer.writerow([entry.name, "" if entry.seed is None else entry.seed, *values])
 
 
 def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin:
-    """Paired by task; seeds are averaged first."""
+    """Margin of paired differences by task, after averaging over seeds."""
     difference = _by_task(own, measure) - _by_task(base, measure)
     difference = difference[~np.isnan(difference)] * (-1 if measure in LOWER_IS_BETTER else 1)
     if len(difference) < 2 or np.ptp(difference) == 0:

@@ -1,9 +1,9 @@
-"""Fits contestants on one split and measures them; what was fitted before is read back.
+"""Fits of contestants on one split, with their metrics; stored fits are reused.
 
-The predictions of a fit lie in a folder named by its contestant and by a hash of all that they follow from:
-data, split, settings, seed. So an interrupted comparison goes on where it was, and a changed one fits again
-what has changed. Beside them lie trainings, by what they were trained on alone, so that other test tasks need
-no other training.
+The predictions of a fit are stored in a folder named after its contestant and a hash of the data, split,
+settings and seed that they depend on. So an interrupted comparison continues, and a changed one repeats only
+the fits that change. Trainings have folders of their own, whose hash is without the test tasks, so that other
+test tasks need no new training.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Networks = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class TaskSet:
-    """The test tasks: their measured records, and where else they occur."""
+    """Test tasks: their measured records, and the networks that they belong to."""
 
     latency_s: NDArray[np.float64]  # [n]
-    group: NDArray[np.int64]  # [n], rivals share it
+    group: NDArray[np.int64]  # [n], equal for programs that are compared
     score: NDArray[np.float64]  # [n]
     workload: dict[int, str]  # of each group
     operator: dict[int, str]  # of each group
@@ -49,17 +49,17 @@ class TaskSet:
 
     @classmethod
     def of(cls, data: LabelledFeatures, rows: NDArray[np.int64], networks: Networks) -> TaskSet:
-        """The rows of a dataset; raises NothingToEvaluateError where no program ran or none can be ranked."""
+        """Some rows of a dataset; raises NothingToEvaluateError if no program ran or none can be ranked."""
         if not np.isfinite(data.latency_s[rows]).any():
             raise NothingToEvaluateError(
                 f"{len(rows)} of {len(data)} records belong to test tasks, and none of them ran: raise "
-                "split.test or change split.seed"
+                "split.test, or change split.seed"
             )
         labels = Labels.of(data)
         if not labels.ranks(rows):
             raise NothingToEvaluateError(
                 f"no test task has two programs of different latency among the {len(rows)} test records, so "
-                "that no ranking is judged: generate more records a task, or raise split.test"
+                "there is nothing to rank: generate more records per task, or raise split.test"
             )
         group = labels.group[rows]
         groups, first = np.unique(group, return_index=True)
@@ -82,10 +82,10 @@ class TaskSet:
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant with one seed, trained on one set of tasks."""
+    """Result of one contestant with one seed, trained on one set of tasks."""
 
     name: str
-    seed: int | None  # None where no seed matters
+    seed: int | None  # None if the seed has no effect
     prediction: NDArray[np.float32]  # of the test rows
     metrics: Metrics
     networks: list[NetworkMetrics]
@@ -94,7 +94,7 @@ class Entry:
     reused: bool
 
     def by_operator(self, tasks: TaskSet) -> dict[str, dict[str, float]]:
-        """Means over the tasks of each operator, of all that is averaged over tasks."""
+        """Means over the tasks of each operator, for the metrics that are averaged over tasks."""
         found = {}
         for operator in sorted(set(tasks.operator.values())):
             own = [task for task in self.metrics.per_task if tasks.operator[task.group] == operator]
@@ -117,28 +117,28 @@ PER_TASK = (
     "regret_1",
     "regret_5",
 )
-"""Metrics that each task has."""
+"""Metrics of single tasks."""
 
 
 @dataclass(frozen=True)
-class Arena:
-    """Where contestants meet: one dataset, one split, one folder.
+class FitRunner:
+    """Fits contestants on one dataset and split, and stores the fits in one folder.
 
-    Models of draft features read those of the same rows.
+    Draft models read the draft vectors of the same rows.
     """
 
     data: LabelledFeatures
     split: SplitConfig
     feature_version: str
-    folder: Path  # takes a folder for each fit
-    tell: Callable[[str], None]
-    deadline: float = math.inf  # by `time.monotonic`, after which no fit begins
-    left_out: list[str] = field(default_factory=list)  # takes what has not begun by then
+    folder: Path  # contains a folder for each fit
+    log: Callable[[str], None]
+    deadline: float = math.inf  # no fit starts after it; on the clock of `time.monotonic`
+    left_out: list[str] = field(default_factory=list)  # receives the fits that have not started by then
 
     def fits(
         self, contestants: Sequence[Contestant], seeds: Sequence[int], tasks: TaskSet
     ) -> Iterator[Entry]:
-        """Fits or reads back every contestant with every seed that matters, in order."""
+        """Entry of every contestant, with every seed if seeds have an effect, in order."""
         split = split_rows(self.data, self.split)
         content = data_sha256(self.data)
         trained = np.sort(np.concatenate([split.train, split.validation]))
@@ -156,11 +156,11 @@ class Arena:
             folder = self.folder / f"{name}-{_digest([content, asdict(self.split), *of_fit])}"
             fit, reused = _read(folder, len(split.test)), True
             if fit is None and time.monotonic() > self.deadline:
-                self.tell(f"{title}: left out, the time is up")
+                self.log(f"{title}: left out, the time is up")
                 self.left_out.append(title.partition(" ")[2])
                 continue
             if fit is None:
-                self.tell(f"{title}: fits")
+                self.log(f"{title}: fits")
                 folder.mkdir(parents=True, exist_ok=True)
                 trial = Trial(
                     drafts_of(self.data) if contestant.drafts else self.data,
@@ -169,12 +169,12 @@ class Arena:
                     version,
                     seed,
                     self.folder / f"{name}-trained-{_digest([*trained_on, *of_fit])}",
-                    lambda text, title=title: self.tell(f"{title}: {text}"),  # type: ignore[misc]
+                    lambda text, title=title: self.log(f"{title}: {text}"),  # type: ignore[misc]
                 )
                 fit, reused = contestant.fit(trial), False
                 _write(folder, fit)
             entry = _entry(contestant, seed, fit, reused, tasks)
-            self.tell(f"{title}: {'as fitted before' if reused else _took(fit)}  {entry.metrics}")
+            self.log(f"{title}: {'as fitted before' if reused else _took(fit)}  {entry.metrics}")
             yield entry
 
 
@@ -193,7 +193,7 @@ def _entry(contestant: Contestant, seed: int, fit: Fit, reused: bool, tasks: Tas
 
 
 def _read(folder: Path, rows: int) -> Fit | None:
-    """A fit that was written whole, None where there is none."""
+    """Stored fit that is complete, None if there is none."""
     try:
         facts = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
         prediction = np.load(folder / "prediction.npy", allow_pickle=False)
@@ -204,7 +204,7 @@ def _read(folder: Path, rows: int) -> Fit | None:
 
 def _write(folder: Path, fit: Fit) -> None:
     np.save(folder / "prediction.npy", fit.prediction, allow_pickle=False)
-    # Last, since its presence says that the fit is whole.
+    # Written last, as its presence marks the fit as complete.
     partial = folder / "fit.json.partial"
     partial.write_text(json.dumps(fit.facts, indent=2) + "\n", encoding="utf-8")
     partial.rename(folder / "fit.json")

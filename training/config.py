@@ -1,4 +1,4 @@
-"""Settings of the training and evaluation commands as frozen dataclasses, which are also their schema."""
+"""Settings of the training and evaluation commands, as frozen dataclasses that are also their schema."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ PARTS = ("unseen", "train", "validation", "test", "all")
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Length and place of the training.
-
-    `monitor` names the validation metric by which the best epoch is kept and training stops after `patience`
-    epochs without a better one. `threads` of None leaves torch's choice. `accelerator`, `devices`, `strategy`
-    and `precision` are Lightning's; `loggers` are among LOGGERS.
-    """
+    """Length and place of the training; conf/train.yaml says what the fields mean."""
 
     max_epochs: int = 60
     patience: int = 12
@@ -63,18 +58,15 @@ class TrainerConfig:
 
     @property
     def mode(self) -> str:
-        """Whether the monitored metric is better "max" or "min"."""
+        """Better direction of the monitored metric, "max" or "min"."""
         return "min" if self.monitor == "rmse" else "max"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything that `foretune-train` needs.
+    """Settings of `foretune train`; conf/train.yaml says what the fields mean.
 
-    `checkpoint_dir` must not exist yet; `run_dir` holds logs, metrics and what is needed to go on with
-    `resume` after an interruption. `start_from` names a checkpoint to train further; its model, target and
-    normaliser are kept. `train_only` names the parts of the model that are trained, such as "head"; none
-    means all. `notes` are facts about the training that the card is to tell.
+    `notes` are facts about the training for the card, which no file sets.
     """
 
     dataset: Path
@@ -96,11 +88,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Everything that `foretune-evaluate` needs.
-
-    `part` is "train", "validation" or "test" as the checkpoint was trained, "unseen" for all tasks of the
-    dataset that it was neither trained nor validated on, or "all".
-    """
+    """Settings of `foretune evaluate`; conf/evaluate.yaml says what the fields mean."""
 
     checkpoint: str
     dataset: Path
@@ -114,7 +102,7 @@ class EvaluateConfig:
 
 
 def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
-    """A configuration as JSON values."""
+    """Settings as JSON values."""
     return cast(dict[str, Any], _paths_to_text(asdict(config)))
 
 

@@ -1,6 +1,6 @@
-"""What can be compared: a model to train, trees to fit, a checkpoint that exists, and chance.
+"""Contestants of a comparison: a model to train, XGBoost, an existing checkpoint, and chance.
 
-Each contestant predicts the scores of the same test rows from the same training rows; none sees the others.
+Each contestant predicts the scores of the same test rows after training on the same training rows.
 """
 
 from __future__ import annotations
@@ -30,53 +30,54 @@ from .train import train_model
 
 
 class SeenTasksError(UserError, ValueError):
-    """A checkpoint was trained on tasks that it is to be tested on."""
+    """A checkpoint has seen tasks that it is to be tested on."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a contestant is given: training data with its split, and the rows to predict."""
+    """Input of a contestant: training data with its split, and the rows to predict."""
 
     data: LabelledFeatures
     """Records of the training, validation and test tasks."""
     config: SplitConfig
     split: Split
-    """The rows of `data` by `config`."""
+    """Rows of `data`, split by `config`."""
     feature_version: str
     seed: int
     training: Path
-    """For the contestant's own files; kept when interrupted, and the same where only test rows differ."""
-    tell: Callable[[str], None]
-    """Says what is going on."""
+    """Folder for the contestant's files; kept after an interrupt, and shared by trials that differ in test
+    rows alone."""
+    log: Callable[[str], None]
+    """Reports progress."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of it."""
+    """Predictions of a contestant."""
 
     prediction: NDArray[np.float32]  # scores of the test rows, [len(split.test)]
-    facts: dict[str, Any] = field(default_factory=dict)  # seconds, epochs and such
+    facts: dict[str, Any] = field(default_factory=dict)  # such as seconds and epochs
 
 
 @dataclass(frozen=True)
 class Contestant(ABC):
-    """One row of the table."""
+    """Method that predicts scores; one row of the table."""
 
     name: str
 
     @property
     def seeded(self) -> bool:
-        """Whether another seed gives another result."""
+        """Whether the result depends on the seed."""
         return True
 
     @property
     def drafts(self) -> bool:
-        """Whether it reads draft vectors in place of the features of programs."""
+        """Whether the contestant reads draft vectors instead of the features of programs."""
         return False
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """All that its predictions follow from beside the trial, as JSON values."""
+        """Everything besides the trial that the predictions depend on, as JSON values."""
 
     @abstractmethod
     def fit(self, trial: Trial) -> Fit:
@@ -85,27 +86,27 @@ class Contestant(ABC):
 
 @dataclass(frozen=True)
 class TrainedContestant(Contestant):
-    """A model that `foretune-train` trains; dataset, split, seed and folders come from the trial."""
+    """Model trained as by `foretune train`; dataset, split, seed and folders come from the trial."""
 
     config: TrainConfig
 
     @property
     def drafts(self) -> bool:
-        """As its model does."""
+        """Whether its model is a draft model."""
         return _drafts(self.config.model)
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the training."""
-        trial_decides = ("dataset", "run_dir", "checkpoint_dir", "split", "seed", "resume")
-        return {name: value for name, value in plain(self.config).items() if name not in trial_decides}
+        """Settings of the training."""
+        of_trial = ("dataset", "run_dir", "checkpoint_dir", "split", "seed", "resume")
+        return {name: value for name, value in plain(self.config).items() if name not in of_trial}
 
     def fit(self, trial: Trial) -> Fit:
-        """Trains, or goes on with a training that was interrupted."""
+        """Trains, or continues an interrupted training."""
         run_dir, checkpoint_dir = trial.training / "train", trial.training / "checkpoint"
         if not checkpoint_dir.exists():
             interrupted = any(run_dir.rglob("last.ckpt"))
             if interrupted:
-                trial.tell("goes on with its interrupted training")
+                trial.log("continues its interrupted training")
             config = replace(
                 self.config,
                 run_dir=run_dir,
@@ -118,13 +119,13 @@ class TrainedContestant(Contestant):
         checkpoint = load_checkpoint(checkpoint_dir, trial.feature_version)
         training = checkpoint.card.training
         facts = {"seconds": training["seconds"], "epochs": training["epochs"]}
-        prediction, told = predict(checkpoint, trial.data, trial.split.test)
-        return Fit(prediction, facts | told)
+        prediction, of_model = predict(checkpoint, trial.data, trial.split.test)
+        return Fit(prediction, facts | of_model)
 
 
 @dataclass(frozen=True)
 class TreesContestant(Contestant):
-    """XGBoost as TVM's cost model, see `models/gbdt.py`."""
+    """XGBoost as TVM's cost model uses it; see `models/gbdt.py`."""
 
     config: GbdtConfig
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -132,22 +133,22 @@ class TreesContestant(Contestant):
     def __post_init__(self) -> None:
         if self.target.is_absolute:
             raise TargetError(
-                f"contestants.{self.name}.target.name={self.target.name}: trees are fitted to scores; choose "
-                "score or log_score"
+                f"contestants.{self.name}.target.name={self.target.name}: these trees are fitted to scores; "
+                "choose score or log_score"
             )
 
     @property
     def seeded(self) -> bool:
-        """Not: the trees neither drop rows nor columns at random."""
+        """False: the trees use all rows and columns."""
         return False
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the trees but the number of threads, which changes the time alone."""
+        """Settings of the trees, except the number of threads, which has no effect on the trees."""
         trees = {name: value for name, value in asdict(self.config).items() if name != "threads"}
         return {"trees": trees, "target": asdict(self.target)}
 
     def fit(self, trial: Trial) -> Fit:
-        """Fits to all training rows, also slow and failed ones, as TVM does."""
+        """Fits the trees to all training rows, including slow and failed ones, as TVM does."""
         labels = Labels.of(trial.data)
         train, validation = (
             labels.usable(rows, self.target.max_slowdown, keep_slow=True, keep_failed=True)
@@ -155,12 +156,14 @@ class TreesContestant(Contestant):
         )
         started = time.monotonic()
 
-        def tell(rounds: int) -> None:
+        def progress(rounds: int) -> None:
             if rounds % 100 == 0:
-                trial.tell(f"{rounds} rounds of boosting")
+                trial.log(f"{rounds} rounds of boosting")
 
         features = trial.data.features
-        trees = GbdtPredictor.fit(features, train, labels.score, self.target, self.config, validation, tell)
+        trees = GbdtPredictor.fit(
+            features, train, labels.score, self.target, self.config, validation, progress
+        )
         seconds = time.monotonic() - started
         prediction = trees.predict_table(features, trial.split.test)
         return Fit(prediction, {"seconds": round(seconds, 1), "rounds": trees.rounds})
@@ -168,60 +171,60 @@ class TreesContestant(Contestant):
 
 @dataclass(frozen=True)
 class CheckpointContestant(Contestant):
-    """A checkpoint that exists, which must not have seen a test task."""
+    """Existing checkpoint, which must not have seen a test task."""
 
     checkpoint: Checkpoint
 
     @property
     def seeded(self) -> bool:
-        """Not: its weights are fixed."""
+        """False: the weights are fixed."""
         return False
 
     @property
     def drafts(self) -> bool:
-        """As its model does."""
+        """Whether its model is a draft model."""
         return _drafts(self.checkpoint.card.model)
 
     def settings(self) -> dict[str, Any]:
-        """The hash of its weights."""
+        """Hash of the weights."""
         return {"weights_sha256": self.checkpoint.card.weights_sha256}
 
     def fit(self, trial: Trial) -> Fit:
-        """Predicts; raises SeenTasksError where the prediction would be no test."""
+        """Predicts the test rows; raises SeenTasksError if the checkpoint has seen one of their tasks."""
         test = np.unique(trial.data.workload_hash[trial.split.test])
         seen = np.isin(test, self.checkpoint.card.split.seen_in(trial.data))
         if seen.any():
             raise SeenTasksError(
                 f"{self.name}: the checkpoint {self.checkpoint.path} has seen {seen.sum()} of the "
-                f"{len(test)} test tasks: give the split that it was trained with "
-                f"({_told(self.checkpoint)}), or leave it out"
+                f"{len(test)} test tasks, or their shapes: give the split that it was trained with "
+                f"({_split_text(self.checkpoint)}), or leave it out"
             )
         return Fit(*predict(self.checkpoint, trial.data, trial.split.test))
 
 
 @dataclass(frozen=True)
 class ChanceContestant(Contestant):
-    """Uniform random numbers: what every metric gives for nothing."""
+    """Uniform random numbers: the value of every metric for a random order."""
 
     def settings(self) -> dict[str, Any]:
-        """None."""
+        """No settings."""
         return {}
 
     def fit(self, trial: Trial) -> Fit:
-        """Draws from the seed."""
+        """Random numbers from the seed."""
         draw = np.random.default_rng(trial.seed).random(len(trial.split.test), dtype=np.float32)
         return Fit(draw)
 
 
-def _told(checkpoint: Checkpoint) -> str:
+def _split_text(checkpoint: Checkpoint) -> str:
     config = checkpoint.card.split.config
     if config.get("by") == "list":
-        return "lists of tasks, which are on its card"
+        return "split.by=checkpoint, as its card lists the tasks"
     return ", ".join(f"split.{name}={value}" for name, value in config.items() if value)
 
 
 def load_contestant(name_or_path: str, feature_version: str) -> CheckpointContestant:
-    """A checkpoint as a contestant, one of draft features too; raises CheckpointError where it is none."""
+    """Contestant of a checkpoint or draft checkpoint; raises CheckpointError if it cannot be loaded."""
     model = load_checkpoint(name_or_path).card.model
     version = DRAFT_VERSION if _drafts(model) else feature_version
     return CheckpointContestant(name_or_path, load_checkpoint(name_or_path, version))

@@ -1,4 +1,4 @@
-"""From labelled features to batches: split, normalise, leave out, oversample, batch."""
+"""Batches of labelled features: split, normalise, filter, oversample and batch the records."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class DataError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class DataConfig:
-    """How training rows are chosen and batched.
+    """Choice and batching of training rows.
 
-    `rivals` rows of one task stand together in a batch, so that a ranking loss finds pairs; 1 mixes freely.
-    `without` names kinds of features (stores, decisions, task, hardware) that the model is not given, neither
-    in training nor when its checkpoint serves: the ablation of One-Shot Tuner section 6.3.
+    `rivals` rows of one task are placed together in a batch, so that a ranking loss finds pairs; 1 mixes
+    freely. `without` names kinds of features (`normaliser.KINDS`) that the model is not given, neither in
+    training nor when its checkpoint serves: the ablation of One-Shot Tuner section 6.3.
     """
 
     batch_size: int = 512
@@ -52,7 +52,7 @@ class DataConfig:
         if set(self.without) - set(KINDS) or set(self.without) >= {"stores", "decisions"}:
             raise DataError(
                 f"data.without={list(self.without)}: choose among {', '.join(KINDS)}, and leave stores or "
-                "decisions in, which alone tell the programs of a task apart"
+                "decisions in, which tell the programs of a task apart"
             )
         if self.batch_size < 1 or not 1 <= self.rivals <= self.batch_size:
             raise DataError(
@@ -62,7 +62,7 @@ class DataConfig:
 
 
 class TrainingBatch(NamedTuple):
-    """Features and labels of n records."""
+    """Features and targets of n records."""
 
     features: FeatureTensors
     target: Tensor  # float32 [n]
@@ -72,7 +72,7 @@ class TrainingBatch(NamedTuple):
 
 
 class RecordDataset(Dataset[TrainingBatch]):
-    """Some rows of a table; the loader asks for a whole batch at once, padded to its longest program."""
+    """Some rows of a table; a batch is read at once and padded to its longest program."""
 
     def __init__(
         self, features: FeatureTable, labels: Labels, targets: Targets, rows: NDArray[np.int64]
@@ -97,11 +97,11 @@ class RecordDataset(Dataset[TrainingBatch]):
 
 
 class RivalBatchSampler(Sampler[list[int]]):
-    """Batches an epoch's draw so that `rivals` rows of one group stand together.
+    """Sampler of batches with `rivals` rows of one group next to each other.
 
-    The draw is ordered by group at random, cut into chunks of `rivals`, and the shuffled chunks fill batches.
-    Among the processes of a training on several devices every process draws alike and takes its share of the
-    batches; all take equally many, and where that does not come out even, the first ones again.
+    An epoch's rows are sorted by group, cut into chunks of `rivals` rows, and the shuffled chunks fill the
+    batches. In a training on several devices, every process draws the same batches and takes its share. All
+    processes take the same number, and the first batches are repeated if the batches do not divide evenly.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class RivalBatchSampler(Sampler[list[int]]):
 
 
 class CostModelData(pl.LightningDataModule):
-    """Splits by task, fits the normaliser on the training part, and serves batches of both parts.
+    """Training and validation batches of a dataset that is split by task and normalised.
 
-    Training leaves out slow and failed programs as `config` says; validation and test keep every record of
-    their tasks, since a search meets slow and failing programs, too.
+    Training leaves out slow and failed programs by `config`. Validation and test keep all records of their
+    tasks, since a search meets slow and failing programs, too.
 
     Raises:
       DataError: no training record is left.
@@ -155,9 +155,9 @@ class CostModelData(pl.LightningDataModule):
         seed: int = 0,
         before: Checkpoint | None = None,
     ) -> None:
-        """Takes normaliser and seen tasks from `before`, the checkpoint of a model to be trained further.
+        """Takes normaliser and seen tasks from `before`, the checkpoint of a model that is trained further.
 
-        Targets are of the primary output; `aim_at` adds those of others.
+        Targets are those of the primary output; `set_columns` adds those of other outputs.
         """
         super().__init__()
         self.data = data
@@ -180,7 +180,7 @@ class CostModelData(pl.LightningDataModule):
         if np.ptp(self.targets.primary[train]) == 0:
             raise DataError(
                 f"the {len(train)} record(s) to train on have one and the same target, which leaves nothing "
-                "to learn: generate several programs a task with foretune-generate"
+                "to learn: generate several programs per task with foretune generate"
             )
         self.normaliser = (
             before.predictor.normaliser if before else _fitted(data.features, train, config.without)
@@ -194,26 +194,26 @@ class CostModelData(pl.LightningDataModule):
         self.validates = self.labels.ranks(known)
         if len(known) and not self.validates:
             log.warning(
-                "no task for validation has two programs of different latency, so that nothing tells a "
-                "better epoch: all epochs are trained and the last is kept; raise split.validation"
+                "no validation task has two programs of different latency, so no epoch can be preferred: all "
+                "epochs are trained and the last is kept; raise split.validation"
             )
 
     def records(self, rows: NDArray[np.int64]) -> RecordDataset:
-        """The dataset of some rows."""
+        """Dataset of some rows."""
         return RecordDataset(self.features, self.labels, self.targets, rows)
 
-    def aim_at(self, columns: Sequence[str]) -> None:
-        """Serves the targets of a model's columns from now on."""
+    def set_columns(self, columns: Sequence[str]) -> None:
+        """Sets the targets of all following batches to those of a model's columns."""
         self.targets = Targets.of(self.data, self.labels, self._target, columns)
         self.train = self.records(self.train.rows)
         self.validation = self.records(self.validation.rows)
 
     def reseed(self, seed: int) -> None:
-        """Starts the order of the batches anew."""
+        """Seeds the order of the following batches."""
         self._generator = torch.Generator().manual_seed(seed)
 
     def train_dataloader(self) -> DataLoader[TrainingBatch]:
-        """Batches of the training part, oversampled if so set (One-Shot Tuner sections 4.1.2 and 5)."""
+        """Batches of the training part, with `oversample` by score (One-Shot Tuner sections 4.1.2 and 5)."""
         draw: Sampler[int]
         if self._config.oversample:
             weights = inverse_frequency(self.labels.score[self.train.rows])
@@ -244,29 +244,31 @@ def _fitted(features: FeatureTable, rows: NDArray[np.int64], without: Collection
 def _warn_of_poor_data(
     data: LabelledFeatures, labels: Labels, train: NDArray[np.int64], without: Collection[str]
 ) -> None:
-    """Says what the records cannot teach, whatever the model."""
+    """Logs warnings about records that limit what any model can learn."""
     devices, tasks = np.unique(data.hardware_id[train]), np.unique(data.workload_hash[train])
     if "hardware" in without and len(devices) > 1:
         log.warning(
-            "data.without=[hardware], but the records are of %d devices (%s): the model cannot tell them "
-            "apart and learns their mean",
+            "data.without=[hardware], but the records are of %d devices (%s): the model cannot distinguish "
+            "them and learns their mean",
             len(devices),
             ", ".join(devices),
         )
     if len(tasks) == 1:
         log.warning(
-            "all %d records to train on are of one task (%s): the model will know no other; add tasks with "
-            "foretune-generate",
+            "all %d records to train on are of one task (%s): the model will not generalise to others; add "
+            "tasks with foretune generate",
             len(train),
             tasks[0],
         )
     alone = np.bincount(labels.group[train])
     if np.all(alone <= 1):
-        log.warning("no task has two records to train on, so that nothing tells programs of a task apart")
+        log.warning(
+            "no task has two records to train on, so the model cannot learn to rank a task's programs"
+        )
 
 
 def _processes() -> tuple[int, int]:
-    """The number of this process among those of a training, and how many these are."""
+    """Index of this process among the processes of a training, and their number."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1

@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint on the measured tasks of a dataset (`foretune-evaluate`)."""
+"""Evaluates a checkpoint on the measured tasks of a dataset (`foretune evaluate`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
 from ..configuration import from_hydra
-from ..errors import exits_cleanly
 from ..models.checkpoint import Checkpoint
 from .config import EvaluateConfig, plain
 from .evaluate_tables import evaluation_table, network_table, remarks
@@ -23,7 +21,7 @@ from .feature_source import load_with_features
 
 
 def run(config: EvaluateConfig) -> Evaluation:
-    """Evaluates a checkpoint on a dataset and writes `config.output` as JSON.
+    """Evaluates a checkpoint on a dataset and writes the result to `config.output` as JSON.
 
     Raises:
       UserError: checkpoint or dataset are not usable; the message says what to do.
@@ -36,7 +34,7 @@ def run(config: EvaluateConfig) -> Evaluation:
 
 
 def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: EvaluateConfig) -> None:
-    """Writes overall and per-task metrics, with what they were measured on."""
+    """Writes overall and per-task metrics, with the settings and the checkpoint."""
     values = {
         "config": plain(config),
         "checkpoint": {
@@ -48,6 +46,7 @@ def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: Evaluat
         "chance": _json(result.chance.summary()),
         "facts": _json(result.facts),
         "seen_tasks": result.seen_tasks,
+        "left_out_tasks": result.left_out_tasks,
         "networks_without_records": result.unmeasured,
         "networks": [_json(asdict(network)) for network in result.networks],
         "per_task": [_json(task) for task in result.per_task],
@@ -63,24 +62,18 @@ def _json(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="evaluate")
-@exits_cleanly()
 def main(config: DictConfig) -> None:
-    """Entry point: composes, validates, evaluates, prints a table."""
+    """Entry of `foretune evaluate`."""
     settings = from_hydra(config, EvaluateConfig)
     result = run(settings)
     Console().print(evaluation_table(result))
-    told = f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}"
-    told += f", R2 of their logarithms {result.model.log_r2:.3f}"
+    text = f"predicted scores: RMSE {result.model.rmse:.3f}, R2 {result.model.r2:.3f}"
+    text += f", R2 of their logarithms {result.model.log_r2:.3f}"
     if "latency_r2" in result.facts:
-        told += f"; R2 of the logarithms of predicted latencies {result.facts['latency_r2']:.3f}"
-    print(told)
+        text += f"; R2 of the logarithms of predicted latencies {result.facts['latency_r2']:.3f}"
+    print(text)
     if result.networks:
         Console().print(network_table(result))
     for remark in remarks(result, str(settings.dataset)):
         Console(stderr=True).print(f"[yellow]{escape(remark)}", soft_wrap=True)
     print(f"wrote {settings.output}")
-
-
-if __name__ == "__main__":
-    main()

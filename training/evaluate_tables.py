@@ -1,4 +1,4 @@
-"""What `foretune-evaluate` prints: metrics by operator, scores of networks, and what makes them no test."""
+"""Tables that `foretune evaluate` prints: metrics by operator, scores of networks, and remarks on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NETWORK_COLUMNS = {
 
 
 def evaluation_table(result: Evaluation) -> Table:
-    """One line an operator, then all tasks and chance."""
+    """Table with one line per operator, then all tasks and random order."""
     table = Table("operator", "tasks", "records", *COLUMNS.values(), title="mean over tasks")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -44,7 +44,7 @@ def evaluation_table(result: Evaluation) -> Table:
 
 
 def network_table(result: Evaluation) -> Table:
-    """One line a network, its tasks weighted by their calls."""
+    """Table with one line per network, whose tasks are weighted by their calls."""
     table = Table("network", "tasks", "share of calls", *NETWORK_COLUMNS.values())
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
@@ -66,16 +66,21 @@ def _mean(values: list[float]) -> float:
 
 
 def remarks(result: Evaluation, dataset: str) -> Iterator[str]:
-    """What a reader of the figures must know, one line each."""
+    """Remarks on the metrics, one line each."""
     if result.seen_tasks:
         yield (
-            f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so that the "
-            "figures are no test: part=unseen leaves them out"
+            f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so these "
+            "metrics are no test: part=unseen leaves the tasks out"
+        )
+    if result.left_out_tasks:
+        yield (
+            f"{result.left_out_tasks} test tasks are left out: the checkpoint was trained or validated on "
+            "their shapes, in another layout or with another epilogue"
         )
     if math.isnan(result.model.spearman):
         yield (
-            "warning: no task has two programs of different latency, so that nothing is ranked here: "
-            "generate more records a task"
+            "warning: no task has two programs of different latency, so there is nothing to rank: generate "
+            "more records per task"
         )
     if result.unmeasured:
         yield f"no record of this part in {dataset} for {', '.join(result.unmeasured)}"

@@ -1,4 +1,4 @@
-"""Metrics of a checkpoint on one part of a dataset: by task, by network, and beside chance."""
+"""Metrics of a checkpoint on one part of a dataset, by task and by network, and those of random order."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ class NothingToEvaluateError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of a checkpoint and, for comparison, of random predictions on the same records."""
+    """Metrics of a checkpoint, and of random predictions on the same records for comparison."""
 
     model: Metrics
     chance: Metrics
-    per_task: list[dict[str, Any]]  # names of the task beside its metrics
-    networks: list[NetworkMetrics] = field(default_factory=list)  # by network, then all of them
-    facts: dict[str, Any] = field(default_factory=dict)  # what `prediction.predict` tells of the model
-    seen_tasks: int = 0  # of the evaluated ones, as many as shaped the weights
-    unmeasured: list[str] = field(default_factory=list)  # networks of which no task was evaluated
+    per_task: list[dict[str, Any]]  # metrics of each task with its names
+    networks: list[NetworkMetrics] = field(default_factory=list)  # each network, then all of them
+    facts: dict[str, Any] = field(default_factory=dict)  # facts on the model, see `prediction.predict`
+    seen_tasks: int = 0  # evaluated tasks that the model has seen
+    left_out_tasks: int = (
+        0  # test tasks of the card that are not evaluated, as the model has seen their shape
+    )
+    unmeasured: list[str] = field(default_factory=list)  # networks without an evaluated task
 
 
 def evaluate_checkpoint(
@@ -43,16 +46,16 @@ def evaluate_checkpoint(
     seed: int = 0,
     networks: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Evaluation:
-    """Evaluates on the records of one part; see `EvaluateConfig` for the parts.
+    """Evaluation on the records of one part; see `EvaluateConfig` for the parts.
 
-    `networks` gives the weight of each task of a network, by workload hash.
+    `networks` contains the weight of each task of a network, by workload hash.
 
     Raises:
       NothingToEvaluateError: the part is empty or none of its programs ran.
     """
     rows = part_rows(checkpoint.card.split, data, part)
     if not np.isfinite(data.latency_s[rows]).any():
-        other = "" if part == "all" else " or part, such as part=all, which includes tasks that it has seen"
+        other = "" if part == "all" else " or part, such as part=all, which includes seen tasks"
         raise NothingToEvaluateError(
             f"part={part}: {len(rows)} of {len(data)} records belong to it, and none of them ran: choose "
             f"another dataset{other}"
@@ -68,18 +71,29 @@ def evaluate_checkpoint(
     together = over_networks(model, names, networks or {})
     by_network = [*network_metrics(model, names, networks or {}), *([together] if together else [])]
     seen = {*names.values()} & {*checkpoint.card.split.seen_in(data)}
-    told = {network.network for network in by_network}
-    unmeasured = [network for network in networks or {} if network not in told]
-    return Evaluation(model, chance, per_task, by_network, facts, len(seen), unmeasured)
+    measured = {network.network for network in by_network}
+    unmeasured = [network for network in networks or {} if network not in measured]
+    left_out = _left_out(checkpoint.card.split, data) if part == "test" else 0
+    return Evaluation(model, chance, per_task, by_network, facts, len(seen), left_out, unmeasured)
 
 
 def part_rows(split: SplitSummary, data: LabelledFeatures, part: str) -> NDArray[np.int64]:
-    """Rows of the dataset whose task belongs to the part, by the hashes of tasks and shapes on the card."""
+    """Rows of the dataset whose task belongs to the part, by the hashes of tasks and shapes on the card.
+
+    The part "test" leaves out tasks whose shape the checkpoint was trained or validated on, as its split may
+    be older than the definition of a shape.
+    """
     if part == "all":
         return np.arange(len(data))
     if part == "unseen":
         return np.flatnonzero(~split.saw(data))
-    return np.flatnonzero(np.isin(data.workload_hash, split.tasks(part)))
+    rows = np.isin(data.workload_hash, split.tasks(part))
+    return np.flatnonzero(rows & ~split.saw(data) if part == "test" else rows)
+
+
+def _left_out(split: SplitSummary, data: LabelledFeatures) -> int:
+    """Number of the card's test tasks in the dataset that `part_rows` leaves out."""
+    return len(set(split.test_tasks) & set(split.seen_in(data)))
 
 
 def _named(task: TaskMetrics, data: LabelledFeatures, row: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which tasks a network has: from the table beside the records, and from the source of each task."""
+"""Tasks of networks, from the table beside the records and from the source of each task."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.network_weights import NETWORKS_FILE, read_networks
-from ..dataset.split import NETWORK_PREFIX, SplitConfig, SplitError, split_rows
+from ..dataset.split import NETWORK_PREFIX, SplitConfig, SplitError, split_rows, with_shapes_of
 
 
 def evaluation_networks(dataset: Path, data: LabelledFeatures) -> dict[str, dict[str, float]]:
-    """Weights of the tasks of each network, by workload hash; those of the table come first.
+    """Weights of the tasks of each network, by workload hash; the table takes precedence.
 
-    A network that only sources tell gets the weight 1 for each task.
+    The tasks of a network that only sources name have the weight 1.
 
     Raises:
       NetworksFileError: the table cannot be read.
@@ -35,11 +35,10 @@ def split_by_networks(
     networks: dict[str, dict[str, float]],
     seen: Collection[str] = (),
 ) -> SplitConfig:
-    """The split that holds out every task of the named networks, also those known by other sources or fused
-    with something else.
+    """Split that holds out every task of the named networks, also if its source or its epilogue differs.
 
-    Tasks of `seen`, which a model to be trained further knows, are not held out. Other splits come back as
-    they are, and so does one that leaves the choice of the networks to its seed.
+    Tasks of `seen`, which a model that is trained further knows, are not held out. Other splits are returned
+    unchanged, and so is a split whose seed chooses the networks.
 
     Raises:
       SplitError: a network is unknown, or the dataset has no record of it.
@@ -53,8 +52,7 @@ def split_by_networks(
             f"split.networks: {', '.join(unknown)} are in no {NETWORKS_FILE} and in no source; known: {known}"
         )
     held_out = {task for name in wanted for task in networks[name]} - set(seen)
-    shapes = data.shape[np.isin(data.workload_hash, list(held_out))]
-    test = np.isin(data.shape, shapes) & ~np.isin(data.workload_hash, list(seen))
+    test = with_shapes_of(data, held_out) & ~with_shapes_of(data, seen)
     if not test.any():
         unseen = " that the model has not seen" if seen else ""
         raise SplitError(f"split.networks={wanted}: the dataset has no record of any of their tasks{unseen}")

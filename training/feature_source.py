@@ -1,4 +1,4 @@
-"""Which features a model reads: those of replayed programs, or the draft vectors of their decisions."""
+"""Features that a model reads: those of replayed programs, or the draft vectors of their decisions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..models.registry import feature_version_of
 
 
 def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
-    """The records of a dataset with the features of a version; raises as the loaders of `dataset` do."""
+    """Records of a dataset with the features of a version; raises as the loaders of `dataset` do."""
     if feature_version == DRAFT_VERSION:
         from ..dataset.drafting.dataset import load_draft_features
 
@@ -23,17 +23,17 @@ def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
 
 
 def drafts_of(data: LabelledFeatures) -> LabelledFeatures:
-    """The same records with the features of draft models: a program's task vector has its draft vector."""
+    """Records with the features of draft models: the task field alone, which contains the draft vector."""
     from ..dataset.drafting.dataset import draft_table
 
     return replace(data, features=draft_table(data.features.task, data.features.hardware))
 
 
 def load_with_features(checkpoint: str | Path, dataset: Path) -> tuple[Checkpoint, LabelledFeatures]:
-    """A checkpoint, by folder or shipped name, and a dataset with the features that it reads.
+    """Checkpoint, by folder or shipped name, and dataset with the features that it reads.
 
-    Raises FeatureVersionError where the checkpoint is of another version of its features; other errors are
-    those of `load_checkpoint` and of the loaders of `dataset`.
+    Raises FeatureVersionError if the checkpoint needs another version of its features; other errors are those
+    of `load_checkpoint` and of the loaders of `dataset`.
     """
     version = feature_version_of(load_checkpoint(checkpoint).card.model.name)
     return load_checkpoint(checkpoint, version), load_features(dataset, version)

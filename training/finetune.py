@@ -1,7 +1,7 @@
-"""Moves a checkpoint to a new device with the records of few tasks (`foretune-finetune`, Fasor section 4.2).
+"""Transfer of a checkpoint to a new device with few tasks (`foretune finetune`, Fasor section 4.2).
 
-Where the new device has no records yet, `tasks_into` writes the tasks to measure there. Where the dataset has
-its records, those of the chosen tasks alone are trained on, and all others tell what that was worth.
+If the new device has no records yet, `tasks_into` writes the tasks to measure there. If the dataset has its
+records, the chosen tasks are trained on and all other tasks evaluate the transfer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import hydra
 import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
@@ -19,7 +18,7 @@ from rich.table import Table
 
 from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..errors import exits_cleanly
+from ..dataset.split import with_shapes_of
 from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
 from ..models.metrics import Metrics, evaluate
 from .chosen_tasks import ChosenTasks, write_tasks
@@ -44,10 +43,10 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    """A checkpoint of the new device, and how the model did there before and after.
+    """Checkpoint for the new device, and the metrics there before and after fine-tuning.
 
-    Both are of the device's tasks that neither the source model nor the fine-tuning has seen; None where the
-    dataset has none.
+    The metrics are over the device's tasks that neither the source model nor the fine-tuning has seen; None
+    if the dataset has no such task.
     """
 
     checkpoint_dir: Path
@@ -60,7 +59,7 @@ class FinetuneResult:
 
 
 def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
-    """Reads the dataset of `config`, and writes tasks or a checkpoint.
+    """Reads the dataset of `config` and writes the chosen tasks or a checkpoint.
 
     Raises:
       UserError: settings, dataset or checkpoint are not usable; the message says what to do.
@@ -78,7 +77,7 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     """Fine-tunes on the chosen tasks of a device of `data`, and evaluates on its other tasks.
 
     Raises:
-      TransferError, TaskChoiceError: the dataset does not hold what is asked for.
+      TransferError, TaskChoiceError: the dataset lacks the device or the tasks.
     """
     refuse_to_overwrite(config.checkpoint_dir)
     hardware = device_of(data, config.hardware)
@@ -86,15 +85,15 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
     tasks = _chosen(config, target)
     if not knows_backend(checkpoint.predictor.normaliser, target):
         log.warning(
-            "the checkpoint was trained on no %s before: expect little of a transfer", _backend(target)
+            "the checkpoint was not trained on any %s: the transfer will bring little", _backend(target)
         )
     few = of_tasks(target, tasks, config.records_per_task, config.seed)
     log.info("fine-tuning on %d records of %d tasks of device %s", len(few), len(tasks), hardware)
     trained = finetune_weights(config, checkpoint, few, tasks, hardware)
 
     after = load_checkpoint(config.checkpoint_dir, checkpoint.card.feature_version)
-    shapes = target.shape[np.isin(target.workload_hash, tasks)]
-    unseen = target.take(np.flatnonzero(~checkpoint.card.split.saw(target) & ~np.isin(target.shape, shapes)))
+    seen = checkpoint.card.split.saw(target) | with_shapes_of(target, tasks)
+    unseen = target.take(np.flatnonzero(~seen))
     result = FinetuneResult(
         config.checkpoint_dir,
         hardware,
@@ -109,7 +108,7 @@ def finetune(config: FinetuneConfig, checkpoint: Checkpoint, data: LabelledFeatu
 
 
 def evaluate_records(checkpoint: Checkpoint, data: LabelledFeatures) -> Metrics | None:
-    """Metrics over all records of `data`; None where no program of them ran."""
+    """Metrics over all records of `data`; None if no program ran."""
     if not np.isfinite(data.latency_s).any():
         return None
     prediction = checkpoint.predictor.predict_table(data.features, np.arange(len(data)))
@@ -117,7 +116,7 @@ def evaluate_records(checkpoint: Checkpoint, data: LabelledFeatures) -> Metrics 
 
 
 def _chosen(config: FinetuneConfig, pool: LabelledFeatures) -> list[str]:
-    """The tasks that are given or chosen; all of the pool where it has no more than k."""
+    """Given or chosen tasks; all tasks of the pool if it has at most k."""
     if config.tasks:
         return list(dict.fromkeys(config.tasks))
     tasks = len(np.unique(pool.workload_hash))
@@ -149,7 +148,7 @@ def _json(metrics: Metrics | None) -> dict[str, float | None] | None:
 
 
 def transfer_table(result: FinetuneResult) -> Table:
-    """Before and after on the tasks that neither model has seen."""
+    """Table of the metrics before and after, on the tasks that neither model has seen."""
     table = Table("model", *COLUMNS.values())
     for column in table.columns[1:]:
         column.justify = "right"
@@ -160,10 +159,8 @@ def transfer_table(result: FinetuneResult) -> Table:
     return table
 
 
-@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="finetune")
-@exits_cleanly()
 def main(config: DictConfig) -> None:
-    """Entry point: composes, validates, chooses tasks or fine-tunes, and says what to run next."""
+    """Entry of `foretune finetune`."""
     settings = from_hydra(config, FinetuneConfig)
     result = run(settings)
     if isinstance(result, ChosenTasks):
@@ -171,8 +168,8 @@ def main(config: DictConfig) -> None:
         print(
             f"wrote {len(result.tasks)} tasks to {result.folder}\n"
             "next, on the new device, to which the folder can be copied:\n"
-            f"  foretune-generate dataset={result.folder} tasks_from={result.folder}\n"
-            f"  foretune-finetune checkpoint={settings.checkpoint} dataset={result.folder} "
+            f"  foretune generate dataset={result.folder} tasks_from={result.folder}\n"
+            f"  foretune finetune checkpoint={settings.checkpoint} dataset={result.folder} "
             f"choice.k={len(result.tasks)}"
         )
         return
@@ -181,9 +178,5 @@ def main(config: DictConfig) -> None:
     print(f"fine-tuned {result.epochs} epochs on {len(result.tasks)} tasks in {result.seconds:.0f} s")
     print(
         f"wrote {result.checkpoint_dir}\nnext, on the device {result.hardware}:\n"
-        f"  foretune-tune checkpoint={result.checkpoint_dir} network=resnet18"
+        f"  foretune tune checkpoint={result.checkpoint_dir} network=resnet18"
     )
-
-
-if __name__ == "__main__":
-    main()

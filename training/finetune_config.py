@@ -1,4 +1,4 @@
-"""Settings of `foretune-finetune` as frozen dataclasses, which are also their schema."""
+"""Settings of `foretune finetune`, as a frozen dataclass that is also their schema."""
 
 from __future__ import annotations
 
@@ -17,23 +17,14 @@ from .module import OptimiserConfig
 from .task_choice import ChoiceConfig
 
 MIN_STOPPING_TASKS = 2
-"""Fewer tasks would let the luck of one decide which epoch is kept."""
+"""Least number of tasks to choose the epoch by; with fewer, one task would decide."""
 
 Part = TypeVar("Part", DataConfig, LossConfig)
 
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Everything that `foretune-finetune` needs.
-
-    `hardware` is the id of the new device among those of the dataset. `tasks` names the tasks to use by their
-    hashes, in place of a choice. `tasks_into` only writes the chosen tasks to a folder, for foretune-generate
-    to measure them on the new device; then `hardware` is the device whose tasks are chosen from, or null for
-    those of all. `stopping` is the share of the tasks by which the best epoch is found; they are not trained
-    on. `keep` is the share of the source's weights in those of the result, see `finetune_weights`.
-    `freeze_encoder` trains the model's head alone. Batches and loss are as the checkpoint was trained,
-    save for what `data` and `loss` change.
-    """
+    """Settings of `foretune finetune`; conf/finetune.yaml says what the fields mean."""
 
     checkpoint: str
     dataset: Path
@@ -55,22 +46,21 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.stopping < 1:
-            raise ConfigError(f"stopping={self.stopping} is no share: choose a value in [0, 1)")
+            raise ConfigError(f"stopping={self.stopping}: choose a share in [0, 1)")
         if not 0 <= self.keep < 1:
-            raise ConfigError(f"keep={self.keep} is no share: choose a value in [0, 1), 0 to keep nothing")
+            raise ConfigError(f"keep={self.keep}: choose a share in [0, 1), or 0 to keep nothing")
         if self.records_per_task is not None and self.records_per_task < 1:
             raise ConfigError(
-                f"records_per_task={self.records_per_task}: take at least 1 a task, or null for all"
+                f"records_per_task={self.records_per_task}: set it to 1 or more, or to null for all"
             )
 
 
 def training_of(
     config: FinetuneConfig, card: Card, tasks: list[str], seen: Collection[str], hardware: str
 ) -> TrainConfig:
-    """The training that fine-tunes the model of `card` on the tasks.
+    """Settings of the training that fine-tunes the model of `card` on the tasks.
 
-    Those of `seen`, which the model was trained on before, stay in the training, so that the epoch is chosen
-    by others.
+    Tasks of `seen`, which the model was trained on, remain training tasks; other tasks choose the epoch.
     """
     fresh = set(tasks) - set(seen)
     held_out = round(config.stopping * len(tasks))
@@ -105,7 +95,7 @@ def training_of(
 
 
 def _as_trained(schema: type[Part], before: dict[str, Any], changes: dict[str, Any], name: str) -> Part:
-    """The part of an earlier training's settings, with changes; keys that are no longer known are left."""
+    """Part of an earlier training's settings, with changes and without keys that are no longer known."""
     known = {f.name for f in fields(schema)}
     if unknown := sorted(set(changes) - known):
         raise ConfigError(f"{name}.{unknown[0]} is unknown: choose among {', '.join(sorted(known))}")

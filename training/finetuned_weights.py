@@ -1,4 +1,4 @@
-"""Fine-tuned weights that stay between the source's and those that few tasks alone would give."""
+"""Fine-tuning on few tasks, with weights between those of the source and the fine-tuned ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .labels import Labels
 from .train import TrainResult, train_model
 
 FINE_TUNED = "fine-tuned"
-"""Folder in the run's, of the checkpoint before the source's weights are mixed in."""
+"""Folder in the run's folder for the checkpoint before the source's weights are mixed in."""
 
 
 def finetune_weights(
     config: FinetuneConfig, source: Checkpoint, few: LabelledFeatures, tasks: list[str], hardware: str
 ) -> TrainResult:
-    """Trains the source's model on `few`, mixes, and writes `config.checkpoint_dir`.
+    """Trains the source's model on `few`, mixes the weights, and writes `config.checkpoint_dir`.
 
     Each weight becomes keep * source + (1 - keep) * fine-tuned (Wortsman et al. 2022, "Robust fine-tuning of
-    zero-shot models", equation 1), since few tasks say little of all others. In eight trials of ten tasks
-    (two CPUs, an MLP), plain fine-tuning ranked the other tasks worse than the source did in seven, and the
-    mixture of halves in none; its R2 was above the source's in six. Fasor has no such step; keep = 0 leaves
-    it out. What a card tells of a fine-tuned model's own certainty is not fitted again.
+    zero-shot models", equation 1), since few tasks represent the others poorly. In eight trials of ten tasks
+    (two CPUs, an MLP), plain fine-tuning ranked the other tasks worse than the source in seven, the mixture
+    with keep = 0.5 in none; its R2 was above the source's in six. Fasor has no such step; keep = 0 omits it.
+    The correction of standard deviations is not fitted again.
     """
     training = training_of(config, source.card, tasks, source.card.split.seen_in(few), hardware)
     if config.keep == 0:
@@ -49,7 +49,7 @@ def finetune_weights(
 
 
 def mix_into(checkpoint: Checkpoint, source: Checkpoint, keep: float) -> None:
-    """Moves the weights of `checkpoint`, in place, by the share `keep` of the way to those of `source`."""
+    """Moves the weights of `checkpoint` in place towards those of `source` by the share `keep`."""
     before = source.predictor.model.state_dict()
     with torch.no_grad():
         for name, weight in checkpoint.predictor.model.state_dict().items():

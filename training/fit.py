@@ -1,4 +1,4 @@
-"""One training under Lightning: callbacks, loggers, devices, and what an interrupted one left."""
+"""Training of one model with Lightning: callbacks, loggers, devices, and resuming."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ DONE = "done.json"
 def fit(
     module: CostModelModule, records: CostModelData, config: TrainerConfig, folder: Path, resume: bool
 ) -> int:
-    """Trains, leaves the best weights in the module, and returns the number of epochs trained.
+    """Trains the module, loads its best weights, and returns the number of epochs trained.
 
-    `folder` takes `last.ckpt`, `best.ckpt` and the logs. With `resume` the training goes on from the last
-    epoch there, if there is one, and does nothing where it has come to its end already.
+    `folder` receives `last.ckpt`, `best.ckpt` and the logs. With `resume` the training continues from the
+    last epoch in the folder, if there is one; a training that has ended is not repeated.
 
     Raises:
-      ConfigError: Lightning cannot have such devices.
+      ConfigError: Lightning refuses the device settings.
     """
     validates = records.validates
     done = _epochs_done(folder, config) if resume else None
     if done is None:
         if not resume:
-            for name in (LAST, BEST, DONE):  # of an earlier run, which this one must not take for its own
+            for name in (LAST, BEST, DONE):  # files of an earlier run
                 (folder / name).unlink(missing_ok=True)
         trainer = _trainer(config, folder, validates)
         last = folder / LAST
         with warnings.catch_warnings():
-            # Advice on loader processes (the rows are in memory already), on folders that exist, and on what
-            # Lightning itself calls of torch.
+            # Lightning warns about loader processes (the rows are in memory), existing folders, and its own
+            # calls of torch.
             for category in (UserWarning, FutureWarning):
                 warnings.simplefilter("ignore", category)
             trainer.fit(
@@ -53,7 +53,7 @@ def fit(
                 ckpt_path=last if resume and last.is_file() else None,
                 weights_only=True,
             )
-        # Read from the file, since a trainer that spawned its processes has not counted.
+        # Read from the file, as a trainer that spawned its processes does not know the number.
         done = int(torch.load(last, map_location="cpu", weights_only=True)["epoch"]) + 1
         if is_main_process():
             text = json.dumps({"epochs": done, "max_epochs": config.max_epochs})
@@ -70,7 +70,7 @@ def is_main_process() -> bool:
 
 
 def _epochs_done(folder: Path, config: TrainerConfig) -> int | None:
-    """How many epochs a training in `folder` lasted; None where it has not ended, or should go on."""
+    """Number of epochs of the training in `folder`; None if it has not ended or must continue."""
     file = folder / DONE
     if not file.is_file():
         return None
@@ -86,7 +86,7 @@ def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer
             ModelCheckpoint(folder, BEST.stem, monitor=monitor, mode=mode, enable_version_counter=False),
             EarlyStopping(monitor, patience=config.patience, mode=mode),
         ]
-    # A log file or a pipe gets one line an epoch instead of a bar.
+    # A log file or a pipe gets one line per epoch instead of a bar.
     bar = config.progress_bar and sys.stdout.isatty()
     if bar:
         callbacks.append(RichProgressBar(leave=False))
@@ -96,7 +96,7 @@ def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer
             accelerator=config.accelerator,
             devices=config.devices,
             strategy=config.strategy,
-            # The sampler shares out the batches among processes; each validates whole, as metrics need tasks.
+            # The sampler distributes the batches; each process validates on all tasks, as metrics need them.
             use_distributed_sampler=False,
             precision=config.precision,  # type: ignore[arg-type]  # a Literal of Lightning's
             gradient_clip_val=config.gradient_clip,

@@ -1,4 +1,4 @@
-"""Training a part of a model's parameters while the others stay as they are."""
+"""Training of some parameters of a model while the others are frozen."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..configuration import ConfigError
 
 
 def train_only(members: Sequence[nn.Module], parts: Sequence[str]) -> int:
-    """Freezes every parameter outside of the named parts; no name leaves all trainable.
+    """Freezes every parameter outside the named parts; without names all parameters are trained.
 
     Args:
-      members: of an ensemble, or one model.
-      parts: dotted names of modules or parameters, such as "head" or "encoder.layers.2", each of one member
-        at least; a member that has none of them stays as it is.
+      members: members of an ensemble, or one model.
+      parts: dotted names of modules or parameters, such as "head" or "encoder.layers.2". At least one member
+        must have each; a member that has none is frozen.
 
     Returns:
-      How many numbers are still trained.
+      Number of scalars that are trained.
 
     Raises:
-      ConfigError: no member has a part of a name.
+      ConfigError: no member has a part of that name.
     """
     named = [named for member in members for named in member.named_parameters()]
     for part in parts:

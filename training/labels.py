@@ -1,4 +1,4 @@
-"""Labels of records: who competes with whom, the score of each, and which of them to train on."""
+"""Labels of records: groups of comparable programs, scores, and the choice of training rows."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ SCORE_BINS = 10
 
 
 class LabelError(UserError, ValueError):
-    """The records' latencies cannot serve as labels."""
+    """The latencies of the records cannot be used as labels."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """One row a record."""
+    """Labels with one row per record."""
 
     group: NDArray[np.int64]  # [n], equal for programs of one task on one device and target
     latency_s: NDArray[np.float64]  # [n] seconds, +inf for a failure
-    score: NDArray[np.float64]  # [n] in [0, 1], NaN where no program of the group ran
+    score: NDArray[np.float64]  # [n] in [0, 1], NaN if no program of the group ran
 
     @classmethod
     def of(cls, data: LabelledFeatures) -> Labels:
         """Labels of a dataset.
 
         Raises:
-          LabelError: no record, a latency that is NaN, zero or negative, or no program that ran.
+          LabelError: there is no record, a latency is NaN, zero or negative, or no program ran.
         """
         if len(data) == 0:
-            raise LabelError("the dataset has no records: generate some with foretune-generate")
+            raise LabelError("the dataset has no records: generate some with foretune generate")
         bad = np.flatnonzero(~(data.latency_s > 0))
         if len(bad):
             raise LabelError(
@@ -45,20 +45,21 @@ class Labels:
             )
         if not np.isfinite(data.latency_s).any():
             raise LabelError(
-                f"all {len(data)} records are failures: look at their causes with foretune-dataset, and "
+                f"all {len(data)} records are failures: look at their causes with foretune dataset, and "
                 "generate again"
             )
-        rivals = _joined(data.workload_hash, data.hardware_id, data.target)
-        group = np.unique(rivals, return_inverse=True)[1].astype(np.int64)
+        names = _joined(data.workload_hash, data.hardware_id, data.target)
+        group = np.unique(names, return_inverse=True)[1].astype(np.int64)
         return cls(group, data.latency_s, scores_from_latency(data.latency_s, group))
 
     def usable(
         self, rows: NDArray[np.int64], max_slowdown: float, keep_slow: bool, keep_failed: bool
     ) -> NDArray[np.int64]:
-        """The rows to train on.
+        """Rows to train on.
 
         Leaves out programs more than `max_slowdown` times slower than the best of their task (One-Shot Tuner
-        section 5) and failures, unless kept, and always groups without a program that ran.
+        section 5) unless `keep_slow`, failures unless `keep_failed`, and always groups without a program that
+        ran.
         """
         score = self.score[rows]
         failed = score == 0
@@ -66,22 +67,22 @@ class Labels:
         return rows[~np.isnan(score) & (keep_slow | ~slow) & (keep_failed | ~failed)]
 
     def ranks(self, rows: NDArray[np.int64]) -> bool:
-        """Whether a group has two different scores among these rows, without which no ranking is judged."""
+        """Whether a group has two different scores among these rows, so that there is a ranking."""
         known = rows[~np.isnan(self.score[rows])]
         pairs = np.unique(np.stack([self.group[known], self.score[known]], axis=1), axis=0)
         return bool(len(pairs) > len(np.unique(self.group[known])))
 
 
 def _joined(*columns: NDArray[np.str_]) -> NDArray[np.str_]:
-    """One text a row, equal where all columns are."""
+    """One text per row, equal if all columns are equal."""
     return functools.reduce(lambda left, right: np.char.add(np.char.add(left, "@"), right), columns)
 
 
 def inverse_frequency(score: NDArray[np.float64], bins: int = SCORE_BINS) -> NDArray[np.float64]:
-    """Sampling weights [n] by which every occupied bin of scores is drawn equally often.
+    """Sampling weights [n] with which every occupied bin of scores is drawn equally often.
 
-    So the rare fast programs are drawn more often (One-Shot Tuner section 4.1.2). The paper does not say over
-    what it counts; we count over equal bins of the score.
+    Rare fast programs are thus drawn more often (One-Shot Tuner section 4.1.2). The paper does not define the
+    frequency; here it is over equal bins of the score.
     """
     of_row = np.minimum((score * bins).astype(np.int64), bins - 1)
     return 1.0 / np.bincount(of_row, minlength=bins)[of_row]

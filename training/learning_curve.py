@@ -1,7 +1,7 @@
-"""Learning curves: the same test tasks, predicted by what was trained on ever more tasks or records.
+"""Learning curves: metrics on fixed test tasks by the number of training tasks or records.
 
-The training sets are nested: each holds the one before, so that a curve does not jump with the draw. Test and
-validation tasks stay whole and the same.
+The training sets are nested, so that a curve does not jump with the sample. Test and validation tasks are
+complete and the same for all.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ AXES = {"tasks": "training tasks", "records_per_task": "training records a task"
 
 @dataclass(frozen=True)
 class CurveConfig:
-    """Sizes of the training sets along each axis, numbers or "all"; no sizes, no curve.
+    """Sizes of the training sets along each axis, numbers or "all"; without sizes there is no curve.
 
-    `models` names those of the compared ones that are trained on them, all that can be where it is empty.
+    `models` names the compared models that are trained on them; if empty, all that can be.
     """
 
     tasks: list[str] = field(default_factory=list)
@@ -36,17 +36,17 @@ class CurveConfig:
         for axis in AXES:
             for size in getattr(self, axis):
                 if size != ALL and not (str(size).isdigit() and int(size) > 0):
-                    raise ConfigError(f"curve.{axis}: {size!r} is no size: give numbers above 0 or 'all'")
+                    raise ConfigError(f"curve.{axis}: {size!r} is no size: give numbers above 0, or 'all'")
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """One point of a curve."""
+    """Training set of one point of a curve."""
 
     axis: str
     tasks: int  # training tasks
     records: int  # training records
-    size: int  # tasks, or the limit of records a task
+    size: int  # number of tasks, or limit of records per task
     data: LabelledFeatures
     split: SplitConfig
 
@@ -54,9 +54,9 @@ class TrainingSet:
 def training_sets(
     data: LabelledFeatures, config: SplitConfig, split: Split, curve: CurveConfig
 ) -> Iterator[TrainingSet]:
-    """The nested training sets of each axis, small to large, with the test and validation tasks of `split`.
+    """Nested training sets of each axis by ascending size, with the test and validation tasks of `split`.
 
-    A size that is not below what there is counts as "all", which is the dataset as it is.
+    A size that is not below the maximum counts as "all", which is the whole dataset.
     """
     hashes = data.workload_hash
     train_tasks = np.unique(hashes[split.train])
@@ -86,7 +86,7 @@ def training_sets(
 
 
 def _rank_within(tasks: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """For each record its place in a random order of the records of its task, from 0."""
+    """Rank of each record in a random order of the records of its task, from 0."""
     shuffled = rng.permutation(len(tasks))
     by_task = shuffled[np.argsort(tasks[shuffled], kind="stable")]
     first_of_task = np.flatnonzero(np.r_[True, tasks[by_task][1:] != tasks[by_task][:-1]])

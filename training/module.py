@@ -1,4 +1,4 @@
-"""One training and validation step of a cost model."""
+"""Lightning module of a cost model: training and validation steps, and the optimiser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..models.target import TargetConfig
 from .datamodule import TrainingBatch
 
 MONITORS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "rmse")
-"""Validation metrics that are logged, and by which an epoch can be chosen."""
+"""Validation metrics that are logged and can choose the epoch."""
 
 log = logging.getLogger(__name__)
 
 
 class DivergedError(UserError, ArithmeticError):
-    """The model's outputs are no numbers any more."""
+    """The outputs of the model are no longer finite."""
 
 
 class OptimiserError(UserError, ValueError):
@@ -34,7 +34,7 @@ class OptimiserError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """AdamW; the rate rises linearly over the share `warmup` of all steps and falls linearly to 0."""
+    """Settings of AdamW; the rate rises linearly over the share `warmup` of all steps, then falls to 0."""
 
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
@@ -48,7 +48,7 @@ class OptimiserConfig:
 
 
 class CostModelModule(pl.LightningModule):
-    """Trains `model` and ranks the validation tasks after each epoch."""
+    """Training of a model, with metrics on the validation tasks after each epoch."""
 
     def __init__(
         self, model: CostModel, target: TargetConfig, loss: LossConfig, optimiser: OptimiserConfig
@@ -62,7 +62,7 @@ class CostModelModule(pl.LightningModule):
         self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def training_step(self, batch: TrainingBatch, _: int) -> Tensor:
-        """The loss of one batch."""
+        """Loss of one batch."""
         loss = self._step(batch)[0]
         self.log(
             "train/loss", loss, batch_size=len(batch.target), on_step=False, on_epoch=True, prog_bar=True
@@ -70,13 +70,13 @@ class CostModelModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: TrainingBatch, _: int) -> None:
-        """Keeps the outputs, since the metrics need whole tasks."""
+        """Stores the outputs, since the metrics need complete tasks."""
         loss, output = self._step(batch)
         self.log("validation/loss", loss, batch_size=len(batch.target))
         self._outputs.append((output.float().cpu(), batch.latency_s.cpu(), batch.group.cpu()))
 
     def _step(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """The loss of a batch and its primary outputs [n]."""
+        """Loss of a batch, and its primary outputs [n]."""
         columns = self.model.all_columns(batch.features)
         loss = self._loss.of_columns(columns, self.model.columns, batch.target, batch.shares, batch.group)
         return loss, columns[:, 0]

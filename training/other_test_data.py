@@ -1,4 +1,4 @@
-"""Test tasks of one dataset for what is trained on another: how models do on networks that they never saw."""
+"""Test tasks of another dataset than the training dataset, such as the tasks of whole networks."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from .other_training_data import OtherDataError, joined
 
 @dataclass(frozen=True)
 class OtherTest:
-    """Records of two datasets, to be trained on and to be tested on."""
+    """Records of two datasets, one for training and one for the test."""
 
     data: LabelledFeatures
     split: SplitConfig
     common_tasks: int
-    """Tasks of the test dataset that are left out, since the other has them or their shapes, too."""
+    """Tasks of the test dataset that are left out, as the training dataset has their shapes."""
 
 
 def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFeatures) -> OtherTest:
-    """All tasks of `other` in place of the test part, and the split that says so.
+    """Data with all tasks of `other` in place of the test part, and its split.
 
-    What `split` would have tested on is left out, so that the training is the one of that split. Tasks that
-    `data` has in any part, or has the shape of, are left out of `other`, so that the test tasks do not depend
-    on the split.
+    The test part of `split` is left out, so that the training is that of `split`. Tasks of `other` whose
+    shape is in any part of `data` are left out, so that the test tasks do not depend on the split.
 
     Raises:
-      OtherDataError: nothing is left of `other`.
+      OtherDataError: no task of `other` is left.
     """
-    common = np.isin(other.shape, data.shape)
+    common = np.isin(other.shape, data.shape) | np.isin(other.workload_hash, data.workload_hash)
     if common.all():
         raise OtherDataError(
-            f"test_dataset: the dataset to train on has all tasks of its {len(other)} records, or their "
-            "shapes: give one with other tasks"
+            f"test_dataset: the training dataset has the shapes of all tasks of its {len(other)} records: "
+            "give a dataset with other tasks"
         )
     test = other.take(np.flatnonzero(~common))
     kept = np.sort(np.concatenate([split.train, split.validation]))

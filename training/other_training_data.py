@@ -1,4 +1,4 @@
-"""Training tasks of one dataset with the test tasks of another: how samplers are compared."""
+"""Training tasks of another dataset than the test dataset, to compare samplers of tasks."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from ..errors import UserError
 
 
 class OtherDataError(UserError, ValueError):
-    """The other dataset cannot be trained on here."""
+    """The other dataset cannot be used."""
 
 
 def with_other_training_data(
     data: LabelledFeatures, split: Split, other: LabelledFeatures
 ) -> tuple[LabelledFeatures, SplitConfig]:
-    """The records of `other` in place of the training part, and the split that says so.
+    """Data with the records of `other` in place of the training part, and its split.
 
-    Tasks of the validation and test part are left out of `other`, and so is nothing else: a comparison of
-    samplers wants datasets of like size.
+    Only tasks of `other` whose shapes are in the validation or test part are left out, as a comparison of
+    samplers needs datasets of similar size.
 
     Raises:
-      OtherDataError: nothing is left of it.
+      OtherDataError: no record of `other` is left.
     """
     test, validation = (np.unique(data.workload_hash[rows]) for rows in (split.test, split.validation))
     kept = np.sort(np.concatenate([split.validation, split.test]))
-    new = np.flatnonzero(~np.isin(other.shape, data.shape[kept]))
+    held_out = np.isin(other.shape, data.shape[kept]) | np.isin(other.workload_hash, data.workload_hash[kept])
+    new = np.flatnonzero(~held_out)
     if len(new) == 0:
         raise OtherDataError(
-            f"all {len(other)} records are of test or validation tasks, or of their shapes: give a dataset "
-            "with other tasks"
+            f"all {len(other)} records have shapes of test or validation tasks: give a dataset with other "
+            "tasks"
         )
     config = SplitConfig(by="list", test_tasks=test.tolist(), validation_tasks=validation.tolist())
     return joined(data.take(kept), other.take(new)), config
 
 
 def joined(first: LabelledFeatures, second: LabelledFeatures) -> LabelledFeatures:
-    """The records of both, in order."""
+    """Records of both datasets, in order."""
     columns = {
         f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)])
         for f in fields(LabelledFeatures)
@@ -49,7 +50,7 @@ def joined(first: LabelledFeatures, second: LabelledFeatures) -> LabelledFeature
     tokens = {}
     for f in fields(FeatureTable):
         one, two = (getattr(table, f.name) for table in tables)
-        # The second table's tokens lie behind those of the first.
+        # The tokens of the second table follow those of the first.
         moved = two[1:] + one[-1] if f.name.endswith("_offsets") else two
         tokens[f.name] = np.concatenate([one, moved])
     return LabelledFeatures(FeatureTable(**tokens), **columns)

@@ -1,4 +1,4 @@
-"""What stands on the card of a finished model: its own certainty corrected, and its metrics by part."""
+"""Evaluation of a trained model for its card: corrected standard deviations, and metrics by part."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .datamodule import CostModelData
 
 @dataclass(frozen=True)
 class Outcome:
-    """A model ready to predict, and how it does on validation and test, as far as programs of them ran."""
+    """Trained predictor with its metrics on the validation and test parts that have a successful program."""
 
     predictor: Predictor
     metrics: dict[str, Metrics]
-    calibration: dict[str, Calibration]  # of a model that knows its variance
+    calibration: dict[str, Calibration]  # of a model that predicts a variance
 
     @classmethod
     def of(cls, model: CostModel, target: TargetConfig, records: CostModelData) -> Outcome:
-        """Evaluates a model on the records that it was trained on."""
+        """Outcome of a model on the validation and test parts of its records."""
         predictor = Predictor(records.normaliser, model, target)
         if LOG_VARIANCE in model.columns:
             predictor = _corrected(predictor, records)
@@ -51,9 +51,9 @@ def report(
     checkpoint_dir: Path,
     dataset: Path,
 ) -> None:
-    """Prints how a model does, what was written, and what to run next.
+    """Prints metrics, the written folder and the next commands.
 
-    Printed, not logged: a log wraps lines, and these are to be copied.
+    They are printed and not logged, as a log wraps the lines that a user copies.
     """
     for part, of_part in metrics.items():
         print(f"{part:10}  {of_part.tasks} tasks, {of_part.records} records  {of_part}")
@@ -62,14 +62,14 @@ def report(
     print(
         f"{wrote} {checkpoint_dir}\n"
         "next:\n"
-        f"  foretune-evaluate checkpoint={checkpoint_dir} dataset={dataset}\n"
-        f"  foretune-tune checkpoint={checkpoint_dir} network=resnet18"
+        f"  foretune evaluate checkpoint={checkpoint_dir} dataset={dataset}\n"
+        f"  foretune tune checkpoint={checkpoint_dir} network=resnet18"
     )
 
 
 def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:
-    """With standard deviations that fit the errors on validation tasks, as far as there are any."""
-    rows = _that_ran(records, "validation")
+    """Predictor whose standard deviations are fitted to the errors on validation tasks, if there are any."""
+    rows = _successful(records, "validation")
     made = predictor.predict_all_table(records.data.features, rows)
     if made.std is None:
         return predictor
@@ -83,7 +83,7 @@ def _evaluated(
     metrics, calibration = {}, {}
     data, group = records.data, records.labels.group
     for part in ("validation", "test"):
-        rows, ran = records.split.part(part), _that_ran(records, part)
+        rows, ran = records.split.part(part), _successful(records, part)
         if len(ran) == 0:
             continue
         prediction = predictor.predict_table(data.features, rows)
@@ -95,6 +95,6 @@ def _evaluated(
     return metrics, calibration
 
 
-def _that_ran(records: CostModelData, part: str) -> np.ndarray:
+def _successful(records: CostModelData, part: str) -> np.ndarray:
     rows = records.split.part(part)
     return rows[np.isfinite(records.data.latency_s[rows])]

@@ -1,4 +1,4 @@
-"""Predictions of a checkpoint held against measured scores, whatever it was trained to predict."""
+"""Predicted scores of a checkpoint, comparable with measured scores for every training target."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .labels import Labels
 def predict(
     checkpoint: Checkpoint, data: LabelledFeatures, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Predicted scores of some rows, comparable with measured ones, and facts of the model.
+    """Predicted scores of some rows, and facts on the model.
 
-    A model that predicts efficiencies is made to predict scores by the best prediction of each task, and also
-    predicts latencies, of which `latency_r2` tells.
+    Predicted efficiencies are divided by the best prediction of each task. A model that predicts efficiencies
+    also predicts latencies; `latency_r2` is their R2.
     """
     predictor = checkpoint.predictor
     decoded = predictor.predict_table(data.features, rows)

@@ -1,4 +1,4 @@
-"""The card of a training, and the hash of what it was trained on."""
+"""Card of a trained model, and the hash of its dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_card(
     seconds: float,
     before: Checkpoint | None,
 ) -> Card:
-    """The card of a trained model, of the checkpoint `before` that it started from, and of its records."""
+    """Card of a model trained on `records`, starting from the checkpoint `before` if given."""
     data, train = records.data, records.train.rows
     tasks = {
         part: [str(task) for task in np.unique(data.workload_hash[records.split.part(part)])]

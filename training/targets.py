@@ -1,4 +1,4 @@
-"""What each record trains a model's columns to."""
+"""Training targets of a model's columns for each record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dataset.features.table import LabelledFeatures
-from ..dataset.roofline import dataset_scores, least_latency_s
+from ..dataset.roofline import dataset_scores, latency_bound_s
 from ..models.columns import SHARES, encode_share
 from ..models.target import TargetConfig
 from .labels import Labels
@@ -17,7 +17,7 @@ from .labels import Labels
 
 @dataclass(frozen=True)
 class Targets:
-    """One row a record; 0 is what a failure is worth."""
+    """Targets with one row per record, 0 for a failure."""
 
     primary: NDArray[np.float32]  # [n], see TargetConfig
     shares: NDArray[np.float32]  # [n, k], see columns.encode_share; k may be 0
@@ -28,12 +28,12 @@ class Targets:
     ) -> Targets:
         """Targets of the records of `labels` for a model of these columns."""
         if target.quantity == "efficiency":
-            quantity = least_latency_s(data.features) / labels.latency_s  # 0 for a failure
+            quantity = latency_bound_s(data.features) / labels.latency_s  # 0 for a failure
         else:
             quantity = np.nan_to_num(labels.score)
         shares = np.zeros((len(data), 0), dtype=np.float32)
-        wanted = [name for name in columns if name in SHARES]
-        if wanted:
+        names = [name for name in columns if name in SHARES]
+        if names:
             scores = dataset_scores(data)
-            shares = np.stack([encode_share(getattr(scores, name)) for name in wanted], axis=1)
+            shares = np.stack([encode_share(getattr(scores, name)) for name in names], axis=1)
         return cls(target.encode(quantity), shares)

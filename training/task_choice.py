@@ -1,4 +1,4 @@
-"""Which few tasks to measure on a new device (Fasor section 4.2)."""
+"""Choice of a few tasks to measure on a new device (Fasor section 4.2)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .task_similarity import TaskProfiles, spearman_similarity
 
 
 class TaskChoiceError(UserError, ValueError):
-    """There are not the tasks to choose from."""
+    """There are too few tasks to choose from."""
 
 
 @dataclass(frozen=True)
 class ChoiceConfig:
-    """How `k` tasks are chosen.
+    """Settings of the choice of `k` tasks.
 
-    `method` is "fasor" (one task of each of k clusters by Spearman similarity), "k_means" (the task nearest
-    to each of k means, by distance), or "random". `features` says what tasks are compared by, see
-    `TaskProfiles.of`. The seed matters to "random" and "k_means" alone.
+    `method` is "fasor" (one task from each of k clusters by Spearman similarity), "k_means" (the task nearest
+    to each of k means), or "random". `features` are the kinds of features that tasks are compared by, see
+    `TaskProfiles.of`. The seed affects "random" and "k_means" alone.
     """
 
     k: int = 10
@@ -42,9 +42,9 @@ class ChoiceConfig:
 
 
 def choose_tasks(data: LabelledFeatures, choice: ChoiceConfig) -> list[str]:
-    """Workload hashes of the `choice.k` tasks of `data` that are to be measured, no latency being looked at.
+    """Workload hashes of the `choice.k` tasks of `data` to measure, chosen without any latency.
 
-    Those that stand for most tasks come first, save for "random".
+    Tasks of large clusters come first, except for "random".
 
     Raises:
       TaskChoiceError: `data` has fewer tasks.
@@ -53,13 +53,13 @@ def choose_tasks(data: LabelledFeatures, choice: ChoiceConfig) -> list[str]:
     if len(profiles) < choice.k:
         raise TaskChoiceError(
             f"choice.k={choice.k}, but there are {len(profiles)} task(s) to choose from: set choice.k to "
-            f"{len(profiles)} or less, or add tasks with foretune-generate"
+            f"{len(profiles)} or less, or add tasks with foretune generate"
         )
     return [str(profiles.workload_hash[task]) for task in METHODS[choice.method](profiles, choice)]
 
 
 def _fasor(profiles: TaskProfiles, choice: ChoiceConfig) -> list[int]:
-    """One task of each cluster; the paper names no clustering, we take average linkage."""
+    """One task of each cluster by average linkage; the paper does not name the clustering."""
     distance = 1.0 - spearman_similarity(profiles)
     if len(profiles) == 1:
         return [0]
@@ -73,7 +73,7 @@ def _k_means(profiles: TaskProfiles, choice: ChoiceConfig) -> list[int]:
     distinct = min(choice.k, len(np.unique(values, axis=0)))
     labels = KMeans(distinct, n_init=10, random_state=choice.seed).fit_predict(values)
     chosen = _medoids(labels, pairwise_distances(values))
-    # Tasks of equal features, such as those that differ in their epilogue alone, can fill only one cluster.
+    # Tasks with equal features, such as tasks that differ in their epilogue alone, form only one cluster.
     rest = [task for task in range(len(profiles)) if task not in chosen]
     return [*chosen, *rest[: choice.k - len(chosen)]]
 
@@ -90,7 +90,7 @@ METHODS: Mapping[str, Callable[[TaskProfiles, ChoiceConfig], list[int]]] = {
 
 
 def _medoids(labels: NDArray[np.int64], distance: NDArray[np.float64]) -> list[int]:
-    """The task nearest to all others of its cluster, for each cluster, the largest cluster first."""
+    """Task of each cluster with the least distance to its others, from the largest cluster down."""
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     members.sort(key=lambda tasks: (-len(tasks), tasks[0]))
     return [int(tasks[distance[np.ix_(tasks, tasks)].sum(axis=1).argmin()]) for tasks in members]

@@ -1,4 +1,4 @@
-"""How alike tasks are, by what is known of them before any of their programs is timed (Fasor section 4.2)."""
+"""Similarity of tasks by features that are known before any program is timed (Fasor section 4.2)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..configuration import ConfigError
 from ..dataset.features.table import LabelledFeatures
 
 PROFILES = ("task", "decisions", "stores")
-"""Kinds of features that a task can be compared by."""
+"""Kinds of features that tasks can be compared by."""
 
 
 @dataclass(frozen=True)
 class TaskProfiles:
-    """One row a task, in the order of their hashes; no latency has a part in it."""
+    """Features with one row per task, in the order of workload hashes; they do not depend on latencies."""
 
     workload_hash: NDArray[np.str_]  # [t]
     operator: NDArray[np.str_]  # [t]
@@ -29,14 +29,14 @@ class TaskProfiles:
     def of(cls, data: LabelledFeatures, kinds: Sequence[str] = ("task",)) -> TaskProfiles:
         """Profiles of all tasks of `data`.
 
-        Fasor's task features are shapes, the serialised schedule configuration and the accesses to memory
-        (section 4.1). Here "task" are shapes, loops, operations and bytes, which a task has by itself;
-        "decisions" and "stores" are how many of them its programs have, and the mean of their features:
-        MetaSchedule's sampled decisions stand for the schedule configuration, TVM's store features for the
-        accesses. Columns in which no two tasks differ are left out.
+        Fasor's task features are shapes, the serialised schedule configuration and the memory accesses
+        (section 4.1). Here "task" is the task field of the first record: shapes, loops, operations and bytes,
+        and the draft vector. "decisions" and "stores" are the mean number of these tokens per program and
+        the mean of their features: MetaSchedule's decisions correspond to the schedule configuration, TVM's
+        store features to the accesses. Columns that are equal for all tasks are left out.
 
         Raises:
-          ConfigError: a kind is unknown, or there is none.
+          ConfigError: a kind is unknown, or none is given.
         """
         unknown = [kind for kind in kinds if kind not in PROFILES]
         if unknown or not kinds:
@@ -58,12 +58,12 @@ class TaskProfiles:
 
 
 def spearman_similarity(profiles: TaskProfiles) -> NDArray[np.float64]:
-    """Rank correlation of each pair of tasks over their features, float64 [t, t] within [-1, 1].
+    """Rank correlation of each pair of tasks over their features, float64 [t, t] in [-1, 1].
 
-    Fasor compares tasks by "Spearman similarity considering the task features" (section 4.2) and says no
-    more. We correlate standardised columns: over raw ones, any two tasks are alike in that their operations
-    are many and their padding is small (the median similarity of our tasks is then 0.7, and 0.0 as it is
-    here). A task without any feature that stands out is like no other.
+    Fasor compares tasks by "Spearman similarity considering the task features" (section 4.2), without
+    details. Here the columns are standardised first: with raw columns any two tasks are similar, as all have
+    many operations and little padding (the median similarity of our tasks is then 0.7, and 0.0 with
+    standardised columns). A task whose features are all equal has the similarity 0 to all others.
     """
     ranks = rankdata(profiles.values, axis=1) if profiles.values.size else np.zeros((len(profiles), 1))
     ranks -= ranks.mean(axis=1, keepdims=True)
@@ -80,9 +80,9 @@ def _token_means(
     task_of: NDArray[np.int64],
     records: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Tokens a program and mean features of a token for each task, float64 [t, 1 + dim].
+    """Mean number of tokens per program and mean token features of each task, float64 [t, 1 + dim].
 
-    Store features span many orders of magnitude, so that means are of sign(x) ln(1 + |x|).
+    Store features span many orders of magnitude, so the means are over sign(x) ln(1 + |x|).
     """
     lengths = np.diff(offsets)
     token_task = np.repeat(task_of, lengths)
@@ -94,7 +94,7 @@ def _token_means(
 
 
 def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Columns scaled to mean 0 and deviation 1, constant ones left out."""
+    """Columns scaled to mean 0 and deviation 1, without constant columns."""
     deviation = values.std(axis=0)
     varies = deviation > 1e-9 * np.maximum(np.abs(values).max(axis=0), 1.0)
     kept = values[:, varies]

@@ -1,4 +1,4 @@
-"""Trains a cost model on a measured dataset and writes a checkpoint (`foretune-train`)."""
+"""Training of a cost model on a measured dataset, which writes a checkpoint (`foretune train`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pytorch_lightning as pl
 import torch
@@ -16,7 +15,6 @@ from omegaconf import DictConfig
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..errors import exits_cleanly
 from ..models.calibration import Calibration
 from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
 from ..models.cost_model import CostModel
@@ -31,29 +29,29 @@ from .evaluation_networks import evaluation_networks, split_by_networks
 from .feature_source import load_features
 from .fit import LAST, fit, is_main_process
 from .freezing import train_only
-from .growing import grow
 from .known_split import split_like_checkpoint
 from .module import CostModelModule
 from .outcome import Outcome, report
 from .run_card import SPLIT_PARTS, data_sha256, run_card
+from .tree_fitting import fit_trees
 
 __all__ = ["LAST", "TrainResult", "data_sha256", "run", "train_model"]
 
 log = logging.getLogger(__name__)
 
 CONFIG = "config.json"
-_SEED_STEP = 1_000_003  # between the members of an ensemble, so that small seeds share none
+_SEED_STEP = 1_000_003  # between the members of an ensemble, so that small seeds have no member in common
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Where the checkpoint is and how it does, by part of the split; `epochs` are of all members together."""
+    """Folder and metrics of a trained checkpoint; `epochs` is the sum over all members."""
 
     checkpoint_dir: Path
     metrics: dict[str, Metrics]
     epochs: int
     seconds: float
-    calibration: dict[str, Calibration] = field(default_factory=dict)  # of a model that knows its variance
+    calibration: dict[str, Calibration] = field(default_factory=dict)  # of a model that predicts a variance
 
 
 def run(config: TrainConfig) -> TrainResult:
@@ -66,7 +64,7 @@ def run(config: TrainConfig) -> TrainResult:
     version = feature_version_of(config.model.name)
     data = load_features(config.dataset, version)
     seen = load_checkpoint(config.start_from).card.split.seen_in(data) if config.start_from else ()
-    # A held-out network takes along what others share with it, which only the table beside the records tells.
+    # Tasks that networks share are held out with each of them; the table beside the records lists them.
     networks = evaluation_networks(config.dataset, data)
     split = split_by_networks(split_like_checkpoint(config.split, data), data, networks, seen)
     return train_model(replace(config, split=split), data, version)
@@ -75,8 +73,8 @@ def run(config: TrainConfig) -> TrainResult:
 def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:
     """Trains on `data`, keeps the best epoch by validation, and writes checkpoint, metrics and config.
 
-    The seed fixes split, initialisation and batches, and on one CPU the result. The members of an ensemble
-    are trained one after the other, on the same records.
+    The seed determines split, initialisation and batches, and on one CPU the result. The members of an
+    ensemble are trained in sequence on the same records.
     """
     refuse_to_overwrite(config.checkpoint_dir)
     if config.trainer.threads is not None:
@@ -93,7 +91,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
         config = replace(config, model=before.card.model, target=before.card.target)
     members = _members(config, data, before)
     records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
-    _tell(config, members, records)
+    _log_start(config, members, records)
     epochs = _train(members, records, config)
 
     model = members[0] if len(members) == 1 else EnsembleCostModel(members)
@@ -109,7 +107,7 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
 
 
 def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | None) -> list[CostModel]:
-    """The models to train: one, or the members of an ensemble."""
+    """Models to train: one, or the members of an ensemble."""
     if before:
         members = members_of(before.predictor.model)
     else:
@@ -123,7 +121,7 @@ def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | N
 
 
 def _train(members: list[CostModel], records: CostModelData, config: TrainConfig) -> int:
-    """Trains each member in its folder and returns the number of epochs of all."""
+    """Trains each member in its folder and returns the sum of their epochs."""
     epochs = 0
     for member, (number, folder) in zip(members, enumerate(_folders(config, len(members))), strict=True):
         if len(members) > 1:
@@ -132,22 +130,22 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         pl.seed_everything(seed, verbose=False)
         records.reseed(seed)
         if isinstance(member, TreesCostModel) and not config.start_from:
-            grow(member, records, config.target, seed)
+            fit_trees(member, records, config.target, seed)
         elif any(weights.requires_grad for weights in member.parameters()):
-            records.aim_at(member.columns)
+            records.set_columns(member.columns)
             module = CostModelModule(member, config.target, config.loss, config.optimiser)
             epochs += fit(module, records, config.trainer, folder, config.resume)
     return epochs
 
 
 def _folders(config: TrainConfig, members: int) -> list[Path]:
-    """Where the training of each member keeps its epochs."""
+    """Folder for the epochs of each member."""
     if members == 1:
         return [config.run_dir]
     return [config.run_dir / f"member-{number}" for number in range(members)]
 
 
-def _tell(config: TrainConfig, members: list[CostModel], records: CostModelData) -> None:
+def _log_start(config: TrainConfig, members: list[CostModel], records: CostModelData) -> None:
     log.info(
         "training %s (%s parameters) on %d of %d records in %d tasks; %d tasks for validation, %d for test",
         config.model.title,
@@ -159,32 +157,26 @@ def _tell(config: TrainConfig, members: list[CostModel], records: CostModelData)
 
 
 def _check_interrupted(config: TrainConfig) -> None:
-    """Raises ConfigError unless `run_dir` holds a run of the same settings."""
+    """Raises ConfigError unless `run_dir` has a run with the same settings."""
     before = config.run_dir / CONFIG
     if not (before.is_file() and any(config.run_dir.glob(f"**/{LAST}"))):
         raise ConfigError(
-            f"resume=true, but {config.run_dir} holds no interrupted run: name its folder with hydra.run.dir"
+            f"resume=true, but {config.run_dir} has no interrupted run: name its folder with hydra.run.dir"
         )
     old, new = json.loads(before.read_text(encoding="utf-8")), plain(config)
     changed = [name for name in new if name not in ("resume", "trainer") and old.get(name) != new[name]]
     if changed:
         raise ConfigError(
             f"resume=true, but {', '.join(changed)} differ from {before}: give the settings of that run, or "
-            "start another one"
+            "start a new one"
         )
 
 
-@hydra.main(version_base="1.3", config_path="pkg://foretune.conf", config_name="train")
-@exits_cleanly()
 def main(config: DictConfig) -> None:
-    """Entry point: composes, validates, trains, and says what it wrote."""
+    """Entry of `foretune train`."""
     settings = from_hydra(config, TrainConfig)
     result = run(settings)
     if not is_main_process():
         return
     wrote = f"trained {result.epochs} epochs in {result.seconds:.0f} s; wrote"
     report(result.metrics, result.calibration, wrote, result.checkpoint_dir, settings.dataset)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""Moving a cost model to another device: whose records, which tasks, and how much of the way it gets.
+"""Transfer of a cost model to another device: its records, tasks, split, and the recovered accuracy.
 
-Fasor trains a model once and adapts it to a new device with the records of k tasks (section 4.2). What that
-is worth is told by tasks of the new device that neither the source model nor the fine-tuning has seen.
+Fasor trains a model once and adapts it to a new device with the records of k tasks (section 4.2). Tasks of
+the new device that neither the source model nor the fine-tuning has seen evaluate the transfer.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..models.normaliser import Normaliser
 
 
 class TransferError(UserError, ValueError):
-    """The dataset does not hold what a transfer needs."""
+    """The dataset lacks records that a transfer needs."""
 
 
 def device_of(data: LabelledFeatures, hardware: str | None) -> str:
-    """The id of the device to move to: `hardware`, or the only one of the dataset.
+    """Id of the new device: `hardware`, or the only device of the dataset.
 
     Raises:
-      TransferError: no record is of that device, or there are several to choose from.
+      TransferError: the dataset has no record of that device, or `hardware` is None and it has several.
     """
     names, counts = np.unique(data.hardware_id, return_counts=True)
     known = ", ".join(f"{name} ({count} records)" for name, count in zip(names, counts, strict=True))
@@ -40,33 +40,33 @@ def device_of(data: LabelledFeatures, hardware: str | None) -> str:
 
 
 def of_device(data: LabelledFeatures, hardware: str) -> LabelledFeatures:
-    """The records of one device."""
+    """Records of one device."""
     return data.take(np.flatnonzero(data.hardware_id == hardware))
 
 
 def of_tasks(
     data: LabelledFeatures, tasks: Collection[str], records_per_task: int | None = None, seed: int = 0
 ) -> LabelledFeatures:
-    """The records of some tasks, or `records_per_task` drawn from those of each.
+    """Records of some tasks, or `records_per_task` random records of each.
 
     Raises:
-      TransferError: a task has no record, or none of those drawn ran.
+      TransferError: a task has no record, or none of the records ran.
     """
-    wanted = sorted(set(tasks))
-    missing = sorted(set(wanted) - set(np.unique(data.workload_hash).tolist()))
+    names = sorted(set(tasks))
+    missing = sorted(set(names) - set(np.unique(data.workload_hash).tolist()))
     if missing:
         raise TransferError(
-            f"{len(missing)} of {len(wanted)} tasks have no record, the first being {missing[0]}: measure "
-            "them with foretune-generate, or leave them out"
+            f"{len(missing)} of {len(names)} tasks have no record, the first being {missing[0]}: measure "
+            "them with foretune generate, or leave them out"
         )
-    rows = np.flatnonzero(np.isin(data.workload_hash, wanted))
+    rows = np.flatnonzero(np.isin(data.workload_hash, names))
     if records_per_task is not None:
         if records_per_task < 1:
-            raise TransferError(f"records_per_task={records_per_task}: take at least 1, or null for all")
+            raise TransferError(f"records_per_task={records_per_task}: set it to 1 or more, or null for all")
         rows = _first_of_each(rows[_shuffled(len(rows), seed)], data.workload_hash, records_per_task)
     taken = data.take(rows)
     if not np.isfinite(taken.latency_s).any():
-        raise TransferError(f"none of the {len(taken)} records of the {len(wanted)} tasks ran: choose others")
+        raise TransferError(f"none of the {len(taken)} records of the {len(names)} tasks ran: choose others")
     return taken
 
 
@@ -75,25 +75,23 @@ def _shuffled(n: int, seed: int) -> NDArray[np.int64]:
 
 
 def _first_of_each(rows: NDArray[np.int64], names: NDArray[np.str_], count: int) -> NDArray[np.int64]:
-    """The first `count` of `rows` of each name, ascending."""
+    """First `count` of `rows` for each name, ascending."""
     kept = [rows[names[rows] == name][:count] for name in np.unique(names[rows])]
     return np.sort(np.concatenate(kept))
 
 
 def knows_backend(normaliser: Normaliser, data: LabelledFeatures) -> bool:
-    """Whether the records that a normaliser was fitted on are, at least some, of a CPU or GPU as `data` are.
+    """Whether the normaliser's training data contain the kind of device (CPU or GPU) of `data`.
 
-    Fasor transfers only among platforms of one backend (section 4.2). The first hardware feature tells a GPU,
-    so its mean is the share of GPU records.
+    Fasor transfers only between platforms of one backend (section 4.2).
     """
-    gpu_share = float(normaliser.hardware.mean[0])
     on_gpu = bool(data.features.hardware[:, 0].mean() > 0.5)
-    return gpu_share > 1e-6 if on_gpu else gpu_share < 1 - 1e-6
+    return ("cuda" if on_gpu else "cpu") in normaliser.device_kinds
 
 
 @dataclass(frozen=True)
 class TransferSplit:
-    """Tasks of the new device, by their hashes: those that may be measured, and those to judge by."""
+    """Tasks of the new device by hash: a pool that may be measured, and test tasks."""
 
     pool: list[str]
     test: list[str]
@@ -102,10 +100,10 @@ class TransferSplit:
 def split_target(
     data: LabelledFeatures, source_tasks: Collection[str], test: float, seed: int
 ) -> TransferSplit:
-    """Splits the tasks of the new device's records `data`, spread over the operators.
+    """Split of the tasks of the new device's records `data`, stratified by operator.
 
-    No test task is one of `source_tasks`, on which the source model was trained, or in the pool: neither the
-    program nor the shape was seen on any device.
+    No test task has the shape of a task in the pool or in `source_tasks`, on which the source model was
+    trained.
 
     Raises:
       TransferError: no task is left to test on.
@@ -115,7 +113,7 @@ def split_target(
     pool, held_out = (_tasks(data, rows) for rows in (split.train, split.test))
     if not held_out:
         raise TransferError(
-            f"test={test}: all {len(pool)} tasks of the new device were trained on before: measure others"
+            f"test={test}: the source was trained on all {len(pool)} tasks of the new device: measure others"
         )
     return TransferSplit(pool, held_out)
 
@@ -126,14 +124,14 @@ def _tasks(data: LabelledFeatures, rows: NDArray[np.int64]) -> list[str]:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How far a transfer gets, for a metric that is better when higher.
+    """Accuracy that a transfer recovers, for a metric that is better if higher.
 
-    With the metric of the model without transfer (none), after transfer (few), and of a model trained on all
-    the tasks of the new device's pool (full):
+    Let none, few and full be the metric without transfer, after transfer, and of a model trained on all tasks
+    of the new device's pool:
 
-    - `of_gap`  = (few - none) / (full - none), None where full is not better than none;
-    - `of_full` = few / full, None where full is not positive. Where chance earns much, as the half of all
-      pairs, so does this figure.
+    - `of_gap`  = (few - none) / (full - none), None if full is not better than none;
+    - `of_full` = few / full, None if full is not positive. It is large for metrics with a large value by
+      chance, such as pairwise accuracy.
     """
 
     of_gap: float | None
@@ -141,7 +139,7 @@ class Recovery:
 
     @classmethod
     def of(cls, none: float, few: float, full: float) -> Recovery:
-        """Both figures; None where an input is not a number."""
+        """Recovery of three values; None if one of them is not finite."""
         known = bool(np.isfinite([none, few, full]).all())
         return cls(
             (few - none) / (full - none) if known and full > none else None,
@@ -150,5 +148,5 @@ class Recovery:
 
 
 def mean_recovery(none: Sequence[float], few: Sequence[float], full: Sequence[float]) -> Recovery:
-    """The recovery of the means over seeds: a ratio of means stays stable where one seed has a small gap."""
+    """Recovery of the means over seeds; a ratio of means is stable if the gap of one seed is small."""
     return Recovery.of(float(np.mean(none)), float(np.mean(few)), float(np.mean(full)))

@@ -1,1 +1,1 @@
-"""The datasheet beside a dataset: what it holds, how it was made, where its limits are."""
+"""Datasheet of a dataset: its contents, its collection and its limits."""

@@ -1,4 +1,4 @@
-"""What a datasheet says, shared by the terminal, the Markdown and the page."""
+"""Contents of a datasheet, shared by the terminal, the Markdown and the HTML page."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...figures import significant
-from ...page import Fact
+from ...page import Fact, significant
 from .overview import Overview
 
 FEW_RECORDS = 10
-"""A task with fewer valid records teaches little about the order of its programs."""
+"""Number of valid records below which a task says little about the ranking of its programs."""
 
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table with its title; every cell is plain text."""
+    """Table with a title; all cells are plain text."""
 
     title: str
     columns: Sequence[str]
@@ -32,7 +31,7 @@ class Section:
 
 
 def facts(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[Fact]:
-    """The dataset in a few figures; `label_noise` is the result of measuring some records again."""
+    """Key figures of the dataset; `label_noise` is the result of remeasuring some records."""
     return list(_facts(overview, label_noise))
 
 
@@ -47,7 +46,8 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
     if valid.empty:
         return
     measured = tasks[tasks.records > 0]
-    yield Fact("Records a task", _count(measured.records.median()), _range(measured.records, _count, "from "))
+    per_task = measured.records
+    yield Fact("Records per task", _count(per_task.median()), _range(per_task, _count, "from "))
     yield Fact(
         "Measured",
         _day(records.timestamp.min()),
@@ -56,48 +56,48 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
     yield Fact(
         "Latency of the best programs",
         _milliseconds(measured.best_s[measured.valid > 0].median()),
-        "median of the tasks, " + _range(measured.best_s[measured.valid > 0], _milliseconds, "from "),
+        "median over the tasks, " + _range(measured.best_s[measured.valid > 0], _milliseconds, "from "),
     )
     yield Fact(
         "Rate of the best programs",
         f"{significant(measured.gflops.max())} GFLOP/s",
-        f"the highest of the tasks; their median is {significant(measured.gflops.median())}",
+        f"maximum over the tasks; their median is {significant(measured.gflops.median())}",
     )
     if valid.spread.notna().any():
         yield Fact(
             "Spread of the repeats",
             f"{valid.spread.median():.1%}",
-            f"median over minimum within a record, less one; 90% are below {valid.spread.quantile(0.9):.1%}",
+            f"median over minimum within a record, minus 1; 90% are below {valid.spread.quantile(0.9):.1%}",
         )
     if label_noise:
         yield Fact(
             "Label noise",
             f"{label_noise['median_relative_difference']:.1%}",
-            f"median difference of {_count(label_noise['records'])} records measured again "
+            f"median difference of {_count(label_noise['records'])} records remeasured "
             f"{label_noise['median_hours_between']:.1f} hours later on {label_noise['hardware']}",
         )
     yield Fact(
         "Cut short",
         _count(records.cut_short.sum()),
-        "one run only, because it was far behind the task's best",
+        "single runs of programs far slower than the best of their task",
     )
     if probed := records.probe_ratio.notna().sum():
         yield Fact(
             "Disturbed",
             _count(records.disturbed.sum()),
-            f"measured in a noisy moment and kept, of {_count(probed)} that a noise probe watched",
+            f"measured under noise and kept, out of {_count(probed)} records with a noise probe",
         )
     yield Fact(
         "Counted",
         _count(records.moved_bytes.notna().sum()),
-        "what they fetch from memory was read from the CPU's performance counters",
+        "records whose memory traffic was read from the CPU's performance counters",
     )
     if simulated := int(records.simulated.sum()):
-        yield Fact("Simulated", _count(simulated), "no device measured them", good=False)
+        yield Fact("Simulated", _count(simulated), "not measured on a device", good=False)
 
 
 def sections(overview: Overview) -> list[Section]:
-    """Counts and distributions."""
+    """Tables of counts and distributions."""
     found = [operators_section(overview), samplers_section(overview), devices_section(overview)]
     if overview.records.failure.notna().any():
         found.append(failures_section(overview))
@@ -117,7 +117,7 @@ def operators_section(overview: Overview) -> Section:
         )
     columns = ["operator", "tasks", "records", "valid", "median score", "best GFLOP/s"]
     return Section(
-        "Operators", columns, rows, "GFLOP/s are the median over the tasks of their best program's."
+        "Operators", columns, rows, "Best GFLOP/s is the median over the tasks of their best program's rate."
     )
 
 
@@ -133,11 +133,11 @@ def devices_section(overview: Overview) -> Section:
     rows = []
     for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
-        told = [device, "not described", "-", "-", "-"]
+        cells = [device, "not described", "-", "-", "-"]
         if hardware:
-            told = [device, hardware.name, str(hardware.cores)]
-            told += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
-        rows.append([*told, _target(target), _count(len(records))])
+            cells = [device, hardware.name, str(hardware.cores)]
+            cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
+        rows.append([*cells, _target(target), _count(len(records))])
     columns = ["device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records"]
     return Section("Devices", columns, rows)
 
@@ -164,7 +164,7 @@ def distributions_section(overview: Overview) -> Section:
         for name, values in quantities
         if len(values)
     ]
-    return Section("Distributions", ["of valid records", "least", "10%", "median", "90%", "most"], rows)
+    return Section("Distributions", ["of valid records", "minimum", "10%", "median", "90%", "maximum"], rows)
 
 
 def sources_section(overview: Overview) -> Section:
@@ -183,12 +183,12 @@ def networks_section(overview: Overview) -> Section:
         calls = sum(weight for task, weight in weights.items() if known[task] > 0)
         share = _share(calls, sum(weights.values()))
         rows.append([name, _count(len(weights)), _count((known > 0).sum()), share, _count(known.sum())])
-    columns = ["network", "tasks", "measured", "of its calls", "valid records"]
-    return Section("Networks", columns, rows, "A task that networks share counts for each of them.")
+    columns = ["network", "tasks", "measured", "share of calls", "valid records"]
+    return Section("Networks", columns, rows, "A task shared by several networks counts for each of them.")
 
 
 def tasks_section(overview: Overview) -> Section:
-    """Every task; too long for a datasheet."""
+    """Table of all tasks, which is too long for a datasheet."""
     tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
     rows = [
         [
@@ -201,25 +201,24 @@ def tasks_section(overview: Overview) -> Section:
 
 
 def method(overview: Overview) -> list[str]:
-    """How to read a record, one paragraph each."""
-    told = [
-        "A record is one program of a task on one device: the trace that makes it, and either the repeats of "
-        "its run time in seconds or a typed failure. Its latency is the shortest repeat, since whatever "
-        "disturbs a run only adds to it. Its score is the best latency of its task on the device over its "
-        "own.",
-        "A task is a fused subgraph of fixed shapes as a TIR function. The rate counts a multiply-add as two "
-        "operations, as TVM's estimate of the unscheduled function does.",
+    """Paragraphs that explain how to read a record."""
+    paragraphs = [
+        "A record is one program of a task on one device: its trace, and either the repeats of its run time "
+        "in seconds or a typed failure. Its latency is the shortest repeat, since disturbances only add "
+        "time. Its score is the best latency of its task on the device divided by its own.",
+        "A task is a fused subgraph with fixed shapes, stored as a TIR function. Rates count a multiply-add "
+        "as two operations, as TVM's estimate of the unscheduled function does.",
     ]
     if (overview.records["sampler"] == "import").any():
-        told.append(
-            "Records of the sampler `import` come from a MetaSchedule database: it measured them, their time "
-            "is that of its file, and their device is what the importer said."
+        paragraphs.append(
+            "Records of the sampler `import` come from a MetaSchedule database. Their time is that of its "
+            "file, and their device was given at the import."
         )
-    return told
+    return paragraphs
 
 
 def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[str]:
-    """What a reader must not conclude from the dataset."""
+    """Conclusions that the dataset does not support."""
     return list(_limits(overview, label_noise))
 
 
@@ -231,29 +230,29 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
         yield f"{_count(simulated)} records are simulated: training leaves them out."
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
-        yield f"All latencies are of one device ({hardware.name}); nothing follows for others."
+        yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
     dtypes = sorted(set(tasks.dtype) - {""})
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."
     if few := int((tasks.valid < FEW_RECORDS).sum()):
         yield f"{_count(few)} of {_count(len(tasks))} tasks have fewer than {FEW_RECORDS} valid records."
     if not all(sampler == "random" for sampler in records["sampler"].unique()):
-        yield "Programs were not drawn evenly from their space: a search proposes more of the fast ones."
+        yield "Programs were not sampled uniformly from their space: a search proposes more fast ones."
     if unprobed := int(records.probe_ratio.isna().sum()):
-        yield f"No noise probe watched {_count(unprobed)} records: their disturbed moments are not marked."
+        yield f"{_count(unprobed)} records have no noise probe, so disturbances are not marked."
     if uncounted := int(valid.moved_bytes.isna().sum()):
         yield (
-            f"No performance counters were read for {_count(uncounted)} of {_count(len(valid))} valid "
-            "records: their memory scores take the bytes of the task's arguments for what a program moves."
+            f"{_count(uncounted)} of {_count(len(valid))} valid records have no performance counters: their "
+            "memory scores use the bytes of the task's arguments as memory traffic."
         )
     if label_noise is None:
-        yield "How far a measurement on another day would be from these has not been measured."
+        yield "The label noise, the difference from a measurement on another day, was not measured."
     elif label_noise.get("content_hash") != overview.content_hash:
-        yield "The label noise was measured on an earlier state of this dataset."
+        yield "The label noise was measured on an earlier version of this dataset."
 
 
 def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
-    """Groups, the largest first."""
+    """Groups sorted by size, largest first."""
     return sorted(groups, key=lambda group: -len(group[1]))
 
 
@@ -295,7 +294,7 @@ def _versions(records: pd.DataFrame) -> list[str]:
 
 
 def _target(text: str) -> str:
-    """The part of a target that tells it from others, in a few words."""
+    """Short description of a target."""
     target = json.loads(text)
     words = [target["kind"], target.get("mcpu") or target.get("arch") or target.get("tag") or ""]
     if "num-cores" in target:

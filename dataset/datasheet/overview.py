@@ -1,4 +1,4 @@
-"""What a dataset holds, as two tables to count and to plot from."""
+"""Contents of a dataset as two tables for counts and plots."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Overview:
-    """A dataset without its programs.
+    """Contents of a dataset without its programs.
 
-    `records` has a row a record: the columns of RECORD_SCHEMA but `trace`, `run_secs` and what nobody plots,
-    and `latency_s` (inf for a failure), `spread` (median of the repeats over their minimum, less one; NaN for
-    fewer than two), `score` (best latency of the task on the device over this one) and `gflops` (rate).
+    `records` has one row per record: the columns of RECORD_SCHEMA that plots need, `latency_s` (inf for a
+    failure), `spread` (median of the repeats over their minimum, minus 1; NaN for fewer than two), `score`
+    (best latency of the task on the device over this one) and `gflops` (rate).
 
-    `tasks` has a row a task, by `workload_hash`: `name`, `operator`, `source`, `dtype`, `flops`, and of its
-    records `records`, `valid`, `best_s` (inf where none is valid) and `gflops` (of the best).
+    `tasks` has one row per task, indexed by `workload_hash`: `name`, `operator`, `source`, `dtype`, `flops`,
+    and of its records `records`, `valid`, `best_s` (inf without a valid one) and `gflops` (of the best).
     """
 
     name: str
@@ -39,16 +39,16 @@ class Overview:
     hardware: Mapping[str, Hardware]
     bad_shards: list[BadShard]
     networks: NetworkWeights = field(default_factory=dict)
-    """Calls of the tasks of whole networks, where the dataset tells them."""
+    """Call counts of the tasks of whole networks, if the dataset has them."""
 
     @property
     def valid(self) -> pd.DataFrame:
-        """The records with a latency."""
+        """Records with a latency."""
         return self.records[self.records.failure.isna()]
 
 
-def look_at(store: RecordStore) -> Overview:
-    """Reads what a dataset holds; about a second for 60,000 records. Raises StoreError."""
+def read_overview(store: RecordStore) -> Overview:
+    """Read the contents of a dataset; takes about a second for 60,000 records. Raises StoreError."""
     tasks = pd.DataFrame(
         [
             (row.workload_hash, row.name, row.operator, row.source, _dtype(row.settings), row.flops)
@@ -92,7 +92,7 @@ def _records(columns: pa.Table) -> pd.DataFrame:
 
 
 def _dtype(settings: str) -> str:
-    """Data type of a task's first input, empty where its settings do not tell."""
-    told = json.loads(settings)
-    arguments = told.get("arguments")
-    return str(arguments[0]["dtype"] if arguments else told.get("dtype", ""))
+    """Data type of a task's first input, empty if its settings do not contain it."""
+    fields = json.loads(settings)
+    arguments = fields.get("arguments")
+    return str(arguments[0]["dtype"] if arguments else fields.get("dtype", ""))

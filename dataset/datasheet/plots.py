@@ -1,4 +1,4 @@
-"""The plots of a datasheet's page."""
+"""Plots of a datasheet's page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis, significant
-from ...page import Plot
+from ...figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
+from ...page import Plot, significant
 from .overview import Overview
 
 _WIDE, _HALF = 15.0, 7.3  # inches, 72 of the page's pixels each
@@ -19,8 +19,8 @@ _MAX_POINTS = 2000
 
 
 def plots(overview: Overview) -> list[Plot]:
-    """Every plot that the dataset holds data for."""
-    # Neighbours of like height, two to a row but for the wide one.
+    """All plots that the dataset has data for."""
+    # Adjacent plots have similar heights, as two share a row, except for the wide one.
     order = (_operators, _latencies, _scores, _records, _rates, _failures, _probe)
     drawn = (draw(overview) for draw in order)
     return [plot for plot in drawn if plot is not None]
@@ -49,12 +49,12 @@ def _records(overview: Overview) -> Plot | None:
         )
         axes.set_xlim(0.5, len(measured) + 0.5)
         axes.set_ylim(0, 1.08 * measured.records.max())
-        axes.set_xlabel("task, by its number of records")
+        axes.set_xlabel("task, sorted by its number of records")
         axes.set_ylabel("records")
         axes.grid(axis="y")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
-            f"{len(measured):,} tasks have records, half of them {measured.records.median():,.0f} or more; "
+            f"{len(measured):,} tasks have records, half of them at least {measured.records.median():,.0f}; "
             f"{len(overview.tasks) - len(measured):,} have none."
         )
         return Plot("Records by task", caption, fragment(figure, "records", caption))
@@ -76,11 +76,11 @@ def _scores(overview: Overview) -> Plot | None:
             axes.set_yticks([])
         for axes in grid[len(operators) :]:
             axes.set_visible(False)
-        for axes in grid[: len(operators)][-_COLUMNS:]:  # the lowest of each column
+        for axes in grid[: len(operators)][-_COLUMNS:]:  # the lowest plot of each column
             axes.tick_params(labelbottom=True)
             axes.set_xlabel("score")
         caption = (
-            "Best latency of the task over the record's, each operator by itself, with the median as a line. "
+            "Best latency of the task over the record's, for each operator, with the median as a line. "
             "A score of 1 is the best program of its task."
         )
         return Plot("Scores by operator", caption, fragment(figure, "scores", caption), wide=True)
@@ -101,7 +101,7 @@ def _latencies(overview: Overview) -> Plot | None:
         log_axis(axes, "x")
         axes.set_xlabel("latency, ms (log)")
         _name_rows(axes, milli.index)
-        caption = "Shortest to longest latency, the middle half as a bar, the median as a dot."
+        caption = "Minimum to maximum latency, with the middle half as a bar and the median as a dot."
         return Plot("Latencies by operator", caption, fragment(figure, "latencies", caption))
 
 
@@ -120,9 +120,9 @@ def _rates(overview: Overview) -> Plot | None:
         axes.set_xlabel("GFLOP/s of a task's best program (log)")
         axes.set_ylabel("tasks")
         axes.grid(axis="y")
-        told = " and ".join(significant(peak) for peak in peaks)
+        shown = " and ".join(significant(peak) for peak in peaks)
         caption = f"Median {significant(rates.median())} GFLOP/s" + (
-            f"; the dashed line is the peak of the device, {told}." if peaks else "."
+            f"; a dashed line marks the peak of each device, {shown}." if peaks else "."
         )
         return Plot("Rates of the best programs", caption, fragment(figure, "rates", caption))
 
@@ -135,7 +135,7 @@ def _failures(overview: Overview) -> Plot | None:
         axes = figure.subplots()
         _bars(axes, counts, BAD)
         axes.set_xlabel("records")
-        caption = f"{counts.sum():,} of {len(overview.records):,} records are failures, by what failed."
+        caption = f"{counts.sum():,} of {len(overview.records):,} records are failures, by cause."
         return Plot("Failures", caption, fragment(figure, "failures", caption))
 
 
@@ -161,7 +161,7 @@ def _probe(overview: Overview) -> Plot | None:
                 )
         axes.axhline(1.0, color=MUTED, linewidth=1)
         axes.set_xlabel("hours since the first record")
-        axes.set_ylabel("probe over quiet device")
+        axes.set_ylabel("probe latency over quiet latency")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
             "Latency of a fixed program around each batch over its latency on the quiet device"
@@ -172,7 +172,7 @@ def _probe(overview: Overview) -> Plot | None:
 
 
 def _measured_operators(overview: Overview) -> list[str]:
-    """Operators with a valid record, in the order of their numbers of tasks."""
+    """Operators with a valid record, sorted by their number of tasks."""
     measured = set(overview.valid.operator)
     return [name for name in overview.tasks.operator.value_counts().index if name in measured]
 
@@ -188,7 +188,7 @@ def _bars(axes: Any, counts: pd.Series, colour: str = BEFORE) -> None:
 
 
 def _name_rows(axes: Any, names: Any) -> None:
-    """Names the rows of a plot, the first on top."""
+    """Label the rows of a plot, starting at the top."""
     axes.set_yticks(np.arange(len(names)), list(names))
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", labelcolor=INK)

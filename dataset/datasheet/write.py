@@ -1,7 +1,7 @@
-"""The datasheet of a dataset: what it holds, how and where it was measured, and what it cannot tell.
+"""Writes the datasheet of a dataset: its contents, its collection and its limits.
 
-It lies beside the shards in two forms, Markdown to read in a repository and a page with plots. Its headings
-follow "Datasheets for Datasets" (Gebru et al. 2021): composition, collection, and limits of its use.
+The datasheet has two forms beside the shards: Markdown for a repository, and an HTML page with plots. Its
+sections follow "Datasheets for Datasets" (Gebru et al. 2021): composition, collection and limits of use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...errors import UserError
 from ...page import fact_html, figure_html, page_html, table_html
 from ..store import RecordStore
 from .content import facts, limits, method, sections
-from .overview import Overview, look_at
+from .overview import Overview, read_overview
 from .plots import plots
 
 LABEL_NOISE_FILE = "label_noise.json"
@@ -45,16 +45,16 @@ $limits
 
 
 class LabelNoiseError(UserError, ValueError):
-    """The file is no result of measuring records again."""
+    """The file is not a result of `python -m benchmarks.label_noise`."""
 
 
 def write_datasheet(store: RecordStore, label_noise: Path | None = None) -> Path:
-    """Writes `datasheet.md` and `datasheet.html` into the dataset; returns the path of the first.
+    """Write `datasheet.md` and `datasheet.html` into the dataset; returns the path of the first.
 
-    `label_noise` is a result of benchmarks/label_noise.py; it is kept in the dataset, so that the datasheets
-    after this one tell it, too. Raises StoreError, LabelNoiseError.
+    `label_noise` is a result of `python -m benchmarks.label_noise`; it is copied into the dataset for later
+    datasheets. Raises StoreError, LabelNoiseError.
     """
-    overview = look_at(store)
+    overview = read_overview(store)
     kept = store.folder / LABEL_NOISE_FILE
     if label_noise:
         _read_label_noise(label_noise)
@@ -73,11 +73,11 @@ def _read_label_noise(path: Path) -> dict[str, Any]:
         missing = sorted(needed - noise.keys())
     except (OSError, ValueError, AttributeError) as error:
         raise LabelNoiseError(
-            f"label_noise={path}: {error}; give the JSON of benchmarks/label_noise.py"
+            f"label_noise={path}: {error}; use the JSON of `python -m benchmarks.label_noise`"
         ) from error
     if missing:
         raise LabelNoiseError(
-            f"label_noise={path}: has no {missing[0]}; give the JSON of benchmarks/label_noise.py"
+            f"label_noise={path} has no {missing[0]}; use the JSON of `python -m benchmarks.label_noise`"
         )
     return noise
 
@@ -86,8 +86,8 @@ def _markdown(overview: Overview, noise: dict[str, Any] | None) -> str:
     summary = [[fact.label, fact.value, fact.detail] for fact in facts(overview, noise)]
     parts = [
         f"# Datasheet of {overview.name}",
-        f"Content {overview.content_hash}. The same with plots is in datasheet.html.",
-        _markdown_table(["what", "value", "in detail"], summary),
+        f"Content {overview.content_hash}. The page datasheet.html has the same contents with plots.",
+        _markdown_table(["quantity", "value", "details"], summary),
     ]
     for section in sections(overview):
         parts += [f"## {section.title}", _markdown_table(section.columns, section.rows), section.note]

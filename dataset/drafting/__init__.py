@@ -1,13 +1,13 @@
-"""Drafting: candidates as rows of numbers, drawn, changed and described in NumPy without lowering any.
+"""Candidates as rows of integers that are sampled, mutated and featurized in NumPy, without lowering.
 
-A MetaSchedule design space is a *sketch*, a list of instructions of which some draw a decision. With the
-loops and index expressions of the task read once (`read_structure`), everything that the sketch's tiles make
-of them follows from arithmetic: extents of loops, bytes that each level touches, traffic past a cache. So a
-draft model rates tens of thousands of candidates a second, where replaying one costs milliseconds; the
-store-level model then verifies the best of them.
+A MetaSchedule design space is a *sketch*: a list of instructions, some of which sample a decision. The loops
+and index expressions of a task are read once (`read_structure`). Loop extents, bytes touched at each level
+and traffic past each cache then follow from the tile sizes by arithmetic. A draft model scores tens of
+thousands of candidates a second this way, whereas replaying one takes milliseconds; the store-level model
+then rescores the best of them.
 
-Importing the package does not import TVM; only `read_structure`, `read_spaces` and reading a dataset need it.
+Importing the package does not import TVM. Only `read_structure`, `read_spaces` and loading a dataset need it.
 """
 
 DRAFT_VERSION = "draft-1"
-"""Version of the draft features: changes whenever the meaning of any of them changes."""
+"""Version of the draft features; change it whenever the meaning of a feature changes."""

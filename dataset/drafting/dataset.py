@@ -1,7 +1,7 @@
-"""Records to draft vectors: the decisions are in their traces, so nothing is replayed.
+"""Draft vectors of a dataset's records, read from the decisions in their traces without replay.
 
-The result has the shape of `features.dataset`: the draft vector stands behind the task vector and takes the
-place of stores and decision tokens, so that training and evaluation take it as it is.
+The result has the layout of `features.dataset`: the draft vector is appended to the task vector, and the
+tables of stores and decision tokens are empty. Training and evaluation accept it unchanged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .read_traces import SketchReader
 
 
 def load_draft_features(dataset: Path) -> LabelledFeatures:
-    """Draft vectors and latencies of every measured record; simulated ones are left out.
+    """Load draft vectors and latencies of all measured records, leaving out simulated ones.
 
-    About half a millisecond a record, so nothing is cached. Raises StoreError where there is no dataset or a
-    damaged one, EmptyDatasetError where it has no records.
+    Nothing is cached, as a record takes about half a millisecond. Raises StoreError if the dataset is missing
+    or damaged, and EmptyDatasetError if it has no record with a latency.
     """
     import tvm
 
@@ -34,10 +34,10 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     from ..traffic import compulsory_bytes
     from .read_structure import read_structure
 
-    store = RecordStore(dataset).require().require_whole()
+    store = RecordStore(dataset).require().require_intact()
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
     for record in store.records():
-        # As in features.dataset: other failures say nothing that a latency could teach.
+        # As in features.dataset: records of other failures have no latency to learn from.
         if not record.simulated and record.failure in (None, FailureKind.RUN_TIMEOUT):
             by_task[record.workload_hash].append(record)
     hardware = store.hardware()
@@ -56,7 +56,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
             kept.append((row, records[number], least))
     if not kept:
         raise EmptyDatasetError(
-            f"dataset={dataset}: no measured record with a latency; generate more with foretune-generate"
+            f"dataset={dataset}: no measured record with a latency; generate more with foretune generate"
         )
     return labelled(draft_table(np.stack(vectors), np.stack(devices)), kept)
 
@@ -64,7 +64,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
 def _of_records(
     records: Sequence[Record], reader: SketchReader, hardware: dict[str, Hardware]
 ) -> list[tuple[NDArray[np.float32], int]]:
-    """The draft vector [DRAFT_DIM] and the index of each record of one task whose trace fits the task."""
+    """Draft vector [DRAFT_DIM] and index of each record of one task whose trace fits the task."""
     of_device: defaultdict[str, list[int]] = defaultdict(list)
     for number, record in enumerate(records):
         of_device[record.hardware_id].append(number)
@@ -77,7 +77,7 @@ def _of_records(
 
 
 def draft_table(vectors: NDArray[np.float32], hardware: NDArray[np.float32]) -> FeatureTable:
-    """A table of candidates without tokens: `vectors` is [n, TASK_DIM + DRAFT_DIM], `hardware` [n, dim]."""
+    """Feature table without tokens; `vectors` is [n, TASK_DIM + DRAFT_DIM], `hardware` [n, dim]."""
     none = np.zeros(len(vectors) + 1, dtype=np.int64)
     return FeatureTable(
         stores=np.zeros((0, 1), dtype=np.float32),

@@ -1,4 +1,4 @@
-"""The values that a decision of a sketch can take, as tables that a population indexes."""
+"""Domains of a sketch's decisions, as tables of values that candidates index into."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from ...errors import UserError
 from .sketch import Decision
 
 Table = NDArray[np.int64]
-"""[n_values, width]: one row a value of the decision."""
+"""int64 [n_values, width]: one row for each value of the decision."""
 
 
 class DomainError(UserError, ValueError):
-    """A decision has no value that could be drawn."""
+    """A decision has no value to sample, or a value lies outside of its domain."""
 
 
 @lru_cache(maxsize=4096)
 def perfect_tiles(extent: int, factors: int, largest_innermost: int) -> Table:
-    """All ordered ways to write `extent` as a product of `factors`, the last at most `largest_innermost`.
+    """All ordered factorisations of `extent` into `factors`, the last factor at most `largest_innermost`.
 
-    [n, factors] in lexicographic order: the domain of MetaSchedule's SamplePerfectTile (0 bounds nothing).
+    The result is [n, factors] in lexicographic order: the domain of MetaSchedule's SamplePerfectTile.
+    `largest_innermost=0` sets no bound. Raises DomainError if `extent` or `factors` is below 1.
     """
     if extent < 1 or factors < 1:
-        raise DomainError(f"extent={extent}, factors={factors} of a tile: both must be at least 1")
+        raise DomainError(f"tile with extent={extent}, factors={factors}: both must be at least 1")
     bound = largest_innermost if largest_innermost > 0 else extent
     rows = [[extent]] if factors == 1 else _splits(extent, factors)
     table = np.array([row for row in rows if row[-1] <= bound], dtype=np.int64).reshape(-1, factors)
-    table.setflags(write=False)  # it is shared
+    table.setflags(write=False)  # the cache shares it
     return table
 
 
@@ -46,18 +47,21 @@ def _divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-def domain(decision: Decision, seen: Iterable[Sequence[int]]) -> Table:
-    """The values of a decision; `seen` are values observed in candidates, of which there is at least one.
+def domain(decision: Decision, observed: Iterable[Sequence[int]]) -> Table:
+    """Domain of a decision; `observed` holds its values in at least one valid candidate.
 
-    A tile and a categorical follow from one observation. Where a block may be computed depends on the loops
-    around, so the locations are those observed: what TVM finds illegal for a candidate it moves outwards.
+    One observation determines the domain of a tile or a categorical. The legal compute locations of a block
+    depend on the loops around it, so their domain is the observed locations. TVM moves a location that is
+    illegal for a candidate outwards.
     """
-    observed = [tuple(int(v) for v in value) for value in seen]
+    values = [tuple(int(v) for v in value) for value in observed]
     if decision.kind == "categorical":
         return np.arange(len(decision.values), dtype=np.int64)[:, None]
-    if not observed:
-        raise DomainError(f"decision {decision.instruction} ({decision.kind}) was never observed")
+    if not values:
+        raise DomainError(
+            f"decision {decision.instruction} ({decision.kind}): no observed value; pass at least one trace"
+        )
     if decision.kind == "location":
-        return np.array(sorted(set(observed)), dtype=np.int64)
-    extent = int(np.prod(observed[0]))
+        return np.array(sorted(set(values)), dtype=np.int64)
+    extent = int(np.prod(values[0]))
     return perfect_tiles(extent, decision.width, decision.largest_innermost)

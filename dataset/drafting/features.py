@@ -1,9 +1,9 @@
-"""The draft vector: what a candidate's tiles say of its speed, computed for a whole population at once.
+"""Draft vector of a candidate, computed from its tile sizes for a whole population at once.
 
 One-Shot Tuner gives its predictor loop features, knobs and task features at one level (section 4.1.3). The
-loop features there come from a lowered program; here they are derived from the same loops in closed form:
-extents, bytes touched at each level, arithmetic intensity, traffic past each cache, parallel iterations,
-vector use. Every quantity that spans magnitudes enters as log2(1 + x).
+paper reads the loop features off a lowered program; this module derives them from the same loops in closed
+form: extents, bytes touched at each level, arithmetic intensity, traffic past each cache, parallel iterations
+and vector use. Quantities that span orders of magnitude enter as log2(1 + x).
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 from ..hardware import Hardware
 from .limits import bound_extent, shared_bytes
 from .nest import Nest
+from .parallelism import accumulated_outputs, parallel_iterations
 from .read_traces import SketchReader
 from .sketch import INLINED, Sketch
 from .structure import Floats, TaskStructure
 
-MAX_CUTS = 8  # CUDA's SSSRRSRS has the most bands
+MAX_BANDS = 8  # CUDA's SSSRRSRS has the most bands
 MAX_ACCESSES = 3  # the write and the first two reads
 MAX_SPATIAL, MAX_REDUCTION = 5, 4
 MAX_FACTORS = 5
 MAX_LOCATIONS = 4
 REGISTER_BYTES = (512, 2048)
-"""What 16 AVX2 and 32 AVX-512 registers hold."""
-CHUNK = 2048  # candidates at a time, whose arrays stay in a cache
-COUNTED = ("CacheRead", "CacheWrite", "ComputeInline", "ReverseComputeAt", "RFactor", "SampleComputeLocation")
+"""Bytes of 16 AVX2 registers and of 32 AVX-512 registers."""
+CHUNK_SIZE = 2048  # candidates at a time, so that their arrays stay in a cache
+COUNTED_INSTRUCTIONS = (
+    "CacheRead", "CacheWrite", "ComputeInline", "ReverseComputeAt", "RFactor", "SampleComputeLocation",
+)  # fmt: skip
 
-_CUT = 3 + 2 * MAX_ACCESSES + 1
+_BAND_COLUMNS = 3 + 2 * MAX_ACCESSES + 1
 DRAFT_DIM = (
-    8 + len(COUNTED)
-    + MAX_CUTS * _CUT
+    8 + len(COUNTED_INSTRUCTIONS)
+    + MAX_BANDS * _BAND_COLUMNS
     + (len(REGISTER_BYTES) + 3) * (MAX_ACCESSES + 1)
     + (MAX_SPATIAL * MAX_FACTORS + MAX_REDUCTION * MAX_FACTORS)
     + 10 + 2 * MAX_ACCESSES
@@ -42,6 +45,18 @@ DRAFT_DIM = (
     + 7
 )  # fmt: skip
 """Length of a draft vector."""
+
+_TRAFFIC = 8 + len(COUNTED_INSTRUCTIONS) + MAX_BANDS * _BAND_COLUMNS
+_CACHES = _TRAFFIC + len(REGISTER_BYTES) * (MAX_ACCESSES + 1)
+_KNOBS = _CACHES + 3 * (MAX_ACCESSES + 1)
+_PARALLEL = _KNOBS + (MAX_SPATIAL + MAX_REDUCTION) * MAX_FACTORS
+DEVICE_COLUMNS = (
+    *range(_CACHES, _KNOBS),  # traffic past the caches of the device
+    _PARALLEL + 1, _PARALLEL + 2,  # balance of the parallel iterations over its cores
+    _PARALLEL + 4, _PARALLEL + 5,  # lanes that fill its vector registers
+    DRAFT_DIM - 3, DRAFT_DIM - 2,  # limits that MetaSchedule derives from the target's cores and vectors
+)  # fmt: skip
+"""Columns of a draft vector that depend on the device and not on the program alone."""
 
 
 class DraftFeaturizer:
@@ -58,26 +73,25 @@ class DraftFeaturizer:
             np.array([access.stride(atom.axis) for atom in sketch.atoms], dtype=np.float32)
             for access in self.accesses
         ]
-        self.reduction = np.array([block.reduction[atom.axis] for atom in sketch.atoms], dtype=np.bool_)
         self.caches = [*REGISTER_BYTES, hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes]
-        # Of an untiled nest every loop is a band.
+        # Each loop of an untiled nest is a band of its own.
         bands = [atom.band for atom in sketch.atoms] if sketch.structure else list(range(len(sketch.atoms)))
-        self.cuts = [i for i in range(len(bands)) if i == 0 or bands[i] != bands[i - 1]]
+        self.band_starts = [i for i in range(len(bands)) if i == 0 or bands[i] != bands[i - 1]]
 
     def __call__(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
-        """float32 [n, DRAFT_DIM] of candidates by their values [n, sketch.width]."""
+        """Draft vectors, float32 [n, DRAFT_DIM], of candidates given by their values [n, sketch.width]."""
         found = np.empty((len(values), DRAFT_DIM), dtype=np.float32)
-        for start in range(0, len(values), CHUNK):
-            columns = self._columns(Nest.of(self.sketch, values[start : start + CHUNK]))
-            found[start : start + CHUNK] = columns.T
+        for start in range(0, len(values), CHUNK_SIZE):
+            columns = self._columns(Nest.of(self.sketch, values[start : start + CHUNK_SIZE]))
+            found[start : start + CHUNK_SIZE] = columns.T
         return found
 
     def _columns(self, nest: Nest) -> Floats:
-        """[DRAFT_DIM, n]."""
+        """Draft vectors, transposed: [DRAFT_DIM, n]."""
         touched = [nest.footprint(access) for access in self.accesses]
         row = _Rows(len(nest))
         self._sketch_and_task(row)
-        self._cuts(row, nest, touched)
+        self._bands(row, nest, touched)
         self._traffic(row, nest, [footprint for footprint, _ in touched])
         self._knobs(row, nest)
         self._parallel_and_vector(row, nest)
@@ -89,16 +103,16 @@ class DraftFeaturizer:
         sketch = self.sketch
         counts = dict(sketch.counts)
         row.add(
-            bool(sketch.structure), len(sketch.structure) == MAX_CUTS, sketch.cached_write,
+            bool(sketch.structure), len(sketch.structure) == MAX_BANDS, sketch.cached_write,
             sketch.write_level / max(len(sketch.atoms), 1), 0 in sketch.inlined, 1 in sketch.inlined,
             sketch.pipeline_copies, len(self.structure.blocks),
         )  # fmt: skip
-        row.add(*(counts.get(kind, 0) for kind in COUNTED))
+        row.add(*(counts.get(kind, 0) for kind in COUNTED_INSTRUCTIONS))
 
-    def _cuts(self, row: _Rows, nest: Nest, touched: list[tuple[Floats, Floats]]) -> None:
-        """Of each band, innermost first: iterations within and outside, bytes and runs, and intensity."""
-        ends = [*self.cuts[1:], len(self.sketch.atoms)]
-        bands = list(zip(self.cuts, ends, strict=True))[::-1][:MAX_CUTS]
+    def _bands(self, row: _Rows, nest: Nest, touched: list[tuple[Floats, Floats]]) -> None:
+        """For each band from the innermost: iterations inside and outside, intensity, bytes and runs."""
+        ends = [*self.band_starts[1:], len(self.sketch.atoms)]
+        bands = list(zip(self.band_starts, ends, strict=True))[::-1][:MAX_BANDS]
         inside = nest.outer[-1] / nest.outer
         for start, end in bands:
             total = sum(footprint[start] for footprint, _ in touched)
@@ -107,13 +121,13 @@ class DraftFeaturizer:
                 row.log(footprint[start], run[start])
             row.skip(2 * (MAX_ACCESSES - len(touched)))
             row.log(total)
-        row.skip((MAX_CUTS - len(bands)) * _CUT)
+        row.skip((MAX_BANDS - len(bands)) * _BAND_COLUMNS)
 
     def _traffic(self, row: _Rows, nest: Nest, footprints: list[Floats]) -> None:
-        """Bytes fetched past each cache by each access, and iterations for each byte of all.
+        """Bytes that each access fetches past each cache, and iterations per byte of all accesses.
 
-        The loop just outside of the largest tile that fits fetches what its iterations touch together, and
-        the loops outside of it repeat that; compare `dataset.traffic`.
+        Take the largest tile that fits into the cache. The loop just outside of it fetches the bytes that its
+        iterations touch together, and the loops further out repeat that. See also `dataset.traffic`.
         """
         total = np.sum(footprints, axis=0)
         columns = np.arange(len(nest))
@@ -128,7 +142,7 @@ class DraftFeaturizer:
             row.log(nest.outer[-1] / np.sum(fetched, axis=0))
 
     def _knobs(self, row: _Rows, nest: Nest) -> None:
-        """Factors of each axis; the innermost axis and its innermost factor have fixed places."""
+        """Tile factors of each axis; the innermost axis and its innermost factor come first."""
         for is_reduction, most in ((False, MAX_SPATIAL), (True, MAX_REDUCTION)):
             block = self.sketch.block
             axes = [axis for axis, reduces in enumerate(block.reduction) if reduces is is_reduction]
@@ -141,15 +155,15 @@ class DraftFeaturizer:
             row.skip((most - len(axes)) * MAX_FACTORS)
 
     def _parallel_and_vector(self, row: _Rows, nest: Nest) -> None:
-        """Parallel iterations and their balance, vector lanes, unrolled body, innermost strides."""
+        """Parallel iterations and their balance, vector lanes, unrolled body and innermost strides."""
         cores = np.float32(self.hardware.cores)
-        parallel = self._parallel(nest)
+        parallel = parallel_iterations(nest)
         lanes = nest.lanes()
         register_lanes = self.hardware.vector_bits / 32
         step = nest.unroll_step()
         inside = nest.outer[-1] / nest.outer
         unrolled = np.max(np.where(inside <= np.maximum(step, 1), inside, 1), axis=0)
-        accumulators = self._accumulators(nest)
+        accumulators = accumulated_outputs(nest)
         row.log(parallel)
         row.add(np.ceil(parallel / cores) * cores / parallel, parallel >= cores)
         row.log(lanes)
@@ -165,30 +179,8 @@ class DraftFeaturizer:
             row.add(stride == 1)
         row.skip(2 * (MAX_ACCESSES - len(strides)))
 
-    def _parallel(self, nest: Nest) -> Floats:
-        """[n]: iterations that MetaSchedule runs in parallel, or blocks of a GPU.
-
-        It fuses loops over space from outside until they exceed the limit, or up to the loop in which a
-        consumer takes the output.
-        """
-        if any(atom.thread for atom in self.sketch.atoms):
-            return bound_extent(nest, "blockIdx.x")
-        count = np.ones(len(nest), dtype=np.float32)
-        for i, extent in enumerate(nest.extents):
-            if self.reduction[i] or (self.sketch.write_level and i >= self.sketch.write_level):
-                break
-            count = np.where(count > self.sketch.max_parallel, count, count * extent)
-        return count
-
-    def _accumulators(self, nest: Nest) -> Floats:
-        """[n]: outputs inside the innermost reduction loop, which a program keeps in registers if it can."""
-        inner = np.flatnonzero(self.reduction)
-        start = int(inner[-1]) + 1 if len(inner) else len(self.reduction)
-        product: Floats = np.prod(nest.extents[start:], axis=0, dtype=np.float32)
-        return product
-
     def _innermost(self, nest: Nest) -> tuple[Floats, list[Floats]]:
-        """Extent of the innermost loop of several iterations, and the stride of each access along it."""
+        """Extent of the innermost loop with several iterations, and the stride of each access along it."""
         long = nest.extents[::-1] > 1
         loop = len(long) - 1 - np.argmax(long, axis=0)
         exists = long.any(axis=0)
@@ -196,10 +188,10 @@ class DraftFeaturizer:
         return extent, [np.where(exists, of_loops[loop], np.float32(0)) for of_loops in self.strides]
 
     def _locations(self, row: _Rows, nest: Nest, footprints: list[Floats]) -> None:
-        """Of each compute location: root or inlined, depth, and elements computed for each needed."""
+        """Each compute location: whether it is inlined, its depth, and elements computed per needed one."""
         of_read = {decision: read for read, decision in self.sketch.producers}
         locations = [i for i, d in enumerate(self.sketch.decisions) if d.kind == "location"]
-        # Those of the nest's own inputs first: their cost follows from the nest.
+        # The block's own inputs come first, as their cost follows from the nest.
         locations = sorted(locations, key=lambda i: i not in of_read)[:MAX_LOCATIONS]
         for number in locations:
             at = nest.values[:, self.sketch.decisions[number].column]
@@ -219,7 +211,7 @@ class DraftFeaturizer:
         row.skip(3 * (MAX_LOCATIONS - len(locations)))
 
     def _fetches(self, row: _Rows, nest: Nest) -> None:
-        """Copies into shared memory and the threads that make them."""
+        """Sizes of the copies into shared memory, and the threads that make them."""
         for fetch in self.sketch.fetches[:2]:
             access = self.sketch.block.reads[fetch.read]
             row.log(nest.shared_footprint(access, fetch.level), nest.outer[fetch.level])
@@ -238,49 +230,50 @@ class DraftFeaturizer:
 def draft_vectors(
     traces: Sequence[str], reader: SketchReader, hardware: Hardware
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """float32 [n, DRAFT_DIM] of traces (JSON) of one task, and which of them [n] are of a sketch of the task.
+    """Draft vectors of traces (JSON) of one task, and a mask of those that have one.
 
-    The others, traces of another task or of a newer TVM, have zeros. `reader` is of the task.
+    Returns float32 [n, DRAFT_DIM] and bool [n]. A trace of another task or of a newer TVM is masked out and
+    has a zero vector. `reader` must be the reader of the task.
     """
     vectors = np.zeros((len(traces), DRAFT_DIM), dtype=np.float32)
     known = np.zeros(len(traces), dtype=np.bool_)
-    for sketch, values, numbers in reader.by_sketch(traces):
+    for sketch, values, numbers in reader.group_by_sketch(traces):
         vectors[numbers] = DraftFeaturizer(sketch, reader.structure, hardware)(values)
         known[numbers] = True
     return vectors, known
 
 
 class _Rows:
-    """Fills the columns of a vector one after the other."""
+    """Builder that fills the columns of the draft vectors in order."""
 
     def __init__(self, n: int) -> None:
         self._found = np.zeros((DRAFT_DIM, n), dtype=np.float32)
         self._at = 0
 
     def add(self, *columns: ArrayLike) -> None:
-        """Appends columns as they are, each a scalar or [n]."""
+        """Append columns as they are, each a scalar or [n]."""
         for column in columns:
             self._found[self._at] = np.asarray(column)
             self._at += 1
 
     def log(self, *columns: ArrayLike) -> None:
-        """Appends log2(1 + x) of columns."""
+        """Append log2(1 + x) of each column."""
         for column in columns:
             self._found[self._at] = np.log2(1 + np.asarray(column, dtype=np.float32))
             self._at += 1
 
     def log2(self, *columns: ArrayLike) -> None:
-        """Appends log2(x) of columns of at least 1."""
+        """Append log2(x) of columns whose values are at least 1."""
         for column in columns:
             self._found[self._at] = np.log2(np.asarray(column, dtype=np.float32))
             self._at += 1
 
     def skip(self, count: int) -> None:
-        """Leaves columns 0."""
+        """Leave `count` columns zero."""
         self._at += count
 
     def found(self) -> Floats:
-        """All columns; raises ValueError where some were never reached."""
+        """All columns [DRAFT_DIM, n]; raises ValueError if their number is not DRAFT_DIM."""
         if self._at != DRAFT_DIM:
-            raise ValueError(f"{self._at} columns of {DRAFT_DIM}")
+            raise ValueError(f"{self._at} columns were filled instead of DRAFT_DIM={DRAFT_DIM}")
         return self._found

@@ -1,4 +1,4 @@
-"""What a GPU allows, decided from tiles alone: MetaSchedule's VerifyGPUCode without lowering."""
+"""Limits of a GPU's thread block, checked on tile sizes: MetaSchedule's VerifyGPUCode without lowering."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .nest import Nest
 from .structure import Floats
 
 MAX_VTHREADS = 8
-"""Virtual threads of a block. TVM lets some programs with more through; each copies the body once more."""
+"""Virtual threads of a block. TVM accepts some programs with more, but each one duplicates the loop body."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class GpuLimits:
     threads: int = 1024
     shared_bytes: int = 49152
     vector_bytes: int = 16
-    min_threads: int = 32  # MetaSchedule's sketches ask for a warp at least
+    min_threads: int = 32  # MetaSchedule's sketches ask for at least a warp
 
 
-def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
-    """bool [n]: the candidates that keep the limits; all of them where there are none, as on a CPU.
+def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
+    """Mask of the candidates within the limits, bool [n]; all True if `limits` is None, as on a CPU.
 
-    Threads and virtual threads are products of the tiles bound to them, bytes of shared memory the footprints
-    of what is fetched, and a software pipeline needs more than one iteration. A sketch without a tiling
-    structure has its threads from a table of legal numbers and passes.
+    Threads and virtual threads are products of the tiles bound to them. Bytes of shared memory are the
+    footprints of the cooperative fetches. A software pipeline needs more than one iteration. Sketches without
+    a tiling structure choose their threads from a table of legal values and always pass.
     """
     kept = np.ones(len(nest), dtype=np.bool_)
     sketch = nest.sketch
@@ -50,19 +50,19 @@ def within(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
 
 
 def bound_extent(nest: Nest, thread: str) -> Floats:
-    """[n]: number of threads along a tag such as threadIdx.x, 1 where nothing is bound to it."""
+    """Number of threads along a tag such as threadIdx.x, 1 if nothing is bound to it; [n]."""
     return nest.product([atom.thread == thread for atom in nest.sketch.atoms])
 
 
 def _pipelined_iterations(nest: Nest) -> Floats:
-    """[n]: iterations of the reduction outside of the fetches, which TVM pipelines if there are two."""
+    """Iterations of the reduction loops outside of the fetches; TVM pipelines two or more; [n]."""
     level = max(fetch.level for fetch in nest.sketch.fetches)
     reduction = nest.sketch.block.reduction
     return nest.product([i < level and reduction[a.axis] for i, a in enumerate(nest.sketch.atoms)])
 
 
 def shared_bytes(nest: Nest) -> Floats:
-    """[n]: bytes of shared memory of a block, counting the copies of a software pipeline."""
+    """Bytes of shared memory of a thread block, including the copies of a software pipeline; [n]."""
     total = np.zeros(len(nest), dtype=np.float32)
     copies = np.float32(nest.sketch.pipeline_copies)
     for fetch in nest.sketch.fetches:

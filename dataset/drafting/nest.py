@@ -1,7 +1,7 @@
-"""Extents and footprints at every level of a population's loop nests.
+"""Loop extents and memory footprints at every level of a population's loop nests.
 
-Level `l` is the moment within the `l` outermost atoms: its tile is what one iteration of them covers, so
-level 0 is the whole block and the last level a single iteration.
+Level `l` lies inside the `l` outermost atoms. Its tile is the part that one iteration of these atoms covers:
+the whole block at level 0, a single iteration at the last level.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .structure import Access, Floats
 
 
 def atom_extents(sketch: Sketch, values: NDArray[np.int64]) -> Floats:
-    """float32 [n_atoms, n]: iterations of each atom."""
+    """Iterations of each atom, float32 [n_atoms, n]."""
     extents = np.empty((len(sketch.atoms), len(values)), dtype=np.float32)
     for row, atom in enumerate(sketch.atoms):
         if atom.column >= 0:
@@ -32,17 +32,17 @@ def atom_extents(sketch: Sketch, values: NDArray[np.int64]) -> Floats:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loop nests of n candidates of one sketch."""
+    """Loop nests of n candidates of one sketch."""
 
     sketch: Sketch
     values: NDArray[np.int64]  # [n, width]
     extents: Floats  # [n_atoms, n]
-    tiles: list[Floats]  # by axis [n_levels, n]: extent of the tile
-    outer: Floats  # [n_levels, n]: iterations outside
+    tiles: list[Floats]  # for each axis [n_levels, n]: extent of the level's tile
+    outer: Floats  # [n_levels, n]: iterations outside of the level
 
     @classmethod
     def of(cls, sketch: Sketch, values: NDArray[np.int64]) -> Nest:
-        """The nests of candidates by their values [n, width]."""
+        """Loop nests of the candidates with these values [n, width]."""
         extents = atom_extents(sketch, values)
         levels, n = len(sketch.atoms) + 1, len(values)
         tiles = [np.ones((levels, n), dtype=np.float32) for _ in sketch.block.extents]
@@ -58,13 +58,13 @@ class Nest:
         return len(self.values)
 
     def product(self, atoms: NDArray[np.bool_] | list[bool]) -> Floats:
-        """[n]: iterations of the marked atoms together."""
+        """Product of the extents of the marked atoms; [n]."""
         return np.prod(self.extents[np.asarray(atoms, dtype=np.bool_)], axis=0, dtype=np.float32)
 
     def lanes(self, loops: int | None = None) -> Floats:
-        """[n]: iterations of the loops that MetaSchedule vectorises: the innermost over space, as allowed.
+        """Vector length: iterations of the innermost spatial loops that MetaSchedule vectorises; [n].
 
-        With `loops`, of so many of them at most.
+        `loops` limits how many loops it may fuse into the vector.
         """
         reduction = self.sketch.block.reduction
         count = np.ones(len(self), dtype=np.float32)
@@ -77,17 +77,17 @@ class Nest:
         return count
 
     def unroll_step(self) -> Floats:
-        """[n]: stores that TVM unrolls loops into at most, 0 where it is to unroll none."""
+        """Largest number of stores that TVM unrolls loops into, 0 if it unrolls none; [n]."""
         if self.sketch.unroll < 0:
             return np.zeros(len(self), dtype=np.float32)
         decision = self.sketch.decisions[self.sketch.unroll]
         steps: Floats = np.array(decision.values, dtype=np.float32)[self.values[:, decision.column]]
         return steps
 
-    def left_by_guards(self) -> Floats:
-        """[n]: share of the iterations that unrolled code keeps, as it knows the others to add nothing.
+    def live_fraction(self) -> Floats:
+        """Fraction of the iterations that remain once unrolling removes those known to add zero; [n].
 
-        A `Guard` is known there where no loop that stays one changes its rest.
+        TVM resolves a `Guard` at compile time if no loop that is left changes the remainder it tests.
         """
         share = np.ones(len(self), dtype=np.float32)
         if not self.sketch.guards:
@@ -110,7 +110,7 @@ class Nest:
         return share
 
     def _in_vector(self) -> NDArray[np.bool_]:
-        """[n_atoms, n]: loops that become a vector: the innermost over space, with outputs side by side."""
+        """Loops that become the vector: the innermost spatial ones, with contiguous outputs; [n_atoms, n]."""
         block = self.sketch.block
         found = np.zeros(self.extents.shape, dtype=np.bool_)
         lanes = np.ones(len(self), dtype=np.float32)
@@ -126,15 +126,15 @@ class Nest:
         return found
 
     def location_level(self, number: int) -> NDArray[np.int64]:
-        """[n]: level of the compute location that is decision `number`: 0 at root, the last if inlined."""
+        """Level of the compute location in decision `number`: 0 at the root, the last if inlined; [n]."""
         at = self.values[:, self.sketch.decisions[number].column]
         last = len(self.sketch.atoms)
-        # A loop's own level is the one after it, and the root, -1, is before the first.
+        # A loop's own level is the one after it; the root, -1, lies before the first loop.
         levels = np.array([*self.sketch.loop_starts, last])
         return np.where(at == INLINED, last, levels[np.clip(at + 1, 0, len(levels) - 1)])
 
     def shared_footprint(self, access: Access, level: int) -> Floats:
-        """Bytes [n] that all threads of a block together touch within a level."""
+        """Bytes that all threads of a block touch together within a level; [n]."""
         tiles = [tile[level : level + 1].copy() for tile in self.tiles]
         for atom, extent in zip(self.sketch.atoms[:level], self.extents[:level], strict=True):
             if atom.thread.startswith(("threadIdx", "vthread")):
@@ -145,9 +145,9 @@ class Nest:
         return bytes_
 
     def footprint(self, access: Access) -> tuple[Floats, Floats]:
-        """Bytes [n_levels, n] that a level's tile touches, and how many of them lie next to each other.
+        """Bytes that a level's tile touches, and how many of them are contiguous; both [n_levels, n].
 
-        Of a packed buffer all of them do.
+        All bytes of a packed buffer count as contiguous.
         """
         extents = access.extents(self.tiles)
         elements = np.full_like(self.outer, access.element_bytes)
@@ -157,7 +157,7 @@ class Nest:
             return elements, elements
         run = np.full_like(self.outer, access.element_bytes)
         whole = np.ones(self.outer.shape, dtype=np.bool_)
-        # Contiguous from the last dimension on, as long as whole dimensions are touched.
+        # An access is contiguous from the last dimension on, as long as it touches whole dimensions.
         for extent, size in zip(reversed(extents), reversed(access.shape), strict=True):
             run = np.where(whole, run * extent, run)
             whole &= extent >= size

@@ -1,4 +1,4 @@
-"""Spaces of a task for a target, from MetaSchedule's design spaces: needs TVM, once a task and target."""
+"""Reads the sketch spaces of a task and target from MetaSchedule's design spaces; needs TVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .space import SketchSpace
 from .structure import TaskStructure
 
 LOCATION_DRAWS = 24
-"""Random candidates of a sketch drawn to see where its blocks may be computed, where no rule tells."""
+"""Random candidates of a sketch, drawn to observe compute locations where no rule determines them."""
 
 _INLINED = -2
 
@@ -27,18 +27,18 @@ _INLINED = -2
 def read_spaces(
     context: ms.TuneContext, structure: TaskStructure, name: str, seed: int = 0
 ) -> list[SketchSpace]:
-    """One space a sketch that draws something; raises NoDesignSpaceError where there is none."""
+    """One space for each sketch with decisions; raises NoDesignSpaceError if there is no design space."""
     rng = np.random.default_rng(seed)
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for space in design_spaces(context, name):
         for trace in [trace_content(space.trace), *_location_traces(context, space.trace, structure, rng)]:
-            # A location can lead to other instructions once simplified: another sketch then.
+            # Simplifying a trace can change the instructions that follow a location: another sketch.
             found[json.dumps(trace[0])].append(trace)
-    return [SketchSpace.observed(traces, structure) for traces in found.values() if traces[0][1]]
+    return [SketchSpace.from_traces(traces, structure) for traces in found.values() if traces[0][1]]
 
 
-def limits_of(target: Target) -> GpuLimits | None:
-    """What a thread block of a CUDA target may have, None for a CPU."""
+def gpu_limits(target: Target) -> GpuLimits | None:
+    """Limits of a thread block of a CUDA target, None for a CPU."""
     if target.kind.name != "cuda":
         return None
     attributes = dict(target.attrs.items())
@@ -51,13 +51,13 @@ def limits_of(target: Target) -> GpuLimits | None:
 def _location_traces(
     context: ms.TuneContext, trace: Trace, structure: TaskStructure, rng: np.random.Generator
 ) -> list[Any]:
-    """Candidates of a sketch that show the locations of its blocks; none where it places no block."""
+    """Candidates of a sketch with observed compute locations; empty if it samples no location."""
     parsed = trace_content(trace)
     sketch, _ = read_sketch(parsed, structure)
     locations = [i for i, decision in enumerate(sketch.decisions) if decision.kind == "location"]
     if not locations:
         return []
-    # Of the nest's own inputs only inlining is open, see `SketchSpace.canonical`: asking for it tells.
+    # Only whether the block's own inputs can be inlined is open (see `SketchSpace.canonical`). Ask for it.
     known = {sketch.decisions[number].instruction for _, number in sketch.producers}
     if len(known) == len(locations):
         asked = [[i, _INLINED if int(i) in known else value] for i, value in parsed[1]]
@@ -69,7 +69,7 @@ def _location_traces(
         schedule = _schedule(context, int(rng.integers(1, 2**31 - 1)))
         try:
             Trace(trace.insts, {}).apply_to_schedule(schedule, remove_postproc=True)
-        except Exception:  # TVM raises several kinds for a draw that does not fit
+        except Exception:  # TVM raises various exceptions for a draw that is not legal
             continue
         traces.append(trace_content(schedule.trace))
     return traces

@@ -1,4 +1,4 @@
-"""Reads the structure of a task off its TIR: the one step of drafting that needs the task's module."""
+"""Reads the loops and accesses of a task from its TIR, the only step of drafting that needs the module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IF_THEN_ELSE = "prim.if_then_else"
 
 
 def read_structure(mod: tvm.IRModule) -> TaskStructure:
-    """The structure of the unscheduled function `main`."""
+    """Structure of the unscheduled function `main`."""
     blocks: list[Block] = []
     func = mod["main"]
     packed = frozenset(func.params[index] for index in layout_free(func))
@@ -30,7 +30,7 @@ def read_structure(mod: tvm.IRModule) -> TaskStructure:
 
 
 def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found: list[Block]) -> None:
-    """Appends the innermost blocks below a node."""
+    """Append the innermost blocks below a node to `found`."""
 
     def enter_loop(loop: For) -> tvm_ffi.WalkResult:
         _collect(loop.body, (*loops, loop), packed, found)
@@ -39,7 +39,7 @@ def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found
     def enter_block(realize: SBlockRealize) -> tvm_ffi.WalkResult:
         if realize.block.iter_vars:
             found.append(_block(realize, loops, packed))
-        else:  # the root
+        else:  # the root block
             _collect(realize.block.body, loops, packed, found)
         return tvm_ffi.WalkResult.SKIP
 
@@ -47,7 +47,7 @@ def _collect(node: object, loops: tuple[For, ...], packed: frozenset[Var], found
 
 
 def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var]) -> Block:
-    """A block with its indices written over the loops around it."""
+    """Block whose indices are written in terms of the loops around it."""
     block = realize.block
     terms: dict[Var, _Sum | None] = {
         loop.loop_var: (Term(1, ((axis, 1),)),) for axis, loop in enumerate(loops)
@@ -66,12 +66,12 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var
         writes=tuple(_access(region, terms, packed) for region in block.writes),
         reads=tuple(_access(region, terms, packed) for region in block.reads),
         guards=tuple(dict.fromkeys(_guards(block.body, terms))),
-        sums=block.init is not None and _is_zero(getattr(block.init, "value", None)),
+        zero_initialised=block.init is not None and _is_zero(getattr(block.init, "value", None)),
     )
 
 
 def _guards(body: object, terms: Mapping[Var, _Sum | None]) -> Iterator[Guard]:
-    """The conditions on a rest without which a value of the body is zero."""
+    """Conditions on remainders outside of which a value in the body is zero."""
     conditions: list[object] = []
 
     def of_call(call: Call) -> tvm_ffi.WalkResult:
@@ -100,7 +100,7 @@ def _is_zero(value: object) -> bool:
 
 
 def _with_guards_of_inputs(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks, in their order, with the guards that they get from inputs once those are inlined."""
+    """Add to each block the guards that it inherits from its inputs once they are inlined."""
     found: list[Block] = []
     for block in blocks:
         writers = {write.buffer: other for other in found for write in other.writes}
@@ -115,7 +115,7 @@ def _with_guards_of_inputs(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _through(writer: Block, read: Access) -> Iterator[Guard]:
-    """A block's guards over the loops of another that reads what it writes."""
+    """Guards of a block in terms of the loops of a block that reads its output."""
     written = [_only_axis(terms) for terms in writer.writes[0].indices]
     for guard in writer.guards:
         terms: _Sum | None = ()
@@ -128,11 +128,11 @@ def _through(writer: Block, read: Access) -> Iterator[Guard]:
         merged = _merged(terms or ())
         if merged:
             axes = tuple((axis, c * merged[0].coefficient) for axis, c in merged[0].axes)
-            yield Guard(axes, guard.modulus, (writer.name, *guard.through))
+            yield Guard(axes, guard.modulus, (writer.name, *guard.inlined_blocks))
 
 
 def _only_axis(terms: _Sum | None) -> int | None:
-    """The loop that an index is, None where it is anything else."""
+    """Axis of an index that is a single loop variable, None for any other index."""
     if terms is None or len(terms) != 1:
         return None
     plain = len(terms[0].axes) == 1 and terms[0] == Term(1, ((terms[0].axes[0][0], 1),))
@@ -153,7 +153,7 @@ def _access(region: object, terms: Mapping[Var, _Sum | None], packed: frozenset[
 
 
 def _terms(index: object, of_variable: Mapping[Var, _Sum | None]) -> _Sum | None:
-    """An index as a sum of terms without its constant; None where it is more than that."""
+    """Index as a sum of terms, without its constant; None if it has another form."""
     if isinstance(index, IntImm):
         return ()
     if isinstance(index, Var):
@@ -169,7 +169,7 @@ def _terms(index: object, of_variable: Mapping[Var, _Sum | None]) -> _Sum | None
         return _merged(left + right)
     if isinstance(index, Sub):
         return _merged(left + tuple(_scaled(term, -1) for term in right))
-    # TVM writes constants on the right.
+    # TVM moves constants to the right operand.
     factor = getattr(index.b, "value", None)
     if not isinstance(factor, int) or factor == 0:
         return None
@@ -194,7 +194,7 @@ def _scaled(term: Term, factor: int) -> Term:
 
 
 def _merged(terms: _Sum) -> _Sum:
-    """Adds up the plain terms, so that a quotient or remainder of a sum stays one term."""
+    """Add up the plain terms, so that a quotient or remainder of a sum stays one term."""
     plain: dict[int, int] = {}
     for term in terms:
         if term.divisor == 1 and not term.modulus:

@@ -1,4 +1,4 @@
-"""Reads the traces of a task: its few sketches once, and of each trace the decisions alone."""
+"""Reads the traces of a task: each of its few sketches once, then only the decisions of each trace."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .structure import TaskStructure
 
 
 class SketchReader:
-    """Remembers the sketches of one task."""
+    """Reader of a task's traces that caches the sketches it has seen."""
 
     def __init__(self, structure: TaskStructure) -> None:
         self.structure = structure
         self._sketches: list[Sketch] = []
 
     def read(self, trace: str) -> tuple[Sketch, list[int]]:
-        """As `read_sketch`, of the JSON of a trace; what it raises, and ValueError for a broken text."""
+        """Sketch and values of a trace (JSON), as `read_sketch`; raises ValueError for invalid JSON, too."""
         for sketch in self._sketches:
             if (values := sketch.values_in(trace)) is not None:
                 return sketch, values
@@ -28,10 +28,10 @@ class SketchReader:
         self._sketches.append(sketch)
         return sketch, values
 
-    def by_sketch(self, traces: Sequence[str]) -> Iterator[tuple[Sketch, NDArray[np.int64], list[int]]]:
-        """Yields each sketch of some traces (JSON) with values, int64 [m, width], and places in `traces`.
+    def group_by_sketch(self, traces: Sequence[str]) -> Iterator[tuple[Sketch, NDArray[np.int64], list[int]]]:
+        """Group traces (JSON) by sketch; yield each sketch, its values int64 [m, width] and trace indices.
 
-        Traces of another task or of a newer TVM are passed over.
+        Traces of another task or of a newer TVM are skipped.
         """
         of_sketch: dict[str, tuple[Sketch, list[list[int]], list[int]]] = {}
         for number, trace in enumerate(traces):

@@ -1,7 +1,7 @@
-"""A sketch: the instructions of a design space, read for what its decisions do to the loops of one block.
+"""Sketches: the instructions of a design space and how their decisions shape the loops of one block.
 
-The *nest* is that of the block which the sketch tiles, or of the block with the most iterations where none is
-tiled. It is a list of atoms, outermost first: the parts that splits have cut its axes into.
+The *nest* is the loop nest of the block that the sketch tiles, or of the block with the most iterations if it
+tiles none. A nest is a list of *atoms*, outermost first: the parts into which splits divide the axes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ PARALLEL, VECTORISE = "meta_schedule.parallel", "meta_schedule.vectorize"
 UNROLL = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 PIPELINE = "software_pipeline_stage"
 AT_ROOT, INLINED = -1, -2
-"""Compute locations that are no loop."""
+"""Values of a compute location that are no loop index."""
 FETCH, TILING = "meta_schedule.cooperative_fetch", "meta_schedule.tiling_structure"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One sampling instruction; its value takes `width` columns of a value matrix from `column` on.
+    """Sampling instruction; its value takes `width` columns of the value matrix, starting at `column`.
 
-    A tile's value is its factors, a categorical's the index of the value, a location's the index of the loop
-    or AT_ROOT or INLINED, as MetaSchedule counts.
+    The value of a tile is its factors, of a categorical the index of the chosen value, and of a location the
+    index of the loop, AT_ROOT or INLINED, as MetaSchedule numbers them.
     """
 
     instruction: int
@@ -36,15 +36,15 @@ class Decision:
     largest_innermost: int = 0  # of a tile
     values: tuple[float, ...] = ()  # of a categorical
     probabilities: tuple[float, ...] = ()  # of a categorical
-    block: str = ""  # that a location places, "" where it is made by the sketch
+    block: str = ""  # block of a location, "" for a block that the sketch creates
 
 
 @dataclass(frozen=True)
 class Atom:
-    """A loop, or a part of a fused one.
+    """Loop, or part of a fused loop.
 
-    Its extent is `size` where neither column nor decision is named; the value of `column`; or with `decision`
-    the chosen value of that categorical, of which `outside` marks the loop around: ceil(size / value).
+    Its extent is the value in `column`; or, with `decision`, the chosen value of that categorical, or
+    ceil(size / value) for the loop marked `outside`; or `size` if neither is set.
     """
 
     axis: int
@@ -52,13 +52,13 @@ class Atom:
     column: int = -1
     decision: int = -1
     outside: bool = False
-    band: int = -1  # place in the tiling structure
-    thread: str = ""  # thread tag that it is bound to
+    band: int = -1  # index into the tiling structure, -1 if untiled
+    thread: str = ""  # thread tag that the loop is bound to
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """A copy of a read buffer into faster memory, made anew by each iteration outside `level`."""
+    """Copy of a read buffer into faster memory, repeated by each iteration outside of `level`."""
 
     read: int
     level: int  # number of atoms outside
@@ -68,29 +68,29 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is known of a design space without its decisions."""
+    """Design space without the values of its decisions."""
 
     instructions: str  # canonical JSON
     decisions: tuple[Decision, ...]
     block: Block
     atoms: tuple[Atom, ...]
     loop_starts: tuple[int, ...]
-    """Index of the first atom of each loop, and at the end the number of atoms: loop `l` of a compute
-    location has `loop_starts[l + 1]` atoms outside or at it."""
-    structure: str  # such as SSRSRS, "" where nothing is tiled
-    write_level: int  # atoms outside of the place where a consumer takes the output, 0 where none does
+    """Index of the first atom of each loop, then the number of atoms: a block computed at loop `l` has
+    `loop_starts[l + 1]` atoms around it."""
+    structure: str  # such as SSRSRS, "" if nothing is tiled
+    write_level: int  # atoms around the location where a consumer reads the output, 0 without a consumer
     cached_write: bool
     fetches: tuple[Fetch, ...]
     producers: tuple[tuple[int, int], ...]
-    """(read, decision of its compute location) of inputs that are computed on the way."""
+    """(read, decision of its compute location) for each input whose producer has one."""
     inlined: tuple[int, ...]  # reads whose producer is inlined
     guards: tuple[tuple[Guard, tuple[int, ...]], ...]
-    """Guards of the block, and the compute locations that must be INLINED for it to have them."""
+    """Guards of the block, each with the compute locations that must be INLINED for it to apply."""
     max_parallel: int
     max_vector: int
     unroll: int  # decision of the unroll step, -1 for none
-    pipeline_copies: int  # buffers that a software pipeline keeps of each fetch, 1 without one
-    counts: tuple[tuple[str, int], ...]  # of instructions by kind
+    pipeline_copies: int  # buffers that a software pipeline keeps of each fetch, 1 without a pipeline
+    counts: tuple[tuple[str, int], ...]  # number of instructions of each kind
 
     @property
     def width(self) -> int:
@@ -98,9 +98,9 @@ class Sketch:
         return sum(decision.width for decision in self.decisions)
 
     def values_in(self, trace: str) -> list[int] | None:
-        """The values of the decisions of a trace (canonical JSON), None where it is of another sketch.
+        """Decision values of a trace (canonical JSON), or None if the trace belongs to another sketch.
 
-        Raises ValueError for decisions that are none of this sketch's.
+        Raises ValueError if a decision is missing or does not fit the sketch.
         """
         if not trace.startswith(start := f"[{self.instructions},"):
             return None
@@ -110,15 +110,18 @@ class Sketch:
             value = decided.get(decision.instruction)
             value = value if isinstance(value, list) else [value]
             if len(value) != decision.width or not all(isinstance(v, int) for v in value):
-                raise ValueError(f"decision {decision.instruction} ({decision.kind}) cannot be {value}")
+                raise ValueError(
+                    f"decision {decision.instruction} ({decision.kind}) cannot be {value}; "
+                    f"expected {decision.width} integer(s)"
+                )
             found += value
         return found
 
 
 def read_sketch(trace: Sequence[Any], structure: TaskStructure) -> tuple[Sketch, list[int]]:
-    """The sketch of a trace (parsed JSON without postprocessing) and the values of its decisions.
+    """Sketch of a trace (parsed JSON without postprocessing) and the values of its decisions.
 
-    Raises ValueError where the trace is none of this task's or leaves a decision open.
+    Raises ValueError if the trace does not belong to this task or lacks a decision.
     """
     instructions, decided = trace
     values = {int(number): value for number, value in decided}
@@ -127,7 +130,7 @@ def read_sketch(trace: Sequence[Any], structure: TaskStructure) -> tuple[Sketch,
     for number, (kind, inputs, attributes, outputs) in enumerate(instructions):
         if kind.startswith("Sample"):
             if number not in values:
-                raise ValueError(f"instruction {number}, {kind}, has no decision")
+                raise ValueError(f"instruction {number}, {kind}, has no decision; pass a complete trace")
             value = values[number]
             flat += [int(v) for v in value] if isinstance(value, list) else [int(value)]
         reader.step(number, kind, inputs, attributes, outputs, values.get(number))
@@ -135,24 +138,24 @@ def read_sketch(trace: Sequence[Any], structure: TaskStructure) -> tuple[Sketch,
 
 
 class _Reader:
-    """Follows a trace on the loops of the task's blocks, which what it does not know leaves as they are."""
+    """Interpreter that follows a trace on the loops of a task's blocks and ignores other instructions."""
 
     def __init__(self, structure: TaskStructure) -> None:
         self.structure = structure
         self.block_names: dict[str, str] = {}
-        self.loops: dict[str, list[Atom]] = {}  # by variable
-        self.nests: dict[str, list[str]] = {}  # of a block, its loop variables outermost first
-        self.decision_of: dict[str, int] = {}  # of a variable of a categorical or of a location
-        self.factor_of: dict[str, int] = {}  # column of a variable of a tile
+        self.loops: dict[str, list[Atom]] = {}  # by loop variable
+        self.nests: dict[str, list[str]] = {}  # by block: its loop variables, outermost first
+        self.decision_of: dict[str, int] = {}  # by variable of a categorical or a location
+        self.factor_of: dict[str, int] = {}  # by variable of a tile factor: its column
         self.decisions: list[Decision] = []
-        self.tiled: dict[str, str] = {}  # structure of each tiled block
+        self.tiled: dict[str, str] = {}  # by tiled block: its tiling structure
         self.annotations: dict[str, Any] = {}
-        self.copies: dict[str, tuple[str, int, str]] = {}  # copied block, read, scope of a cache read
+        self.copies: dict[str, tuple[str, int, str]] = {}  # by copy: reading block, read index, scope
         self.copied_at: dict[str, str] = {}
         self.copy_vector: dict[str, int] = {}
-        self.cached: dict[str, str] = {}  # block of a cached write -> the writer
-        self.taken_at: list[str] = []  # loops at which consumers take outputs
-        self.locations: dict[str, int] = {}  # block -> decision
+        self.cached: dict[str, str] = {}  # by block of a cached write: the block that writes
+        self.taken_at: list[str] = []  # loops at which consumers read outputs
+        self.locations: dict[str, int] = {}  # by block: its decision
         self.inlined: set[str] = set()
         self.counts: dict[str, int] = {}
 
@@ -207,7 +210,7 @@ class _Reader:
             decision = Decision(number, "location", column, block=name)
             self.locations[name] = len(self.decisions)
         else:
-            raise ValueError(f"instruction {number}: {kind} is not known")
+            raise ValueError(f"instruction {number}: {kind} is not a known sampling instruction")
         self.decisions.append(decision)
 
     def _get_loops(self, variable: str, outputs: list[str]) -> None:
@@ -228,7 +231,7 @@ class _Reader:
         loop = self.loops.get(inputs[0])
         if loop is None:
             return
-        axis = loop[-1].axis  # of a fused loop the fastest axis stands for all
+        axis = loop[-1].axis  # the innermost axis represents a fused loop
         factors = inputs[1:]
         if all(factor in self.factor_of for factor in factors):
             parts = [Atom(axis, column=self.factor_of[factor]) for factor in factors]
@@ -274,7 +277,7 @@ class _Reader:
         elif name in UNROLL:
             self.annotations["unroll"] = self.decision_of.get(value, -1) if isinstance(value, str) else -1
         elif name == PIPELINE and isinstance(value, list):
-            # Stages that fetch run ahead of the last one by their distance, plus the one in use.
+            # One buffer is in use, and one more is needed for each stage that fetches run ahead.
             self.annotations[name] = max(value) - min(value) + 1
         elif name in (PARALLEL, VECTORISE) and isinstance(value, int):
             self.annotations[name] = value
@@ -283,7 +286,7 @@ class _Reader:
         tiled = [block for name in self.tiled if (block := self.structure.block(name))]
         block = max(tiled, key=lambda b: b.iterations, default=None) or self.structure.anchor
         if block is None:
-            raise ValueError("the task has no block with loops")
+            raise ValueError("the task has no block with loops, so its trace has no sketch")
         if block.name not in self.nests:
             self._get_loops_of(block)
         nest = self.nests[block.name]
@@ -323,8 +326,8 @@ class _Reader:
         )
 
     def _guards(self, block: Block) -> Iterator[tuple[Guard, tuple[int, ...]]]:
-        for guard in block.guards if block.sums else ():
-            decided = [name for name in guard.through if name not in self.inlined]
+        for guard in block.guards if block.zero_initialised else ():
+            decided = [name for name in guard.inlined_blocks if name not in self.inlined]
             if all(name in self.locations for name in decided):
                 yield guard, tuple(self.locations[name] for name in decided)
 
@@ -334,7 +337,7 @@ class _Reader:
         self._get_loops(variable, [f"loop of {block.name} {axis}" for axis in range(len(block.extents))])
 
     def _levels(self, nest: Sequence[str], level_after: Mapping[str, int]) -> dict[str, int]:
-        """Atoms outside or at each loop variable, also for those that were fused into another one later."""
+        """Number of atoms outside or at each loop variable, including loops that were fused later."""
         levels = dict(level_after)
         start = 0
         for loop in nest:
@@ -358,7 +361,7 @@ def _with(atom: Atom, **changes: Any) -> Atom:
 
 
 def _banded(atoms: Sequence[Atom], structure: str, block: Block) -> list[Atom]:
-    """Marks each atom with its place in the tiling structure: the i-th S or R of its axis, or untiled -1."""
+    """Set each atom's index into the tiling structure: the i-th S or R of its axis, -1 if untiled."""
     seen: dict[int, int] = {}
     banded = []
     for atom in atoms:

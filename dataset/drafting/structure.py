@@ -1,8 +1,8 @@
-"""The loops and accesses of a task's blocks as plain numbers: what remains of TIR once it has been read.
+"""Loops and accesses of a task's blocks as plain numbers, independent of TVM.
 
-An index of a buffer is a sum of terms c * ((a . x) // d % m) over the loops x of its block, which covers
+A buffer index is a sum of terms c * ((a . x) // d % m) over the loops x of its block. This form covers
 strides, dilation, groups and fused axes. All loops start at 0, so the span of a term over a tile follows from
-the tile's extents alone.
+the extents of the tile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Term:
-    """`coefficient` * ((sum of axis coefficients times loops) // `divisor` % `modulus`)."""
+    """Term `coefficient` * ((sum of axis coefficients times loops) // `divisor` % `modulus`)."""
 
     coefficient: int
     axes: tuple[tuple[int, int], ...]  # (axis of the block, coefficient)
@@ -26,7 +26,7 @@ class Term:
     modulus: int = 0  # 0 for none
 
     def span(self, extents: Sequence[Floats]) -> Floats:
-        """Highest value less the lowest over a tile of these extents (by axis), all of one shape."""
+        """Maximum minus minimum over a tile with these extents (by axis); all arrays have one shape."""
         span: Floats = sum((abs(c) * (extents[axis] - 1) for axis, c in self.axes), np.float32(0))
         if self.divisor != 1:
             span = np.floor(span / np.float32(self.divisor))
@@ -37,20 +37,20 @@ class Term:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer that a block reads or writes."""
+    """Buffer access of a block, a read or a write."""
 
     buffer: str
     shape: tuple[int, ...]
     element_bytes: float
     indices: tuple[tuple[Term, ...] | None, ...]
-    """One sum of terms a dimension, None where it is no such sum."""
+    """Index of each dimension as a sum of terms, None if it has another form."""
     widths: tuple[int, ...]
     """Elements that one iteration touches along each dimension."""
     packed: bool = False
-    """Whether the program chooses the buffer's layout, so that what it reads in turn lies in that order."""
+    """Whether the schedule chooses the buffer's layout, which makes its reads contiguous."""
 
     def extents(self, tile: Sequence[Floats]) -> list[Floats]:
-        """Elements along each dimension that a tile of these extents (by axis) touches, at most the shape."""
+        """Elements that a tile with these extents (by axis) touches in each dimension, at most the shape."""
         found = []
         for terms, width, size in zip(self.indices, self.widths, self.shape, strict=True):
             if terms is None:
@@ -61,9 +61,9 @@ class Access:
         return found
 
     def stride(self, axis: int) -> int:
-        """Elements between two neighbours along a loop, 0 where it does not move the access.
+        """Elements between two neighbours along a loop, 0 if the loop does not move the access.
 
-        Of a packed buffer 1, as of the innermost loop that moves it.
+        A packed buffer has stride 1 along every loop that moves it.
         """
         pitch, total = 1, 0
         for terms, size in zip(reversed(self.indices), reversed(self.shape), strict=True):
@@ -76,20 +76,20 @@ class Access:
 
 @dataclass(frozen=True)
 class Guard:
-    """What an iteration needs to add anything: that a sum of its loops leaves a certain rest by `modulus`.
+    """Condition for an iteration to add more than zero: a sum of loops has a certain remainder by `modulus`.
 
-    Others would multiply the zeros between the elements of a transposed convolution's data.
+    Other iterations multiply the zeros inserted between the elements of a transposed convolution's data.
     """
 
     axes: tuple[tuple[int, int], ...]  # (axis of the block, coefficient)
     modulus: int
-    through: tuple[str, ...] = ()
-    """Blocks that compute the zeros: once they are inlined, the guard is in the block itself."""
+    inlined_blocks: tuple[str, ...] = ()
+    """Blocks that compute the zeros; the guard applies once they are inlined."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """One computation: its loops, outermost first, and the buffers that it touches."""
+    """Computation with its loops, outermost first, and the buffers that it accesses."""
 
     name: str
     extents: tuple[int, ...]
@@ -97,9 +97,9 @@ class Block:
     writes: tuple[Access, ...]
     reads: tuple[Access, ...]
     guards: tuple[Guard, ...] = ()
-    """Conditions without which what is computed is zero, also as a factor."""
-    sums: bool = True
-    """Whether it adds up to what is zero at first, so that zero changes nothing."""
+    """Conditions outside of which the computed value or a factor of it is zero."""
+    zero_initialised: bool = True
+    """Whether the block is a sum initialised with zero, so that adding zero changes nothing."""
 
     @property
     def iterations(self) -> float:
@@ -109,16 +109,16 @@ class Block:
 
 @dataclass(frozen=True)
 class TaskStructure:
-    """The blocks of an unscheduled task in the order of its code."""
+    """Blocks of an unscheduled task, in program order."""
 
     blocks: tuple[Block, ...]
     flops: float
 
     def block(self, name: str) -> Block | None:
-        """The block of that name."""
+        """Block with this name, None if there is none."""
         return next((block for block in self.blocks if block.name == name), None)
 
     @property
     def anchor(self) -> Block | None:
-        """The block with the most iterations."""
+        """Block with the most iterations, None without blocks."""
         return max(self.blocks, key=lambda block: block.iterations, default=None)

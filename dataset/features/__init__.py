@@ -1,7 +1,8 @@
-"""Features of candidates: stores, decisions, task and hardware, assembled in `assembly`, read from `table`.
+"""Features of candidates: assembled in `assembly`, stored and batched in `table`.
 
-Importing the package does not import TVM: models and training read tables without it.
+Importing the package does not import TVM, so models and training read tables without it.
 """
 
 FEATURE_VERSION = "2"
-"""Changes whenever the meaning of any feature changes; a checkpoint serves the version it was trained on."""
+"""Version of the features; change it whenever the meaning of a feature changes. A checkpoint works only with
+the version that it was trained on."""

@@ -1,8 +1,8 @@
-"""Records to features: traces are replayed on their tasks, and what becomes of each task is kept in a cache.
+"""Features of a dataset's records, by replaying traces on their tasks, with a cache for each task.
 
-The cache is keyed by FEATURE_VERSION and all that a task's features follow from, so it can be deleted at any
-time and is never read for anything else. Of a dataset that has grown, or of a merged one, only what is new is
-replayed, and what was interrupted goes on.
+The cache key is a hash of FEATURE_VERSION and all inputs of a task's features. The cache is only an
+optimisation and may be deleted at any time. After a dataset has grown or was merged, only new tasks and
+records are replayed; an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ from ...errors import UserError
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
-from ..task_shapes import shape_hash
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-_CACHE_VERSION = 5
-"""Changes whenever a label column of `LabelledFeatures` is added or means something else."""
+_CACHE_VERSION = 6
+"""Version of the cache; change it when a label column of `LabelledFeatures` is added or redefined."""
 
 
 class EmptyDatasetError(UserError, ValueError):
-    """The dataset has no record that features could be made of."""
+    """The dataset has no record with features and a latency."""
 
 
 def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
-    """Features and latencies of every record whose trace replays; simulated ones are told and left out.
+    """Load features and latencies of all records whose trace replays, leaving out simulated records.
 
-    `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Replaying takes about 15 ms a record and core
-    the first time. Raises StoreError where there is no dataset or a damaged one, EmptyDatasetError where it
-    has no records.
+    `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Without a cache entry, a record takes about
+    15 ms of one core. Raises StoreError if the dataset is missing or damaged, and EmptyDatasetError if it has
+    no such record.
     """
     store = RecordStore(dataset).require()
     folder = cache or _default_cache()
@@ -62,8 +61,8 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     parts = [part for part in found if part is not None]
     if not parts:
         raise EmptyDatasetError(
-            f"dataset={store.folder}: no record with a latency that replays; generate more with "
-            "foretune-generate"
+            f"dataset={store.folder}: no record with a latency has a trace that replays; generate more with "
+            "foretune generate"
         )
     return LabelledFeatures.concatenate(parts)
 
@@ -74,33 +73,33 @@ def _default_cache() -> Path:
 
 @dataclass(frozen=True)
 class _TaskWork:
-    """The records of a task that are to be replayed, and the devices they were measured on, by their ids."""
+    """Records of one task to replay, and by id the devices they were measured on."""
 
     row: TaskRow
     records: list[Record]
     hardware: dict[str, Hardware]
 
     def path_in(self, folder: Path) -> Path:
-        """Where what becomes of it is kept."""
+        """Path of the cache entry."""
         row = self.row
-        told = [
+        key = [
             FEATURE_VERSION,
             _CACHE_VERSION,
             [row.workload_hash, row.operator, row.settings, row.source, row.tir],
             [[r.trace, r.target, r.hardware_id, r.latency_s, r.moved_bytes] for r in self.records],
             [hardware.to_json() for _, hardware in sorted(self.hardware.items())],
         ]
-        return folder / f"features-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]}.npz"
+        return folder / f"features-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]}.npz"
 
 
 def _work_in(store: RecordStore) -> list[_TaskWork]:
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
-    stored = store.require_whole().records()
+    stored = store.require_intact().records()
     measured = [record for record in stored if not record.simulated]
     if simulated := len(stored) - len(measured):
-        print(f"{store.folder}: {simulated} of {len(stored)} records are simulated and left out of training")
+        print(f"{store.folder}: leaving out {simulated} of {len(stored)} records, which are simulated")
     for record in measured:
-        # A candidate that failed elsewhere than in building says nothing that a latency could teach.
+        # Other failures have no latency to learn from.
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
             by_task[record.workload_hash].append(record)
     hardware = store.hardware()
@@ -113,7 +112,9 @@ def _work_in(store: RecordStore) -> list[_TaskWork]:
 
 
 def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]]) -> LabelledFeatures:
-    """A table with what is known of the record behind each of its rows, in their order."""
+    """Feature table with the labels of the records behind its rows, in their order."""
+    from ..task_shapes import shape_hash  # which imports TVM
+
     tasks = {row.workload_hash: row for row, _, _ in kept}
     shapes = {name: shape_hash(row) for name, row in tasks.items()}
     return LabelledFeatures(
@@ -136,16 +137,16 @@ def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]
 
 
 class Work(NamedTuple):
-    """What a task has to do at least."""
+    """Lower bound of a task's work: operations, and bytes of compulsory memory traffic."""
 
     flops: float
     moved_bytes: float
 
 
 def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
-    """What becomes of a task's records, None where no trace replays; run in another process.
+    """Features of a task's records, None if no trace replays; runs in another process.
 
-    It is kept in `folder`, where another training beside this one may have left it meanwhile.
+    The result is written to `folder`, unless another training run has done so in the meantime.
     """
     path = work.path_in(folder)
     if (others := _read(path)) is not None:
@@ -160,13 +161,13 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
         return None
     table = FeatureTable.from_candidates([candidate for _, candidate in kept])
     found = labelled(table, [(work.row, record, task) for record, _ in kept])
-    with suppress(OSError):  # of a full disk: then it is made anew the next time
+    with suppress(OSError):  # such as a full disk; the features are then recomputed next time
         _write(path, found)
     return found
 
 
 def _task_rows(work: _TaskWork) -> tuple[Work, list[CandidateFeatures | None]]:
-    """Features of the records of one task, None where a trace does not replay."""
+    """Features of each record of one task, None for a trace that does not replay."""
     import tvm
 
     from ..replay import replay
@@ -211,7 +212,7 @@ def _write(path: Path, labelled: LabelledFeatures) -> None:
 
 
 def _read(path: Path) -> LabelledFeatures | None:
-    """What is kept at a path, None where that is nothing, or damaged."""
+    """Cached features at a path, None if there are none or they are damaged."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             table = FeatureTable(

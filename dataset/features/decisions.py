@@ -1,6 +1,6 @@
-"""Decision tokens: the raw knobs of a candidate (One-Shot Tuner section 4.1.3, Table 1).
+"""Decision tokens: the knobs of a candidate (One-Shot Tuner section 4.1.3, Table 1).
 
-AutoTVM's knobs are MetaSchedule's sampled decisions here: one token a sampling instruction of the trace.
+MetaSchedule's sampled decisions take the role of AutoTVM's knobs: one token for each sampling instruction.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _MAX_FACTORS = 5  # CUDA's spatial tiles have five factors, the most of any Meta
 _KINDS = {"SamplePerfectTile": 0, "SampleCategorical": 1, "SampleComputeLocation": 2}
 
 DECISION_DIM = len(_KINDS) + 2 + 2 * _MAX_FACTORS + 2
-"""Length of a decision token: kind one-hot; number of factors; log2 extent of the loop; log2 of each factor;
+"""Length of a decision token: one-hot kind; number of factors; log2 extent of the loop; log2 of each factor;
 log2 of the extent inside each factor; value and index of a categorical or compute-location decision."""
 
 
 def decision_features(trace: Trace) -> NDArray[np.float32]:
-    """float32 [n_decisions, DECISION_DIM] in the order of the trace, without kinds not known here."""
+    """Decision tokens, float32 [n_decisions, DECISION_DIM], in trace order; unknown kinds are left out."""
     tokens = []
     for instruction, decision in trace.decisions.items():
         kind = _KINDS.get(instruction.kind.name)
@@ -29,7 +29,7 @@ def decision_features(trace: Trace) -> NDArray[np.float32]:
         if kind == 0:
             factors = np.log2([max(int(factor), 1) for factor in decision][:_MAX_FACTORS])
             token[3:5] = len(factors), factors.sum()
-            # The innermost factor is always the last entry, however many levels the structure has.
+            # The innermost factor is always the last entry, regardless of the number of tiling levels.
             token[5 + _MAX_FACTORS - len(factors) : 5 + _MAX_FACTORS] = factors
             inside = np.cumsum(factors[::-1])[::-1]
             token[5 + 2 * _MAX_FACTORS - len(factors) : 5 + 2 * _MAX_FACTORS] = inside

@@ -1,10 +1,9 @@
-"""Containers of features: what the assembly writes and what every cost model reads.
+"""Feature tables: written by the assembly, read by all cost models.
 
-A candidate is a set of *store* tokens (one per buffer store of the lowered program), *decision* tokens
-(one per sampled decision of its trace), one task vector and one hardware vector, all at the same level as
-One-Shot Tuner section 4.1.3 asks. Behind the task vector stands the candidate's draft vector
-(`drafting.features`). Both token lists vary in length, so a table keeps them flat with offsets and pads only
-when a batch is drawn.
+A candidate has *store* tokens (one for each buffer store of the lowered program), *decision* tokens (one for
+each sampled decision of its trace), a task vector and a hardware vector, all at one level as in One-Shot
+Tuner section 4.1.3. The task vector ends with the candidate's draft vector (`drafting.features`). Token lists
+vary in length, so a table stores them flat with offsets and pads them only in batches.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class CandidateFeatures:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """A padded batch; masks are True where a token is real."""
+    """Padded batch; masks are True for real tokens."""
 
     stores: NDArray[np.float32]  # [n, max_stores, STORE_DIM]
     store_mask: NDArray[np.bool_]  # [n, max_stores]
@@ -46,7 +45,7 @@ class FeatureBatch:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Features of many candidates; token `j` of candidate `i` sits at row `offsets[i] + j`."""
+    """Features of many candidates; token `j` of candidate `i` is in row `offsets[i] + j`."""
 
     stores: NDArray[np.float32]  # [total_stores, STORE_DIM]
     store_offsets: NDArray[np.int64]  # [n + 1]
@@ -57,9 +56,9 @@ class FeatureTable:
 
     @classmethod
     def from_candidates(cls, candidates: Sequence[CandidateFeatures]) -> FeatureTable:
-        """Stacks candidates; raises ValueError when there is none."""
+        """Stack candidates into a table; raises ValueError if `candidates` is empty."""
         if not candidates:
-            raise ValueError("no candidates: a feature table needs at least one")
+            raise ValueError("candidates is empty: pass at least one candidate")
         return cls(
             stores=np.concatenate([c.stores for c in candidates]),
             store_offsets=np.cumsum([0, *(len(c.stores) for c in candidates)], dtype=np.int64),
@@ -71,7 +70,7 @@ class FeatureTable:
 
     @classmethod
     def concatenate(cls, tables: Sequence[FeatureTable]) -> FeatureTable:
-        """The candidates of several tables, in their order; raises ValueError when there is none."""
+        """Concatenate tables, keeping the order; raises ValueError if `tables` is empty."""
         return cls(
             stores=np.concatenate([table.stores for table in tables]),
             store_offsets=_joined([table.store_offsets for table in tables]),
@@ -85,7 +84,7 @@ class FeatureTable:
         return len(self.task)
 
     def take(self, rows: NDArray[np.int64]) -> FeatureTable:
-        """The table of the chosen candidates, in the order of `rows`."""
+        """Table of the given candidates, in the order of `rows`."""
         stores, store_offsets = _take(self.stores, self.store_offsets, rows)
         decisions, decision_offsets = _take(self.decisions, self.decision_offsets, rows)
         return FeatureTable(
@@ -93,7 +92,7 @@ class FeatureTable:
         )
 
     def batch(self, rows: NDArray[np.int64] | None = None) -> FeatureBatch:
-        """Pads the chosen rows (all of them by default) to the longest token list among them."""
+        """Pad the given rows, by default all, to the longest token list among them."""
         if rows is None:
             rows = np.arange(len(self), dtype=np.int64)
         stores, store_mask = _pad(self.stores, self.store_offsets, rows)
@@ -106,7 +105,7 @@ class FeatureTable:
 def _pad(
     flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Gathers ragged rows of `flat` into zero-padded [len(rows), longest, dim] and its mask."""
+    """Gather ragged rows of `flat` into a zero-padded [len(rows), longest, dim] array and its mask."""
     lengths = offsets[rows + 1] - offsets[rows]
     longest = max(int(lengths.max(initial=0)), 1)
     position = np.arange(longest)
@@ -117,14 +116,14 @@ def _pad(
 
 
 def _joined(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The offsets of ragged rows that stand behind each other."""
+    """Offsets of concatenated ragged rows."""
     return np.cumsum(np.concatenate([[0], *map(np.diff, offsets)]), dtype=np.int64)
 
 
 def _take(
     flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Ragged rows of `flat`, still flat, and their offsets."""
+    """Ragged rows of `flat`, still flat, with their offsets."""
     lengths = offsets[rows + 1] - offsets[rows]
     taken = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     tokens = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], lengths)
@@ -133,14 +132,14 @@ def _take(
 
 @dataclass(frozen=True)
 class LabelledFeatures:
-    """What training reads: one row a record.
+    """Training data, one row for each record.
 
-    `latency_s` is float64 seconds, +inf for a failed candidate. `workload_hash` names the task: rows that
-    share it are rivals on one device and target, which is what code was generated for. `shape` names what the
-    task computes but for its epilogue (`task_shapes.shape_hash`). `operator` is the task's operator type,
-    `source` is "operator" for a sampled task or "network:<name>" for a task of a network. `flops` counts the
-    operations of the task. `moved_bytes` are those that the CPU's counters saw the program fetch from memory,
-    or where they saw nothing, the bytes of the task's arguments, which any of its programs moves at least.
+    `latency_s` is in seconds, +inf for a failed candidate. `workload_hash` identifies the task; only rows
+    with the same task, hardware and code-generation target are comparable. `shape` identifies the
+    computation, whatever its layout and epilogue (`task_shapes.shape_hash`). `operator` is the task's type.
+    `source` is "operator" for a sampled task and "network:<name>" for a task of a network. `flops` counts the
+    operations of the task. `moved_bytes` is the memory traffic that the CPU's counters measured or, without
+    counters, the bytes of the task's arguments, a lower bound for all of its programs.
     """
 
     features: FeatureTable
@@ -156,7 +155,7 @@ class LabelledFeatures:
 
     @classmethod
     def concatenate(cls, parts: Sequence[LabelledFeatures]) -> LabelledFeatures:
-        """The records of several parts, in their order; raises ValueError when there is none."""
+        """Concatenate parts, keeping the order; raises ValueError if `parts` is empty."""
         names = [field.name for field in fields(cls) if field.name != "features"]
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(FeatureTable.concatenate([part.features for part in parts]), **columns)
@@ -165,6 +164,6 @@ class LabelledFeatures:
         return len(self.latency_s)
 
     def take(self, rows: NDArray[np.int64]) -> LabelledFeatures:
-        """The chosen records, in the order of `rows`."""
+        """The given records, in the order of `rows`."""
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "features"}
         return LabelledFeatures(self.features.take(rows), **{n: c[rows] for n, c in columns.items()})

@@ -1,7 +1,7 @@
-"""The task vector: what identifies the search space (One-Shot Tuner section 4.1.3, Figure 7).
+"""Task vector: the features that identify a search space (One-Shot Tuner section 4.1.3, Figure 7).
 
-It is computed from the TIR alone, so that a task of any origin has it: argument shapes, the loops of the
-anchor block (the one with most iterations), arithmetic and traffic.
+They are computed from the TIR alone and thus exist for tasks of any origin: argument shapes, the loops of the
+anchor block (the block with the most iterations), operations and memory traffic.
 """
 
 from __future__ import annotations
@@ -15,34 +15,27 @@ from tvm.tirx import IterVar
 
 from ..task import count_flops
 from ..tvm_compat import argument_buffers
-
-_MAX_ARGUMENTS = 6
-_MAX_RANK = 6
-_MAX_SPATIAL = 6
-_MAX_REDUCTION = 4
-
-TASK_DIM = _MAX_ARGUMENTS * _MAX_RANK + _MAX_SPATIAL + _MAX_REDUCTION + 6
-"""Length of the task vector."""
+from .vectors import MAX_ARGUMENTS, MAX_RANK, MAX_REDUCTION, MAX_SPATIAL
 
 
 def task_features(mod: tvm.IRModule) -> NDArray[np.float32]:
-    """float32 [TASK_DIM]; extents, operations and bytes as log2(1 + x), absent entries 0.
+    """Task vector, float32 [TASK_DIM]; extents, operations and bytes as log2(1 + x), absent entries 0.
 
-    The last argument is the output; it has a fixed place, however many inputs there are.
+    The output is the last argument and has fixed columns, regardless of the number of inputs.
     """
     arguments = argument_buffers(mod)
     *inputs, output = arguments
-    shapes = np.zeros((_MAX_ARGUMENTS, _MAX_RANK), dtype=np.float64)
-    for row, (shape, _) in enumerate(inputs[: _MAX_ARGUMENTS - 1]):
-        shapes[row, : len(shape[:_MAX_RANK])] = shape[:_MAX_RANK]
-    shapes[-1, : len(output[0][:_MAX_RANK])] = output[0][:_MAX_RANK]
+    shapes = np.zeros((MAX_ARGUMENTS, MAX_RANK), dtype=np.float64)
+    for row, (shape, _) in enumerate(inputs[: MAX_ARGUMENTS - 1]):
+        shapes[row, : len(shape[:MAX_RANK])] = shape[:MAX_RANK]
+    shapes[-1, : len(output[0][:MAX_RANK])] = output[0][:MAX_RANK]
 
     blocks = _block_loops(mod)
     anchor = max(
         blocks, key=lambda loops: np.prod([extent for _, extent in loops], dtype=np.float64), default=[]
     )
-    spatial = _fixed([extent for is_reduction, extent in anchor if not is_reduction], _MAX_SPATIAL)
-    reduction = _fixed([extent for is_reduction, extent in anchor if is_reduction], _MAX_REDUCTION)
+    spatial = _fixed([extent for is_reduction, extent in anchor if not is_reduction], MAX_SPATIAL)
+    reduction = _fixed([extent for is_reduction, extent in anchor if is_reduction], MAX_REDUCTION)
 
     flops = count_flops(mod)
     traffic = sum(np.prod(shape, dtype=np.float64) * np.dtype(dtype).itemsize for shape, dtype in arguments)
@@ -58,7 +51,7 @@ def task_features(mod: tvm.IRModule) -> NDArray[np.float32]:
 
 
 def _block_loops(mod: tvm.IRModule) -> list[list[tuple[bool, int]]]:
-    """Per block: whether each of its iterators reduces, and its extent (1 where it is symbolic)."""
+    """For each block: whether each iterator reduces, and its extent (1 if symbolic)."""
     blocks = []
 
     def visit(block: SBlock) -> None:

@@ -1,1 +1,1 @@
-"""The work of `foretune-generate`: tasks in lanes, batches between noise probes, progress and summary."""
+"""Dataset generation: device workers, batches between noise probes, progress and summary."""

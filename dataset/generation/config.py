@@ -1,4 +1,4 @@
-"""The settings of one generation run."""
+"""Settings of a generation run."""
 
 from __future__ import annotations
 
@@ -14,33 +14,26 @@ from .noise_probe import NoiseConfig
 
 
 class GenerateConfigError(UserError, ValueError):
-    """A setting of the generation run cannot be."""
+    """A setting of the generation run is invalid."""
 
 
 @dataclass(frozen=True)
 class GenerateConfig:
-    """One generation run; the fields are those of conf/generate.yaml."""
+    """Settings of a generation run; conf/generate.yaml describes the fields."""
 
     dataset: Path
     target: Any = "llvm"
     tasks: int = 100
     records_per_task: int = 60
     per_round: int = 20
-    # A task whose programs are slow would take the time of many others.
     task_budget_s: float = 120.0
-    # Time of the whole run; None is as long as it takes.
     minutes: float | None = None
     seed: int = 0
     workers: int | None = None
     self_check: bool = True
-    # Share of the candidates whose outputs are compared with those of the unscheduled task.
     check_outputs: float = 0.02
-    # Describe the dataset beside its shards when the run is at its end.
     datasheet: bool = True
-    # Dataset whose tasks are measured in place of sampled ones.
     tasks_from: Path | None = None
-    # Networks whose tasks, all of them, are measured in place of sampled ones, as `NetworkRequest.of` takes
-    # them.
     networks: list[Any] = field(default_factory=list)
     lowering: Lowering = AS_FASTEST
     task_sampling: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +53,7 @@ class GenerateConfig:
         for name, value in elsewhere.items():
             if self.networks and value is not None:
                 raise GenerateConfigError(
-                    f"networks={self.networks} and {name}={value}: tasks come from one; drop the other"
+                    f"networks={self.networks} and {name}={value}: use only one source of tasks"
                 )
         if self.minutes is not None and self.minutes <= 0:
             raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")

@@ -1,4 +1,4 @@
-"""What a dataset holds of a run's tasks, when the run begins."""
+"""Records of a run's tasks that the dataset contains at the start of the run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..store import RecordStore
 
 
 class EarlierRecords:
-    """Counts of the records that one device has of some tasks, and the records of those still to be done."""
+    """Counts of one device's records of some tasks, and the records of the unfinished tasks."""
 
     def __init__(
         self, store: RecordStore, workload_hashes: Collection[str], hardware_id: str, target: str, enough: int
     ) -> None:
-        """A task with `enough` records is done; those of others are read whole, to be learned from."""
+        """A task with `enough` records is done; records of the others are loaded for their samplers."""
         rows = store.columns("workload_hash", "hardware_id", "target", "failure")
         self.total = rows.num_rows
-        """Records of the whole dataset."""
+        """Number of records of the whole dataset."""
         self.total_valid = rows["failure"].null_count
         here = pc.and_(pc.equal(rows["hardware_id"], hardware_id), pc.equal(rows["target"], target))
         counts = Counter(rows.filter(here)["workload_hash"].to_pylist())
@@ -32,5 +32,5 @@ class EarlierRecords:
                 self._records[record.workload_hash].append(record)
 
     def take(self, workload_hash: str) -> list[Record]:
-        """Records of a task that was begun, in the order of writing; they are not kept here any longer."""
+        """Remove and return the records of an unfinished task, in the order of writing."""
         return self._records.pop(workload_hash, [])

@@ -1,4 +1,4 @@
-"""The campaigns of all tasks of a run: what is there already, what is kept, what is counted."""
+"""Generation of the records of all tasks of a run, with storage and counts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..records import Record
 from ..store import RecordStore
 from ..task import Task
 from ..tvm_compat import NoDesignSpaceError
-from .campaign import TaskCampaign
 from .config import GenerateConfig
 from .earlier_records import EarlierRecords
 from .progress import GenerateProgress
 from .summary import GenerateSummary
+from .task_generator import TaskGenerator
 from .testbed import Testbed
 
 
 class Generation:
-    """Runs one campaign after the other; several threads, each with its device, may do so at once."""
+    """Generator that runs one task after another; several threads, each with a device, may share it."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Generation:
         deadline: float,
         traces: Mapping[str, Sequence[str]],
     ) -> None:
-        """`deadline` is by `time.monotonic`; `traces` are those of a database by workload hash."""
+        """`deadline` is a time of `time.monotonic`; `traces` are those of a database, by workload hash."""
         self.summary = GenerateSummary(total_records=earlier.total, total_valid=earlier.total_valid)
         self._config = config
         self._store = store
@@ -43,7 +43,7 @@ class Generation:
         self._lock = Lock()
 
     def run_task(self, task: Task, device: int, stop: Event) -> None:
-        """Measures a task on a device, until it has its records, the time is up or `stop` is set."""
+        """Measure a task on a device until it has its records, the time is up or `stop` is set."""
         if self._is_time_up():
             return
         wanted = self._config.records_per_task
@@ -51,13 +51,13 @@ class Generation:
             self._end_task(wanted)
             return
         earlier = self._earlier.take(task.workload_hash)
-        campaign = TaskCampaign(
+        generator = TaskGenerator(
             task, self._testbed, self._config, device=device, traces=self._traces.get(task.workload_hash, ())
         )
         self._progress.start_task(task.name)
         measured = 0
         try:
-            for records in campaign.rounds(earlier, self._deadline):
+            for records in generator.rounds(earlier, self._deadline):
                 self._keep(records)
                 measured += len(records)
                 if stop.is_set():
@@ -70,7 +70,7 @@ class Generation:
             self._end_task(wanted - measured)
         finally:
             with self._lock:
-                self.summary.refused += campaign.refused
+                self.summary.rejected += generator.rejected
 
     def _end_task(self, records_left: int) -> None:
         if self._is_time_up():

@@ -1,4 +1,4 @@
-"""Whole networks to measure: their tasks, cut out exactly as foretune-tune cuts them."""
+"""Tasks of whole networks, extracted exactly as by foretune tune."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..task import Task
 
 
 class NetworkRequestError(UserError, ValueError):
-    """An entry of `networks` says not which network is meant."""
+    """An entry of `networks` does not identify a network."""
 
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """One entry of `networks`; all but `name` is what `load_network` takes."""
+    """Entry of `networks`; all fields except `name` are arguments of `load_network`."""
 
     network: str
     name: str | None = None
-    """What the dataset calls it; by default the network's own name."""
+    """Name in the dataset, by default the network's own name."""
     inputs: Sequence[Any] | None = None
     batch: int = 1
     kwargs: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, entry: Any) -> NetworkRequest:
-        """From a name, an import path or a file, or a mapping with the fields above.
+    def from_entry(cls, entry: Any) -> NetworkRequest:
+        """Create a request from a name, an import path, a file, or a mapping with the fields above.
 
         Raises NetworkRequestError.
         """
@@ -46,7 +46,7 @@ class NetworkRequest:
         ):
             return cls(**{str(name): value for name, value in entry.items()})
         raise NetworkRequestError(
-            f"networks: {entry!r} is no network; give a name such as resnet18, a path that ends in .onnx, or "
+            f"networks: {entry!r} is not a network; use a name such as resnet18, a path ending in .onnx, or "
             f"{{network: package.module:Factory, inputs: [[1,3,224,224]]}} with fields of {sorted(known)}"
         )
 
@@ -54,29 +54,29 @@ class NetworkRequest:
 def tasks_of_networks(
     entries: Sequence[Any], target: Target, lowering: Lowering = AS_FASTEST
 ) -> tuple[list[Task], NetworkWeights]:
-    """Every task of the networks once, in the order of their calls, and the calls by network.
+    """Distinct tasks of the networks in the order of their calls, and the call counts by network.
 
-    A task that several networks share has the source of the first.
+    A task that several networks share has the first one as its source.
 
     Raises:
-      NetworkRequestError: an entry is none, or two have one name.
-      UserError: what `load_network` and `to_relax` raise.
+      NetworkRequestError: an entry is invalid, or two have the same name.
+      UserError: see `load_network` and `to_relax`.
     """
     tasks: dict[str, Task] = {}
     networks: NetworkWeights = {}
-    for request in [NetworkRequest.of(entry) for entry in entries]:
+    for request in [NetworkRequest.from_entry(entry) for entry in entries]:
         network = load_network(
             request.network, inputs=request.inputs, batch=request.batch, kwargs=request.kwargs
         )
         name = request.name or network.name
         if name in networks:
             raise NetworkRequestError(
-                f"networks: two are called {name}; drop one, or give it a name of its own, as in "
+                f"networks: two entries have the name {name}; drop one, or set its name, as in "
                 f"{{network: {request.network}, batch: 4, name: {name}_b4}}"
             )
         own = extract_tasks(to_relax(network, target, lowering), target, name)
         if not own:
-            raise UnknownNetworkError(f"networks: {name} has no task to measure; leave it out")
+            raise UnknownNetworkError(f"networks: {name} has no task to measure; remove the entry")
         networks[name] = {task.workload_hash: task.weight for task in own}
         for task in own:
             tasks.setdefault(task.workload_hash, task)

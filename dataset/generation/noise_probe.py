@@ -1,7 +1,7 @@
-"""Whether a device was left alone while it measured: a fixed program is timed around every batch.
+"""Noise probe: a fixed program, timed around every batch to detect disturbances of a device.
 
-Whatever else runs on a machine slows what is measured there, and a record does not show it. The probe does:
-it always takes the same time on a quiet device.
+Other work on a machine slows down measurements there, which the records themselves do not show. The probe
+takes the same time whenever its device is quiet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...errors import UserError
 from ..measure import Executor, MeasureJob
 from ..tvm_compat import as_task_module, target_cores
 
-# Long enough that waking the threads is a small part of it, short enough to be no part of a batch.
+# Long enough that waking threads is a small part of it, and short compared with a batch.
 _ELEMENTS_PER_CPU_CORE = 1 << 17
 _ELEMENTS_ON_GPU = 1 << 24
 _MULTIPLY_ADDS = 64
@@ -34,27 +34,26 @@ _MAX_AGE_S = 0.5
 
 
 class NoiseConfigError(UserError, ValueError):
-    """A setting of the noise probe cannot be."""
+    """A setting of the noise probe is invalid."""
 
 
 @dataclass(frozen=True)
 class NoiseConfig:
-    """When a batch counts as disturbed, and how often it is measured again for that."""
+    """Settings of the noise probe and of repeated measurements; conf/generate.yaml describes the fields."""
 
     probe: bool = True
-    # Latency of the probe over its latency on the quiet device.
     threshold: float = 1.15
     retries: int = 1
 
     def __post_init__(self) -> None:
         if self.threshold <= 1:
-            raise NoiseConfigError(f"noise.threshold={self.threshold}: must be over 1")
+            raise NoiseConfigError(f"noise.threshold={self.threshold}: must be greater than 1")
         if self.retries < 0:
             raise NoiseConfigError(f"noise.retries={self.retries}: must not be negative")
 
 
 class NoiseProbe:
-    """Times the reference program on the devices of an executor."""
+    """Probe that times a reference program on the devices of an executor."""
 
     def __init__(self, executor: Executor, target: Target) -> None:
         self._executor = executor
@@ -63,10 +62,10 @@ class NoiseProbe:
         self._latest: dict[int, tuple[float, float]] = {}
 
     def ratio(self, device: int) -> float | None:
-        """Latency of the reference now over that on the quiet device; None where it could not be timed.
+        """Current latency of the reference over its quiet latency; None if it could not be timed.
 
-        A probe of less than half a second ago still counts. The quiet latency is a low quantile of this run's
-        probes, so that neither a lucky one nor a busy time moves it.
+        A result younger than half a second is reused. The quiet latency is a low quantile of all probes of
+        the run, which is robust against single fast probes and busy phases.
         """
         at, latency_s = self._latest.get(device, (-_MAX_AGE_S, 0.0))
         if time.monotonic() - at > _MAX_AGE_S:
@@ -79,7 +78,7 @@ class NoiseProbe:
         return latency_s / history[int(_QUIET_QUANTILE * (len(history) - 1))]
 
     def _time(self, device: int) -> float | None:
-        """The median of the repeats: it tells of the moment, where the shortest would hide it."""
+        """Median of the repeats, which shows a disturbance that the minimum would hide."""
         (outcome,) = self._executor.measure([replace(self._job, device=device)])
         if outcome.failure is not None:
             return None
@@ -89,7 +88,7 @@ class NoiseProbe:
 
 
 def probe_module(target: Target) -> tvm.IRModule:
-    """The reference program: streams through memory and computes in vectors on every core."""
+    """Reference program that streams through memory and computes with vectors on every core."""
     on_cpu = target.kind.name == "llvm"
     length = _ELEMENTS_PER_CPU_CORE * target_cores(target) if on_cpu else _ELEMENTS_ON_GPU
     data = te.placeholder((length,), "float32", name="data")

@@ -1,4 +1,4 @@
-"""What a generation run shows while it goes on: a bar on a terminal, a line a minute anywhere else."""
+"""Progress of a generation run: a bar on a terminal, otherwise one line a minute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE_EVERY_S = 60.0
 
 
 class GenerateProgress:
-    """Progress in records, with the rate and the shares of the stages."""
+    """Progress in records, with the rate and the time shares of the stages."""
 
     def __init__(self, console: Console, clock: StageClock, total: int) -> None:
         self._console = console
@@ -35,15 +35,15 @@ class GenerateProgress:
         self._bar.update(self._id, description=description)
 
     def advance(self, records: int) -> None:
-        """Moves on without a measurement: for records that exist, or that a task will not have."""
+        """Advance without a measurement: for existing records, or those that a task will not have."""
         self._bar.advance(self._id, records)
 
     def interrupted(self) -> None:
-        """Tells that Ctrl-C was heard, since the batch in flight may take its time."""
-        self._console.print("interrupted: ends with what is being measured")
+        """Report Ctrl-C, as the current batch may take a while."""
+        self._console.print("interrupted: stopping after the current batch")
 
     def measured(self, records: int, in_all: int) -> None:
-        """Moves on by what was just measured; `in_all` by this run."""
+        """Advance by measured records; `in_all` is the total of this run."""
         now = time.monotonic()
         shares = sorted(self._clock.shares().items(), key=lambda share: -share[1])
         rate = f"{per_minute(in_all, now - self._started):.0f}/min " + ", ".join(

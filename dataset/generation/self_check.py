@@ -1,4 +1,4 @@
-"""The first thing a run measures: programs whose outputs are known, so that a broken set-up shows at once."""
+"""Self-check of a run: measures programs with known outputs, to detect a broken setup early."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ _PROGRAMS = 4
 
 
 class SelfCheckError(UserError, RuntimeError):
-    """The executor does not measure a small program as it should."""
+    """The executor fails to measure a small program correctly."""
 
 
 def check_measurement(executor: Executor, target: Target) -> None:
-    """Measures a few programs of a small dense layer against its reference; raises SelfCheckError.
+    """Measure a few programs of a small dense layer against its reference; raises SelfCheckError.
 
-    One that works is enough, since a random program may be more than a device has room for; but none may
-    compute something else.
+    One success is enough, as random programs may exceed the device's limits. A wrong output always fails.
     """
     task = to_task(Dense(rows=32, in_features=64, out_features=64, epilogue="bias_relu"))
     sampler = RandomSampler(task, target, per_round=_PROGRAMS, seed=0)
@@ -37,8 +36,8 @@ def check_measurement(executor: Executor, target: Target) -> None:
     wrong = [outcome for outcome in failed if outcome.failure is FailureKind.WRONG_OUTPUT]
     if wrong or len(failed) == len(outcomes):
         shown = (wrong or failed)[0]
-        cause = f"{shown.failure.value}: {shown.message}" if shown.failure else "no program of it is valid"
+        cause = f"{shown.failure.value}: {shown.message}" if shown.failure else "no valid program"
         raise SelfCheckError(
-            f"target={target}: {task.name} could not be measured ({cause}); repair that first, "
-            "or go on without this check by self_check=false"
+            f"target={target}: the self-check could not measure {task.name} ({cause}); fix this first, "
+            "or skip the check with self_check=false"
         )

@@ -1,4 +1,4 @@
-"""What a generation run did, and how it is told."""
+"""Summary of a generation run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .throughput import per_minute
 
 @dataclass
 class GenerateSummary:
-    """Counts of a run, at its end or on the way; `total_records` and `total_valid` are of the dataset."""
+    """Counts of a run; `total_records` and `total_valid` refer to the whole dataset."""
 
     tasks_done: int = 0
     tasks_without_space: int = 0
@@ -25,14 +25,14 @@ class GenerateSummary:
     cut_short: int = 0
     disturbed: int = 0
     simulated: int = 0
-    # Records with bytes read from performance counters, and why there are none.
+    # Records with memory traffic from performance counters, and the reason if there are none.
     counted: int = 0
-    not_counted_because: str = ""
-    # Measurements made once more because the device was disturbed.
+    uncounted_reason: str = ""
+    # Measurements repeated because the device was disturbed.
     repeated: int = 0
     failures: Counter[FailureKind] = field(default_factory=Counter)
-    # Candidates that were no valid program, by what refused them; they are not measured.
-    refused: Counter[str] = field(default_factory=Counter)
+    # Candidates rejected before measurement, by cause.
+    rejected: Counter[str] = field(default_factory=Counter)
     total_records: int = 0
     total_valid: int = 0
     seconds: float = 0.0
@@ -41,7 +41,7 @@ class GenerateSummary:
     out_of_time: bool = False
 
     def count(self, records: Sequence[Record]) -> None:
-        """Adds records that this run has measured."""
+        """Add records measured in this run."""
         valid = sum(record.failure is None for record in records)
         self.measured += len(records)
         self.valid += valid
@@ -55,29 +55,29 @@ class GenerateSummary:
 
     @property
     def records_per_minute(self) -> float:
-        """Over the whole run, its start included."""
+        """Rate over the whole run, including its start."""
         return per_minute(self.measured, self.seconds)
 
 
 def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> None:
-    """Prints counts, the rate by stage and what to do next."""
+    """Print counts, rates by stage and the next step."""
     console.print(
         f"measured {summary.measured} candidates ({summary.valid} valid) of {summary.tasks_done} tasks in "
-        f"{summary.seconds:.0f} s, {summary.records_per_minute:.0f} a minute"
+        f"{summary.seconds:.0f} s, {summary.records_per_minute:.0f} per minute"
     )
     if summary.measured:
         console.print(_stage_table(summary))
     for text, counts in (
         ("failed", {kind.value: count for kind, count in summary.failures.items()}),
-        ("refused before measurement", summary.refused),
+        ("rejected before measurement", summary.rejected),
     ):
         if counts:
             listed = ", ".join(f"{count} {name}" for name, count in Counter(counts).most_common())
             console.print(f"{text}: {listed}")
     if summary.failures[FailureKind.WRONG_OUTPUT]:
         console.print(
-            "[red]programs computed wrong outputs; their records say which, and TVM's schedules of those "
-            "tasks are not to be trusted"
+            "[red]programs computed wrong outputs; see their records, and do not trust TVM's schedules of "
+            "these tasks"
         )
     if summary.repeated or summary.disturbed:
         console.print(
@@ -85,22 +85,20 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
             f"{summary.disturbed} records marked"
         )
     if summary.counted:
-        console.print(f"performance counters told what {summary.counted} programs fetch from memory")
-    elif summary.measured and summary.not_counted_because:
-        console.print(
-            f"what programs fetch from memory was not counted: {summary.not_counted_because}", highlight=False
-        )
+        console.print(f"performance counters measured the memory traffic of {summary.counted} programs")
+    elif summary.measured and summary.uncounted_reason:
+        console.print(f"memory traffic was not counted: {summary.uncounted_reason}", highlight=False)
     if summary.simulated:
         console.print(f"[yellow]{summary.simulated} records are simulated: no device measured them")
     if summary.tasks_without_space:
-        console.print(f"{summary.tasks_without_space} tasks have nothing to tune and were left out")
+        console.print(f"{summary.tasks_without_space} tasks have no design space and were skipped")
     console.print(f"{dataset} holds {summary.total_records} records, {summary.total_valid} valid")
     console.print(_next_step(summary, dataset))
 
 
 def _stage_table(summary: GenerateSummary) -> Table:
-    """Seconds and share of each stage, and the rate that it alone would allow."""
-    table = Table("stage", "seconds", "share", "records a minute by itself")
+    """Seconds and share of each stage, and the record rate that it alone would allow."""
+    table = Table("stage", "seconds", "share", "records per minute alone")
     for column in table.columns[1:]:
         column.justify = "right"
     total = sum(summary.stage_s.values())
@@ -112,9 +110,9 @@ def _stage_table(summary: GenerateSummary) -> Table:
 
 def _next_step(summary: GenerateSummary, dataset: Path) -> str:
     if summary.interrupted:
-        return "interrupted: run the same command again to go on"
+        return "interrupted: run the same command again to continue"
     if summary.out_of_time:
-        return "the time is up: run the same command again to go on"
+        return "the time is up: run the same command again to continue"
     if summary.simulated:
-        return f"next: foretune-dataset inspect {dataset}"
-    return f"next: foretune-train dataset={dataset}"
+        return f"next: foretune dataset inspect {dataset}"
+    return f"next: foretune train dataset={dataset}"

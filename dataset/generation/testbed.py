@@ -1,4 +1,4 @@
-"""Measures batches for a dataset: between two noise probes, and again where these tell of a disturbance."""
+"""Measurement of batches between noise probes, repeated after a disturbance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .throughput import StageClock
 
 @dataclass(frozen=True)
 class Measurement:
-    """An outcome and how quiet its moment was: `probe_ratio` is None where no probe ran."""
+    """Outcome with the noise at its time; `probe_ratio` is None without a probe."""
 
     outcome: MeasureOutcome
     probe_ratio: float | None
@@ -25,13 +25,13 @@ class Measurement:
 
 
 class Testbed:
-    """The devices of a run and how quiet they are. One thread a device, or several, may use it.
+    """Devices of a run with their noise probe; several threads may use it, also for one device.
 
-    Where several do, they wait for each other here if the executor measures one batch after the other: so no
-    batch comes between another and its probes, and no waiting counts as measuring.
+    If the executor does not overlap batches, threads take turns here. This keeps each batch between its own
+    probes, and waiting does not count as measuring.
     """
 
-    __test__ = False  # no test case for pytest, whatever its name
+    __test__ = False  # keeps pytest from collecting the class
 
     def __init__(
         self, executor: Executor, target: Target, noise: NoiseConfig, clock: StageClock | None = None
@@ -41,16 +41,16 @@ class Testbed:
         self.hardware = executor.hardware()
         self.clock = clock or StageClock()
         self.repeated = 0
-        """How many measurements were made once more."""
+        """Number of repeated measurements."""
         self._noise = noise
         self._probe = NoiseProbe(executor, target) if noise.probe else None
         self._turn: AbstractContextManager[object] = nullcontext() if executor.batches_overlap else Lock()
 
     def measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
-        """One measurement a job, in order.
+        """Measure jobs; returns one measurement for each, in order.
 
-        Of a candidate measured again the shorter latency is kept, since a disturbance only ever adds. One
-        that failed or was cut short is not measured again: what it says does not hang on a few percent.
+        A repeated candidate keeps the shorter latency, as disturbances only add time. Candidates that failed
+        or were cut short are not repeated, as a few percent do not change their result.
         """
         with self._turn:
             return self._measure(jobs, device)
@@ -72,7 +72,7 @@ class Testbed:
     def _between_probes(
         self, jobs: Sequence[MeasureJob], device: int
     ) -> tuple[list[MeasureOutcome], float | None]:
-        """Outcomes of a batch and the larger ratio of the probes before and after it."""
+        """Outcomes of a batch, and the larger ratio of the probes before and after it."""
         before = self._ratio(device)
         start = time.monotonic()
         outcomes = self.executor.measure(jobs)

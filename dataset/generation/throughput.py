@@ -1,4 +1,4 @@
-"""Where the time of a run goes, and how many records a minute each of its stages would allow."""
+"""Time of a run by stage, and record rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = ("sampling", "building", "timing", "probing", "storing")
 
 
 class StageClock:
-    """Seconds by stage, added up over all threads of a run."""
+    """Seconds by stage, summed over all threads of a run."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)
@@ -21,7 +21,7 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Adds the time of the block to a stage."""
+        """Add the duration of the block to a stage."""
         start = time.monotonic()
         try:
             yield
@@ -29,13 +29,13 @@ class StageClock:
             self._add(name, time.monotonic() - start)
 
     def measured(self, seconds: float, outcomes: Sequence[MeasureOutcome]) -> None:
-        """Splits the time of a batch: what programs did not run was spent on building them."""
+        """Split the duration of a batch into the run time of programs and the rest, which is building."""
         timing_s = min(seconds, sum(outcome.run_s for outcome in outcomes))
         self._add("timing", timing_s)
         self._add("building", seconds - timing_s)
 
     def shares(self) -> dict[str, float]:
-        """Share of each stage in the time of all."""
+        """Fraction of each stage in the total time."""
         total = sum(self.seconds.values())
         return {name: seconds / total if total else 0.0 for name, seconds in self.seconds.items()}
 
@@ -45,5 +45,5 @@ class StageClock:
 
 
 def per_minute(count: int, seconds: float) -> float:
-    """Rate a minute, 0 where no time went by."""
+    """Rate per minute, 0 if `seconds` is 0."""
     return 60.0 * count / seconds if seconds > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Devices: probed where the program runs, or named from public specifications."""
+"""Hardware descriptions: probed on the running machine, or named from public specifications."""
 
 from .cpu import cpu_name, probe_cpu
 from .cuda import NoCudaDeviceError, cuda_name, probe_cuda

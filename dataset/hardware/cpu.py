@@ -1,7 +1,8 @@
-"""Probe of the CPU that the program runs on."""
+"""Probe of the local CPU."""
 
 from __future__ import annotations
 
+import math
 import platform
 import re
 from pathlib import Path
@@ -30,32 +31,35 @@ _SMALLEST_COPY_BYTES = 128 * 1024**2
 
 
 def cpu_name() -> str:
-    """What the system calls this machine's CPU."""
+    """Name of this machine's CPU as the operating system reports it."""
     info = _cpu_info()
     return _first(r"^model name\s*:\s*(.*)$", info) or platform.processor() or platform.machine()
 
 
 def cpu_vendor_and_family() -> tuple[str, int]:
-    """As the system tells them, such as AuthenticAMD and 25; empty and 0 where it does not."""
+    """Vendor and family as the operating system reports them, such as AuthenticAMD and 25, else "" and 0."""
     info = _cpu_info()
     family = _first(_FAMILY, info)
     return _first(_VENDOR, info), int(family) if family.isdecimal() else 0
 
 
 def cache_line_bytes() -> int:
-    """Bytes of a cache line, 64 where the system does not say."""
-    return _told_line_bytes() or _USUAL_LINE_BYTES
+    """Bytes of a cache line, 64 if the system does not report them."""
+    return _reported_line_bytes() or _USUAL_LINE_BYTES
 
 
-def probe_cpu(cores: int) -> Hardware:
-    """Describes this machine's CPU as used by `cores` threads; takes about three seconds.
+def probe_cpu(cores: int, measured: bool = True) -> Hardware:
+    """Describe this machine's CPU as used by `cores` threads; takes about three seconds.
 
-    `frequency_ghz` is the highest that the system lets a core reach, or where it does not say the highest
-    at this moment.
+    `measured` False leaves out the peak rate and the bandwidth, which take that long: they are NaN, so that
+    the description serves as a name of the device and not as features.
+
+    `frequency_ghz` is the maximum that the system allows for a core or, if it reports none, the highest
+    current frequency.
     """
     info = _cpu_info()
     flags = set(_first(r"^(?:flags|Features)\s*:\s*(.*)$", info).split())
-    peak_gflops, bandwidth_gbs = _measure(cores)
+    peak_gflops, bandwidth_gbs = _measure(cores) if measured else (math.nan, math.nan)
     return Hardware(
         name=cpu_name(),
         kind="cpu",
@@ -72,8 +76,8 @@ def probe_cpu(cores: int) -> Hardware:
 
 
 def _details(info: str, flags: set[str]) -> dict[str, Any]:
-    """What the system says; an entry that it does not tell is left out."""
-    told = {
+    """Facts that the system reports; others are left out."""
+    reported = {
         "vendor": _first(_VENDOR, info),
         "family": _first(_FAMILY, info),
         "model": _first(r"^(?:model|CPU part)\s*:\s*(.*)$", info),
@@ -81,12 +85,12 @@ def _details(info: str, flags: set[str]) -> dict[str, Any]:
         "system_cores": psutil.cpu_count(logical=False),
         "threads_per_core": _listed(_read(_SYSTEM / "cpu0/topology/thread_siblings_list")),
         "threads_per_l3": _listed(_read(_cache_folder(3) / "shared_cpu_list")),
-        "cache_line_bytes": _told_line_bytes(),
+        "cache_line_bytes": _reported_line_bytes(),
         "memory_bytes": psutil.virtual_memory().total,
     }
     return {
         "figures": "measured",
-        **{name: value for name, value in told.items() if value},
+        **{name: value for name, value in reported.items() if value},
         "instruction_sets": [flag for flag in _INSTRUCTION_SETS if flag in flags],
         "virtual_machine": "hypervisor" in flags,
         "hardware_counters": any(any(_COUNTERS.glob(unit)) for unit in _COUNTER_UNITS),
@@ -103,7 +107,7 @@ def _first(pattern: str, text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Text of a file of the system, empty where there is none."""
+    """Text of a system file, empty if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -111,7 +115,7 @@ def _read(path: Path) -> str:
 
 
 def _listed(ranges: str) -> int:
-    """How many numbers a list such as "0-3,8" holds."""
+    """Number of entries of a list such as "0-3,8"."""
     bounds = [part.partition("-") for part in ranges.split(",") if part]
     return sum(int(last or first) - int(first) + 1 for first, _, last in bounds)
 
@@ -124,7 +128,7 @@ def _frequency_ghz(info: str) -> float:
 
 
 def _cache_folder(level: int) -> Path:
-    """Where the system describes the first core's data or unified cache of a level."""
+    """Folder that describes the first core's data or unified cache of a level."""
     caches = _SYSTEM / "cpu0/cache"
     for index in sorted(caches.glob("index*")):
         if _read(index / "level") == str(level) and _read(index / "type") != "Instruction":
@@ -132,26 +136,26 @@ def _cache_folder(level: int) -> Path:
     return caches / "none"
 
 
-def _told_line_bytes() -> int:
-    """0 where the system does not say."""
+def _reported_line_bytes() -> int:
+    """Bytes of a cache line, 0 if the system does not report them."""
     return int(_read(_cache_folder(1) / "coherency_line_size") or 0)
 
 
 def _cache_bytes(level: int) -> int:
-    """Size of the first core's data or unified cache of a level, 0 where the system does not say."""
+    """Size of the first core's data or unified cache of a level, 0 if the system does not report it."""
     size = _read(_cache_folder(level) / "size")
     units = {"K": 1024, "M": 1024**2}
     return int(size[:-1]) * units[size[-1]] if size and size[-1] in units else int(size or 0)
 
 
 def _measure(cores: int) -> tuple[float, float]:
-    """float32 GFLOP/s and GB/s of `cores` threads."""
+    """Peak float32 GFLOP/s and memory GB/s of `cores` threads."""
     import torch
 
     from .peaks import copy_gbs, matmul_gflops
 
     cpu = torch.device("cpu")
-    # Source and target together are more than the last cache holds, as far as the memory allows.
+    # Source and destination together exceed the last-level cache, as far as the memory allows.
     fits = psutil.virtual_memory().available // 8
     size_bytes = max(_SMALLEST_COPY_BYTES, min(5 * _cache_bytes(3) // 8, fits))
     with linear_algebra_threads(cores):

@@ -1,4 +1,4 @@
-"""Probe of a CUDA device: what its driver tells, and what torch measures on it."""
+"""Probe of a CUDA device: attributes from its driver, and peaks measured with torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .description import Hardware
 
 _DRIVER = "libcuda.so.1"
 
-# Numbers of CUdevice_attribute in cuda.h, which never change.
+# Values of CUdevice_attribute in cuda.h, which are stable.
 _ATTRIBUTES = {
     "threads_per_block": 1,
     "shared_bytes_per_block": 8,
@@ -29,7 +29,7 @@ _ATTRIBUTES = {
     "shared_bytes_per_block_optin": 97,
     "blocks_per_multiprocessor": 106,
 }
-_TOLD_AS_THEY_ARE = (
+_COPIED_ATTRIBUTES = (
     "memory_bus_bits",
     "warp_size",
     "threads_per_block",
@@ -49,31 +49,31 @@ _COPY_BYTES = 2 * 1024**3
 
 
 class NoCudaDeviceError(UserError, RuntimeError):
-    """There is no CUDA device of the number, or no driver."""
+    """No CUDA device has this index, or there is no driver."""
 
 
 def probe_cuda(index: int = 0) -> Hardware:
-    """Describes a CUDA device as its driver numbers it; takes some seconds.
+    """Describe a CUDA device by its driver index; takes some seconds.
 
-    The two ceilings are measured through torch where its build has CUDA, else they are what the clocks allow.
-    Raises NoCudaDeviceError.
+    Peak arithmetic and bandwidth are measured if torch has CUDA, else computed from the clocks. Raises
+    NoCudaDeviceError.
     """
-    name, memory_bytes, told = _ask_driver(index)
-    capability = f"{told['capability_major']}.{told['capability_minor']}"
-    frequency_ghz = told["clock_khz"] / 1e6
-    lanes = told["multiprocessors"] * _FLOAT_LANES.get(capability, _NEWER_FLOAT_LANES)
+    name, memory_bytes, attributes = _ask_driver(index)
+    capability = f"{attributes['capability_major']}.{attributes['capability_minor']}"
+    frequency_ghz = attributes["clock_khz"] / 1e6
+    lanes = attributes["multiprocessors"] * _FLOAT_LANES.get(capability, _NEWER_FLOAT_LANES)
     # A multiply-add is two operations; memory moves data on both edges of its clock.
     reported_gflops = 2 * lanes * frequency_ghz
-    reported_gbs = 2 * told["memory_clock_khz"] / 1e6 * told["memory_bus_bits"] / 8
+    reported_gbs = 2 * attributes["memory_clock_khz"] / 1e6 * attributes["memory_bus_bits"] / 8
     measured = _measure(index, memory_bytes)
     return Hardware(
         name=name,
         kind="cuda",
-        cores=told["multiprocessors"],
+        cores=attributes["multiprocessors"],
         frequency_ghz=frequency_ghz,
-        vector_bits=told["warp_size"] * 32,
-        l1_bytes=told["shared_bytes_per_multiprocessor"],
-        l2_bytes=told["l2_bytes"],
+        vector_bits=attributes["warp_size"] * 32,
+        l1_bytes=attributes["shared_bytes_per_multiprocessor"],
+        l2_bytes=attributes["l2_bytes"],
         l3_bytes=0,
         peak_gflops=measured.pop("peak_gflops", reported_gflops),
         bandwidth_gbs=measured.pop("bandwidth_gbs", reported_gbs),
@@ -81,18 +81,18 @@ def probe_cuda(index: int = 0) -> Hardware:
             "figures": "measured" if measured else "specification",
             "compute_capability": capability,
             "memory_bytes": memory_bytes,
-            "memory_clock_ghz": told["memory_clock_khz"] / 1e6,
+            "memory_clock_ghz": attributes["memory_clock_khz"] / 1e6,
             "reported_gflops": reported_gflops,
             "reported_bandwidth_gbs": reported_gbs,
             "tensor_core_generation": _tensor_core_generation(capability),
             **measured,
-            **{name: told[name] for name in _TOLD_AS_THEY_ARE},
+            **{name: attributes[name] for name in _COPIED_ATTRIBUTES},
         },
     )
 
 
 def cuda_name(index: int = 0) -> str:
-    """What the driver calls a CUDA device; raises NoCudaDeviceError."""
+    """Name of a CUDA device as its driver reports it; raises NoCudaDeviceError."""
     return _ask_driver(index)[0]
 
 
@@ -113,7 +113,8 @@ def _ask_driver(index: int) -> tuple[str, int, dict[str, int]]:
         )
     if not 0 <= index < count.value:
         raise NoCudaDeviceError(
-            f"CUDA device {index}: there are {count.value}; use a number from 0 to {count.value - 1}"
+            f"CUDA device {index} does not exist: there are {count.value}; use an index from 0 to "
+            f"{count.value - 1}"
         )
     device = ctypes.c_int()
     name = ctypes.create_string_buffer(256)
@@ -123,24 +124,26 @@ def _ask_driver(index: int) -> tuple[str, int, dict[str, int]]:
         or driver.cuDeviceGetName(name, len(name), device)
         or driver.cuDeviceTotalMem_v2(ctypes.byref(memory_bytes), device)
     )
-    told = {}
+    attributes = {}
     for attribute, number in _ATTRIBUTES.items():
         value = ctypes.c_int()
         failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(value), number, device)
-        told[attribute] = value.value
+        attributes[attribute] = value.value
     if failed:
-        raise NoCudaDeviceError(f"CUDA device {index}: the NVIDIA driver answers with error {failed}")
-    return name.value.decode(), memory_bytes.value, told
+        raise NoCudaDeviceError(
+            f"CUDA device {index}: the NVIDIA driver fails with error {failed}; check it with nvidia-smi"
+        )
+    return name.value.decode(), memory_bytes.value, attributes
 
 
 def _tensor_core_generation(capability: str) -> int:
-    """0 for a device without tensor cores."""
+    """Generation of the tensor cores, 0 without tensor cores."""
     newest = 5 if float(capability) >= 10 else 0
     return _TENSOR_CORE_GENERATIONS.get(capability, newest)
 
 
 def _measure(index: int, memory_bytes: int) -> dict[str, Any]:
-    """Ceilings that torch measures, empty where its build has no CUDA."""
+    """Peaks measured with torch, empty if torch has no CUDA."""
     import torch
 
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""The description of a device: what a cost model is told about where a record was measured."""
+"""Hardware description: the device that a record was measured on, as a cost model sees it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NOT_FEATURES = ("name", "kind", "details")
 
 @dataclass(frozen=True)
 class Hardware:
-    """A CPU with the cores that programs use, or a GPU.
+    """CPU with the cores that programs use, or GPU.
 
-    `peak_gflops` and `bandwidth_gbs` are of all cores together: measured where the device was probed, from
-    its specification where it was named (`details["figures"]` says which). The rest is reported.
+    `peak_gflops` and `bandwidth_gbs` are totals over all cores: measured on a probed device, from the
+    specification of a named one (`details["figures"]` tells which). The other fields are as reported.
 
-    On a GPU `cores` are its multiprocessors, `vector_bits` the float32 lanes of a warp, `l1_bytes` the shared
-    memory of a multiprocessor; it has no third cache. Caches of a CPU are the sizes that one core reaches.
+    On a GPU, `cores` counts multiprocessors, `vector_bits` covers the float32 lanes of a warp, `l1_bytes` is
+    the shared memory of a multiprocessor and `l3_bytes` is 0. Cache sizes of a CPU are per core.
     """
 
     name: str
@@ -34,20 +34,20 @@ class Hardware:
     l2_bytes: int
     l3_bytes: int
     peak_gflops: float  # float32
-    bandwidth_gbs: float  # of the main memory, reads and writes counted
+    bandwidth_gbs: float  # of main memory, counting reads and writes
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Further facts as JSON values, such as `memory_bytes`. They are no part of `features` or `hardware_id`
-    yet, because shipped checkpoints were trained without them: a later feature version takes them in."""
+    """More facts as JSON values, such as `memory_bytes`. They are no part of `features` and `hardware_id`, as
+    the shipped checkpoints were trained without them."""
 
     @property
     def hardware_id(self) -> str:
-        """Names the device by what it reports; measured figures vary from run to run and stay out."""
+        """Identifier from the reported fields; measured figures vary between runs and are left out."""
         reported = [self.name, self.kind, self.cores, self.vector_bits]
         reported += [self.l1_bytes, self.l2_bytes, self.l3_bytes]
         return sha256(json.dumps(reported).encode()).hexdigest()[:12]
 
     def features(self) -> NDArray[np.float32]:
-        """float32 [HARDWARE_DIM]: log2 of each quantity, after whether it is a GPU (Fasor section 4.1)."""
+        """Hardware vector, float32 [HARDWARE_DIM]: 1 for a GPU, then log2(1 + x) (Fasor section 4.1)."""
         numbers = [getattr(self, field.name) for field in fields(self) if field.name not in _NOT_FEATURES]
         return np.array(
             [self.kind == "cuda", *(np.log2(1.0 + number) for number in numbers)], dtype=np.float32
@@ -58,7 +58,7 @@ class Hardware:
 
     @classmethod
     def from_json(cls, text: str) -> Hardware:
-        """Raises ValueError when the text is no description."""
+        """Parse a description; raises ValueError if `text` is not one."""
         try:
             return cls(**json.loads(text))
         except (TypeError, json.JSONDecodeError) as error:

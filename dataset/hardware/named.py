@@ -1,4 +1,4 @@
-"""Devices described by name, for targets that are not at hand."""
+"""Hardware descriptions by name, for devices that are not at hand."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _VENDOR_WORDS = frozenset({"nvidia", "geforce", "tesla", "intel", "amd", "core"}
 
 
 class UnknownHardwareError(UserError, ValueError):
-    """No description has the name."""
+    """No description has this name."""
 
 
 def hardware_names() -> list[str]:
-    """Names that `named_hardware` knows, sorted."""
+    """Sorted names that `named_hardware` accepts."""
     return sorted(_descriptions())
 
 
 def named_hardware(name: str) -> Hardware:
-    """The device's description from public specifications, with its `source` among the details.
+    """Description from public specifications, with its `source` in the details.
 
-    Case, punctuation and words of the vendor do not matter: "v100", "Tesla V100" and TVM's tag
-    "nvidia/nvidia-v100" are one. Raises UnknownHardwareError.
+    Case, punctuation and vendor words do not matter: "v100", "Tesla V100" and TVM's tag "nvidia/nvidia-v100"
+    are the same. Raises UnknownHardwareError.
     """
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _VENDOR_WORDS]
     try:
         return Hardware(**_descriptions()["-".join(words)])
     except KeyError:
         raise UnknownHardwareError(
-            f"hardware={name!r}: not described; use one of {', '.join(hardware_names())}, or the path of a "
-            "description that a probe wrote (hardware-*.json of a dataset)"
+            f"hardware={name!r} has no description; use one of {', '.join(hardware_names())}, or the path of "
+            "a probed description (hardware-*.json of a dataset)"
         ) from None
 
 

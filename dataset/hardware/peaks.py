@@ -1,4 +1,4 @@
-"""The two ceilings of the roofline of a device, as measured: arithmetic and memory traffic a second."""
+"""Measured roofline ceilings of a device: peak arithmetic rate and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Callable
 
 import torch
 
-_ENOUGH = 0.01
-_PATIENCE = 8
+_RELATIVE_GAIN = 0.01
+_PATIENCE_RUNS = 8
 _BUDGET_S = 1.5
 
 
 def best_time_s(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Shortest run in seconds, because disturbances only ever add.
+    """Shortest run in seconds; disturbances only ever add time.
 
-    Ends when the shortest has lasted 8 runs within 1 %, or 1.5 s are spent.
+    Stops after 8 runs in which the minimum improved by less than 1 %, or after 1.5 s.
     """
     best = float("inf")
     unchanged = 0
     started = clock()
-    while unchanged < _PATIENCE and clock() - started < _BUDGET_S:
+    while unchanged < _PATIENCE_RUNS and clock() - started < _BUDGET_S:
         begin = clock()
         run()
         taken = clock() - begin
-        unchanged = 0 if taken < best * (1 - _ENOUGH) else unchanged + 1
+        unchanged = 0 if taken < best * (1 - _RELATIVE_GAIN) else unchanged + 1
         best = min(best, taken)
     return best
 
 
 def matmul_gflops(device: torch.device, size: int, dtype: torch.dtype = torch.float32) -> float:
-    """GFLOP/s of the product of two square matrices of `size` rows; float32 is not rounded to TF32."""
+    """GFLOP/s of a product of two square matrices with `size` rows; float32 does not use TF32."""
     a = torch.rand(size, size, device=device, dtype=dtype)
     b = torch.rand(size, size, device=device, dtype=dtype)
     product = torch.empty_like(a)
@@ -43,14 +43,14 @@ def matmul_gflops(device: torch.device, size: int, dtype: torch.dtype = torch.fl
 
 
 def copy_gbs(device: torch.device, size_bytes: int) -> float:
-    """GB/s read and written by copying `size_bytes`, which should be more than the last cache holds."""
+    """GB/s, read plus written, of a copy of `size_bytes`, which should exceed the last-level cache."""
     source = torch.ones(size_bytes // 4, device=device)
     target = torch.empty_like(source)
     return 2 * size_bytes / best_time_s(_synchronised(device, lambda: target.copy_(source))) / 1e9
 
 
 def _synchronised(device: torch.device, run: Callable[[], object]) -> Callable[[], object]:
-    """`run` until the device has done it, once called: the first call touches memory and loads kernels."""
+    """Wrap `run` to wait for the device, and call it once to touch memory and load kernels."""
 
     def run_and_wait() -> None:
         run()

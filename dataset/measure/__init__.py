@@ -1,4 +1,7 @@
-"""Measurement: `MeasureJob` in, `MeasureOutcome` out, by workers that outlive what they measure."""
+"""Measurement of candidates in worker processes that survive failing programs.
+
+Executors take `MeasureJob` objects and return one `MeasureOutcome` for each.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ __all__ = [
 def make_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None = None
 ) -> Executor:
-    """The executor that `config` names, for programs of `target`; `workers` build processes, None one a core.
+    """Create the executor named by `config` for programs of `target`.
 
-    What an executor needs beyond TVM is imported only for it. Raises UserError where this machine or the
-    other end cannot do it.
+    `workers` is the number of build processes, by default one a core. Optional dependencies are imported only
+    for the executor that needs them. Raises UserError if this machine or a remote end lacks what it needs.
     """
     if config.kind == "local" and target.kind.name == "llvm":
         return WorkerPool(target, measure, workers)
@@ -53,13 +56,18 @@ def make_executor(
         from .dry_run import make_dry_run_executor
 
         return make_dry_run_executor(config, target, measure, workers)
+    if config.kind == "none":
+        raise ExecutorConfigError(
+            "executor=none: nothing is measured without a device; use foretune tune search=no_measurement, "
+            "or another executor"
+        )
     raise ExecutorConfigError(
-        f"executor=local target={target.kind.name}: this machine's llvm and cuda only; use executor=rpc"
+        f"executor=local target={target.kind.name}: measures llvm and cuda targets only; use executor=rpc"
     )
 
 
 def _require(package: str, extra: str) -> None:
     if find_spec(package) is None:
         raise ExecutorConfigError(
-            f"executor={extra}: needs the package {package}; `pip install 'foretune[{extra}]'`"
+            f"executor={extra} needs the package {package}: run `pip install 'foretune[{extra}]'`"
         )

@@ -1,4 +1,4 @@
-"""The device's side of a measurement: arguments, comparison with the reference, timing."""
+"""Execution of a built library on a device: arguments, comparison with a reference, timing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import tvm
 
 from .compilation import CHECKED, TIMED
 from .job import MeasureConfig
-from .memory_counters import counted_bytes, why_not_counted
-from .reference import Buffers, Entries, host_arguments, load_expected, mismatch, unwritten
+from .memory_counters import count_fetched_bytes, uncounted_reason
+from .reference import Buffers, Entries, host_arguments, load_expected, mismatch, sentinel_output
 
-# Those of the task at hand and those of a probe that comes in between.
+# One set for the current task, and one for a noise probe in between.
 _ARGUMENTS_KEPT = 2
-# Written between runs: more than the last-level cache of any GPU so far (H200: 50 MB, B200: 126 MB).
+# Written between runs; exceeds the last-level cache of current GPUs (H200: 50 MB, B200: 126 MB).
 _CUDA_FLUSH_BYTES = 256 * 1024**2
 _CPU_FLUSH = "cache_flush_cpu_non_first_arg"
-# Where no flush precedes each run, CUDA's events time many short runs at once: they resolve 0.5 us.
+# Without a flush before each run, CUDA events time many short runs at once, as they resolve only 0.5 us.
 _CUDA_GROUP_MS = 1
-# What a first run may take longer than others.
+# Extra time that a first run may need for page faults and waking threads.
 _FIRST_RUN_S = 0.1
 
 
 class Bench:
-    """Runs the libraries of one kind of device, local or at the other end of an RPC session."""
+    """Runs libraries on one device, local or at the other end of an RPC session."""
 
     def __init__(self, device: tvm.runtime.Device, config: MeasureConfig, remote: bool = False) -> None:
         self.device = device
@@ -46,17 +46,17 @@ class Bench:
         expected: str | None,
         count: bool = False,
     ) -> dict[str, Any]:
-        """Checks and times a library as `MeasureConfig` says: what a worker replies.
+        """Check and time a library as `MeasureConfig` says; returns the worker's reply.
 
-        `expected` is a file of `save_expected`, None where nothing is to be compared. `count` is for the CPU
-        of this machine: one more run counts what it fetches from memory.
+        `expected` is a file of `save_expected`, or None to compare nothing. With `count`, which works only on
+        the local CPU, one more run counts the bytes that it fetches from memory.
         """
         arguments = self._arguments_for(entries[TIMED])
         start = time.perf_counter()
         if expected is not None and (wrong := self._wrong_output(library, entries, expected)):
             return {"wrong_output": wrong, "run_s": time.perf_counter() - start}
         reply = self._time(library, arguments, best_latency_s, start)
-        # A run takes less than its timing took: while that is half of the limit, no program fails for it.
+        # Count only after a timing well within the limit, so that counting never makes a program time out.
         if count and not reply["cut_short"] and 2 * (time.perf_counter() - start) < self.config.run_timeout_s:
             reply["moved_bytes"] = self._moved_bytes(library, arguments)
         return {**reply, "run_s": time.perf_counter() - start}
@@ -67,7 +67,7 @@ class Bench:
         arguments = self._arguments_for(buffers)
         expected = load_expected(Path(path))
         for index in expected:
-            arguments[index].copyfrom(unwritten(*buffers[index]))
+            arguments[index].copyfrom(sentinel_output(*buffers[index]))
         library[entry](*arguments)
         self.device.sync()
         for index, want in expected.items():
@@ -81,14 +81,14 @@ class Bench:
         config = self.config
         cutoff_s = config.slow_factor * best_latency_s
         first_s = self._once(library, arguments)
-        # The first run also pays for page faults and waking threads: only the second tells a slow program,
-        # unless it is slower than these can make it.
+        # The first run also pays for page faults and waking threads. A second run decides whether the program
+        # is slow, unless the first exceeded the cutoff by more than that.
         slow_s = first_s
         if cutoff_s < first_s < cutoff_s + _FIRST_RUN_S:
             slow_s = self._once(library, arguments)
         if slow_s > cutoff_s:
             return {"run_secs": [slow_s], "cut_short": True}
-        # What takes longer than all repeats may gets one more run: the untuned tasks of a network are such.
+        # A program whose first run exceeds the budget, as in untuned networks, gets a single repeat.
         evaluate = self._evaluator(library, config.repeats if first_s <= config.budget_s else 1)
         run_secs: list[float] = []
         for _ in range(config.groups):
@@ -99,16 +99,16 @@ class Bench:
         return {"run_secs": run_secs, "cut_short": False}
 
     def _moved_bytes(self, library: tvm.runtime.Module, arguments: list[Any]) -> float | None:
-        """Bytes that a run fetches from memory, after the cache flush of a timed one; None if not counted."""
-        if why_not_counted():
+        """Bytes that a run fetches from memory after a cache flush; None if they cannot be counted."""
+        if uncounted_reason():
             return None
         if self.config.cache_flush:
             tvm.get_global_func(_CPU_FLUSH)(*arguments)
         run = library[TIMED]
-        return counted_bytes(lambda: run(*arguments))
+        return count_fetched_bytes(lambda: run(*arguments))
 
     def _once(self, library: tvm.runtime.Module, arguments: list[Any]) -> float:
-        if self.remote:  # a clock here would time the network
+        if self.remote:  # a local clock would include the network
             return library.time_evaluator(TIMED, self.device, number=1, repeat=1)(*arguments).mean
         start = time.perf_counter()
         library[TIMED](*arguments)
@@ -116,7 +116,7 @@ class Bench:
         return time.perf_counter() - start
 
     def _evaluator(self, library: tvm.runtime.Module, repeats: int) -> Callable[..., Any]:
-        """Times `repeats` runs on the device's own clock: CUDA's events on CUDA."""
+        """TVM's time evaluator for `repeats` runs on the device's own clock, CUDA events on CUDA."""
         flush = self.config.cache_flush
         if not self.on_cuda:
             preparation = _CPU_FLUSH if flush else ""
@@ -126,14 +126,14 @@ class Bench:
         return library.time_evaluator(TIMED, self.device, 1, repeats, min_repeat_ms=_CUDA_GROUP_MS)
 
     def _arguments_for(self, buffers: Buffers) -> list[Any]:
-        """Arguments on the device, made once for candidates of the same task that follow each other.
+        """Arguments on the device, reused for successive candidates of the same task.
 
-        Only weights whose layout a candidate chooses are made anew for it: the same numbers in another shape.
+        Weights whose layout a candidate chooses are copied with the same values in another shape.
         """
         key = repr([(prod(shape), dtype) for shape, dtype in buffers])
         if key not in self._arguments:
             if len(self._arguments) == _ARGUMENTS_KEPT:
-                self._arguments.popitem(last=False)  # before the new ones, for the sake of memory
+                self._arguments.popitem(last=False)  # free memory before allocating the new ones
             values = host_arguments(buffers)
             self._arguments[key] = [tvm.runtime.tensor(value, self.device) for value in values]
         self._arguments.move_to_end(key)

@@ -1,8 +1,8 @@
-"""Linux's counters around a piece of work, summed over the threads of this process: perf_event_open(2).
+"""Linux performance counters around a function, summed over the threads of this process.
 
-Every thread has a counter of its own: the threads of TVM's pool are there before the counters, so that
-inheritance would not reach them. Only user space is counted, which the system allows every user at a
-`perf_event_paranoid` of 2 or less. Nothing here needs root or a library.
+The module calls perf_event_open(2) and needs neither root nor a library. Each thread has counters of its own,
+as inheritance would not reach the existing threads of TVM's pool. Only user space is counted; any user may do
+that if `perf_event_paranoid` is 2 or less.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _CALL_NUMBERS = {"x86_64": 298, "aarch64": 241}
 _ENABLE, _DISABLE = 0x2400, 0x2401
 _CLOSE_ON_EXEC = 1 << 3
 _DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
-# Of a read: value, then the nanoseconds that the event was enabled and that it had a counter.
+# A read returns the value, then the nanoseconds that the event was enabled and that it had a counter.
 _WITH_TIMES = 0b11
 _READ = struct.Struct("=QQQ")
 
 
 class CountersUnavailableError(Exception):
-    """The events cannot be counted; says why and what could be done."""
+    """Events cannot be counted; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What is counted: `type` and `config` of perf_event_attr."""
+    """Hardware or software event: `type` and `config` of perf_event_attr."""
 
     type: int
     config: int
 
 
 class _Attributes(ctypes.Structure):
-    """The first published form of perf_event_attr, which every kernel takes."""
+    """First published version of perf_event_attr, accepted by every kernel."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -60,13 +60,13 @@ class _Attributes(ctypes.Structure):
     )
 
 
-def count(work: Callable[[], object], events: Sequence[Event]) -> list[float]:
-    """Runs `work` once; returns how often each event happened in it, scaled where counters were shared.
+def count_events(work: Callable[[], object], events: Sequence[Event]) -> list[float]:
+    """Run `work` once and return the count of each event, scaled if counters were multiplexed.
 
-    Raises CountersUnavailableError, before the work where an event cannot be opened.
+    Raises CountersUnavailableError; if an event cannot be opened, `work` does not run.
     """
     caller = threading.get_native_id()
-    # This thread's counters are enabled last and disabled first: the loop over the others is left out.
+    # This thread's counters are enabled last and disabled first, so that this loop is not counted.
     threads = sorted(_threads(), key=lambda thread: thread == caller)
     totals = [0.0] * len(events)
     with ExitStack() as opened:
@@ -82,34 +82,34 @@ def count(work: Callable[[], object], events: Sequence[Event]) -> list[float]:
         for _, file in reversed(counters):
             _control(file, _DISABLE)
         for index, file in counters:
-            totals[index] += scaled(*_READ.unpack(os.read(file, _READ.size)))
+            totals[index] += scale_count(*_READ.unpack(os.read(file, _READ.size)))
     return totals
 
 
-def scaled(value: int, enabled_ns: int, running_ns: int) -> float:
-    """A count over the whole time from one over `running_ns` of it, as more events may share a counter.
+def scale_count(value: int, enabled_ns: int, running_ns: int) -> float:
+    """Extrapolate a count from the time that the event had a counter to the time it was enabled.
 
-    Raises CountersUnavailableError where the event never had a counter while its thread ran.
+    Raises CountersUnavailableError if the event never had a counter while its thread ran.
     """
     if running_ns:
         return value * (enabled_ns / running_ns)
     if enabled_ns:
-        raise CountersUnavailableError("other users of the CPU's counters left none free")
-    return 0.0  # the thread slept
+        raise CountersUnavailableError("all counters of the CPU are in use by others; try again later")
+    return 0.0  # the thread was asleep
 
 
 def _threads() -> list[int]:
     if sys.platform != "linux":
-        raise CountersUnavailableError(f"foretune counts on Linux only, and this is {sys.platform}")
+        raise CountersUnavailableError(f"counters need Linux, and this is {sys.platform}")
     return [int(thread.name) for thread in _THREADS.iterdir()]
 
 
 def _opened(event: Event, thread: int, opened: ExitStack) -> int | None:
-    """A disabled counter of a thread, which `opened` closes; None where the thread has ended."""
+    """Open a disabled counter of a thread, closed by `opened`; None if the thread has ended."""
     machine = platform.machine()
     if machine not in _CALL_NUMBERS:
         raise CountersUnavailableError(
-            f"foretune knows the system call on {' and '.join(_CALL_NUMBERS)}, not on {machine}"
+            f"perf_event_open is known for {' and '.join(_CALL_NUMBERS)}, not for {machine}"
         )
     attributes = _Attributes(
         type=event.type,
@@ -129,7 +129,7 @@ def _opened(event: Event, thread: int, opened: ExitStack) -> int | None:
 
 
 def _system_call(number: int, attributes: _Attributes, *arguments: int) -> int:
-    """A file descriptor, or -1 and the cause in ctypes' errno."""
+    """Return a file descriptor, or -1 with the cause in ctypes' errno."""
     pointer = ctypes.byref(attributes)
     return int(_c_library().syscall(ctypes.c_long(number), pointer, *map(ctypes.c_long, arguments)))
 
@@ -142,7 +142,7 @@ def _c_library() -> ctypes.CDLL:
 
 
 def _control(file: int, request: int) -> None:
-    import fcntl  # not on every system
+    import fcntl  # does not exist on every system
 
     fcntl.ioctl(file, request, 0)
 
@@ -150,13 +150,13 @@ def _control(file: int, request: int) -> None:
 def _reason(code: int) -> str:
     name = errno.errorcode.get(code, str(code))
     if code in (errno.EACCES, errno.EPERM):
-        level = _PARANOID.read_text().strip() if _PARANOID.exists() else "not there"
+        level = _PARANOID.read_text().strip() if _PARANOID.exists() else "missing"
         return (
-            f"not allowed ({name}): {_PARANOID} is {level} and must be 2 or less, and a container must let "
-            "perf_event_open through"
+            f"not allowed ({name}): {_PARANOID} is {level} and must be 2 or less, and a container must allow "
+            "perf_event_open"
         )
     if code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO):
-        return f"the CPU or its virtual machine shows no such counter ({name})"
+        return f"the CPU or its virtual machine has no such counter ({name})"
     if code == errno.ENOSYS:
         return f"the kernel has no perf_event_open ({name})"
     return f"{os.strerror(code)} ({name})"

@@ -1,4 +1,4 @@
-"""Measurement on this machine's CUDA devices: compiled on every core, one timing process a device."""
+"""Measurement on local CUDA devices: one compiler process a core, one timing process a device."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .toolchain import compiler_environment, cuda_environment
 def make_cuda_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
-    """An executor over the CUDA devices that are visible here; raises ExecutorConfigError without one."""
+    """Create an executor over the visible CUDA devices; raises ExecutorConfigError if there is none."""
     visible = _visible_devices()[: config.devices]
     if not visible:
         raise ExecutorConfigError(
-            "executor=local target=cuda: no CUDA device here; use executor=rpc or executor=ray for one that "
-            "is elsewhere, or executor=dry_run for a rehearsal without one"
+            "executor=local target=cuda: no CUDA device here; use executor=rpc or executor=ray for a remote "
+            "device, or executor=dry_run to rehearse without one"
         )
     compiler = WorkerSpec("compiler", target, measure, compiler_environment(target, config.cuda_compiler))
     found = cuda_environment(config.cuda_compiler)
@@ -39,7 +39,7 @@ def make_cuda_executor(
 
 
 def _visible_devices() -> list[str]:
-    """Names of the devices as CUDA_VISIBLE_DEVICES has them."""
+    """Device names as in CUDA_VISIBLE_DEVICES."""
     count = next(index for index in itertools.count() if not tvm.cuda(index).exist)
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     return chosen.split(",")[:count] if chosen else [str(index) for index in range(count)]

@@ -1,4 +1,4 @@
-"""A rehearsal: every program is compiled as far as this machine can, and no latency is true."""
+"""Dry run: programs are compiled as far as this machine can, and latencies are simulated."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .process import WorkerSpec
 from .roles import Compiler, Role
 from .toolchain import compiler_environment
 
-# Which device an architecture is taken for where executor.hardware does not say.
-_TYPICAL = {"sm_60": "p100", "sm_70": "v100", "sm_75": "t4", "sm_80": "a100", "sm_90": "h100"}
+# Device of each architecture, used if executor.hardware is empty.
+_DEFAULT_DEVICES = {"sm_60": "p100", "sm_70": "v100", "sm_75": "t4", "sm_80": "a100", "sm_90": "h100"}
 _LAUNCH_S = 2e-6
-# How far behind the roofline the slowest program is said to be.
+# Largest simulated latency as a multiple of the roofline bound.
 _SLOWEST = 16.0
 
 
 class DryCompiler(Compiler):
-    """Compiles and keeps nothing. Settings: the `hardware` as JSON; whether CUDA code can be compiled."""
+    """Compiler that keeps no library. Settings: the `hardware` as JSON, and whether to compile CUDA code."""
 
     def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
-        """Replies the latency that the device is to be said to have."""
+        """Reply with the simulated latency."""
         mod = load(module)
         executable = compile_module(entries(mod, checked)[0], self.target)
         if self.settings["cuda_code"]:
@@ -43,7 +43,7 @@ class DryCompiler(Compiler):
 
 
 class DryDevice(Role):
-    """Tells the latency that was made up; what the program computes is not looked at."""
+    """Device that replies with the simulated latency and runs nothing."""
 
     def time(
         self, artefact: dict[str, Any], best_latency_s: float, expected: str | None, keep: bool
@@ -55,7 +55,7 @@ class DryDevice(Role):
 
 
 def simulated_latency_s(bound_s: float, key: str) -> float:
-    """A launch and 1 to 16 times the roofline's bound in seconds; `key` of the module (hex) says how many."""
+    """Launch overhead plus 1 to 16 times the roofline bound, in seconds; `key` (hex) sets the factor."""
     share = int(key, 16) / 16 ** len(key)
     return _LAUNCH_S + bound_s * _SLOWEST**share
 
@@ -63,8 +63,8 @@ def simulated_latency_s(bound_s: float, key: str) -> float:
 def make_dry_run_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
-    """An executor without a device; CUDA code is compiled where a compiler for it is installed."""
-    hardware = _imagined(config, target)
+    """Create an executor without a device; compiles CUDA code if a compiler is installed."""
+    hardware = _simulated_hardware(config, target)
     try:
         environment = compiler_environment(target, config.cuda_compiler)
         cuda_code = target.kind.name == "cuda"
@@ -81,13 +81,13 @@ def make_dry_run_executor(
     return Pipeline(measure, [compiler] * (workers or available_cores()), [device], lambda: hardware)
 
 
-def _imagined(config: ExecutorConfig, target: Target) -> Hardware:
+def _simulated_hardware(config: ExecutorConfig, target: Target) -> Hardware:
     if config.hardware:
-        imitated = named_hardware(config.hardware)
+        device = named_hardware(config.hardware)
     elif target.kind.name == "llvm":
-        imitated = target_hardware(target)
+        device = target_hardware(target)
     else:
         architecture = str(target.attrs.get("arch", ""))
-        known = (name for prefix, name in _TYPICAL.items() if architecture.startswith(prefix))
-        imitated = named_hardware(next(known, "a100"))
-    return replace(imitated, name=f"dry run of {imitated.name}")
+        known = (name for prefix, name in _DEFAULT_DEVICES.items() if architecture.startswith(prefix))
+        device = named_hardware(next(known, "a100"))
+    return replace(device, name=f"dry run of {device.name}")

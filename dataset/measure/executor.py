@@ -1,4 +1,4 @@
-"""What measures: the interface that every kind of executor has, wherever its devices are."""
+"""Interface of all executors."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .job import MeasureJob, MeasureOutcome
 
 
 class Executor(Protocol):
-    """Builds candidates side by side and times one at a time on each of its devices."""
+    """Executor that builds candidates in parallel and times one at a time on each of its devices."""
 
     @property
     def devices(self) -> int:
-        """How many devices time side by side."""
+        """Number of devices, which time in parallel."""
 
     @property
     def batches_overlap(self) -> bool:
-        """Whether calls of `measure` from several threads are worked on at once, not one after the other."""
+        """Whether concurrent calls of `measure` are processed in parallel instead of one after the other."""
 
     def hardware(self) -> Hardware:
-        """Describes the devices, which are all of one kind."""
+        """Description of the devices, which are all of one kind."""
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
-        """One outcome a job, in order; a candidate that fails in any way is an outcome, not an exception."""
+        """Measure jobs; returns one outcome for each, in order. A failing candidate never raises."""
 
     def close(self) -> None:
-        """Ends its processes and connections; calling it again does nothing."""
+        """Stop processes and close connections; later calls do nothing."""
 
     def __enter__(self) -> Self: ...
 

@@ -1,4 +1,4 @@
-"""What goes to a measuring worker and what comes back."""
+"""Jobs and outcomes of a measurement, and its settings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..records import FailureKind, latency_of
 
 
 class MeasureConfigError(UserError, ValueError):
-    """A setting of the measurement cannot be."""
+    """A setting of the measurement is invalid."""
 
 
 @dataclass(frozen=True)
 class MeasureConfig:
-    """How a candidate is built and timed; the defaults suit programs between 10 us and 1 s on a CPU.
+    """Settings of building and timing; the defaults suit programs between 10 us and 1 s on a CPU.
 
-    A candidate runs once to warm up. If that run took longer than `slow_factor` times the best latency of
-    its task so far, it is the measurement. Otherwise groups of `repeats` runs follow, with the caches flushed
-    before each run, until their spread (median over minimum, less one) is at most `spread` or `groups` are
-    done or `budget_s` is spent; where the first run took as long as that, one more run is all.
+    A candidate runs once to warm up. If this run takes more than `slow_factor` times the best latency of its
+    task so far, it is the measurement. Otherwise groups of `repeats` runs follow, with a cache flush before
+    each run. They end when the spread (median over minimum, minus 1) is at most `spread`, after `groups`
+    groups, or after `budget_s`. If the first run alone takes longer than `budget_s`, one run follows.
     """
 
     build_timeout_s: float = 10.0
@@ -32,7 +32,7 @@ class MeasureConfig:
     groups: int = 4
     spread: float = 0.03
     budget_s: float = 0.25
-    # One-Shot Tuner section 5 leaves programs over 20x slower than the best out of training.
+    # One-Shot Tuner section 5 leaves programs more than 20x slower than the best out of training.
     slow_factor: float = 20.0
     cache_flush: bool = True
 
@@ -41,17 +41,17 @@ class MeasureConfig:
             if getattr(self, name) <= 0:
                 raise MeasureConfigError(f"measure.{name}={getattr(self, name)}: must be positive")
         if self.slow_factor <= 1:
-            raise MeasureConfigError(f"measure.slow_factor={self.slow_factor}: must be over 1")
+            raise MeasureConfigError(f"measure.slow_factor={self.slow_factor}: must be greater than 1")
 
 
 @dataclass(frozen=True)
 class MeasureJob:
-    """One candidate to build and time.
+    """Candidate to build and time.
 
-    `module` is its scheduled module as TVM's JSON, `best_latency_s` the best latency of its task so far;
-    jobs of one call with the same `task` share what they find. Where `reference` gives the unscheduled
-    module, the outputs of both are compared. `keep_built` is for a module that will come again; `device` asks
-    for one of several devices; `count_bytes` for what the outcome's `moved_bytes` says.
+    `module` is the scheduled module as TVM's JSON. `best_latency_s` is the best latency of the task so far;
+    jobs of one call with the same `task` share theirs. With `reference`, the unscheduled module, the outputs
+    of both are compared. `keep_built` keeps the library for a module that will be measured again. `device`
+    selects one of several devices. `count_bytes` requests the outcome's `moved_bytes`.
     """
 
     module: str
@@ -64,27 +64,27 @@ class MeasureJob:
 
     @property
     def key(self) -> str:
-        """Names the module."""
+        """Content hash of the module."""
         return content_key(self.module)
 
     @property
     def reference_key(self) -> str:
-        """Names the reference, empty where there is none."""
+        """Content hash of the reference, empty without one."""
         return content_key(self.reference) if self.reference is not None else ""
 
 
 def content_key(text: str) -> str:
-    """16 hex digits of a text."""
+    """16 hex digits of the text's SHA-256."""
     return sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class MeasureOutcome:
-    """Either `run_secs`, the repeats in seconds, or a typed failure.
+    """Repeated latencies `run_secs` in seconds, or a typed failure.
 
-    `device` numbers the device of the executor that ran it; `simulated` tells that none did. `moved_bytes`
-    are what one more run fetched from memory by the counters of the CPU; None where nothing was asked or
-    could be counted: on a GPU or through RPC, of a program that was cut short, without counters.
+    `device` is the index of the device that ran the candidate; `simulated` marks a latency without a device.
+    `moved_bytes` counts the bytes that one more run fetched from memory, by the CPU's counters. It is None if
+    not requested or not countable: on a GPU, through RPC, for a program cut short, or without counters.
     """
 
     run_secs: tuple[float, ...] = ()
@@ -99,11 +99,11 @@ class MeasureOutcome:
 
     @property
     def latency_s(self) -> float:
-        """`latency_of` the repeats."""
+        """Latency in seconds by `latency_of`, +inf after a failure."""
         return latency_of(self.run_secs)
 
-    def with_repeats_of(self, again: MeasureOutcome) -> MeasureOutcome:
-        """This one and a later one of the same candidate: the repeats of both, or the failure of that one."""
+    def merged_with(self, again: MeasureOutcome) -> MeasureOutcome:
+        """Merge with a later outcome of the same candidate: all repeats, or the later failure."""
         if again.failure is not None:
             return again
         return replace(
@@ -114,8 +114,8 @@ class MeasureOutcome:
         )
 
 
-def outcome_of_run(reply: Mapping[str, Any], build_s: float, device: int = 0) -> MeasureOutcome:
-    """The outcome that a worker's reply to a timing request stands for."""
+def outcome_from_reply(reply: Mapping[str, Any], build_s: float, device: int = 0) -> MeasureOutcome:
+    """Outcome from a worker's reply to a timing request."""
     failures = {"error": FailureKind.RUN_ERROR, "wrong_output": FailureKind.WRONG_OUTPUT}
     for field, kind in failures.items():
         if field in reply:

@@ -1,4 +1,4 @@
-"""Measurement on this machine's CPU: worker processes that build side by side and time one at a time."""
+"""Measurement on the local CPU: worker processes build in parallel and time one at a time."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..hardware import Hardware
 from ..records import FailureKind
 from ..target_hardware import target_hardware
 from ..tvm_compat import available_cores, target_cores
-from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_of_run
-from .process import WorkerGone, WorkerProcess, WorkerSpec, WorkerStartError
+from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
+from .process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
 from .roles import LIBRARIES_KEPT
 from .scratch import ScratchFolder
 
 REFERENCE_TIMEOUT_S = 60.0
-"""How long an unscheduled program may run; it is slow by nature, and runs once a task."""
+"""Time limit of an unscheduled program in seconds, which is slow and runs once for each task."""
 
 REFERENCES_KEPT = 16
 
 
 @dataclass(frozen=True)
 class _Request:
-    """Something that any worker can be asked for, and how long it may take."""
+    """Request that any worker can serve, with its time limit."""
 
     message: Mapping[str, Any]
     timeout_s: float
@@ -40,11 +40,11 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a worker replied, or how it ended instead."""
+    """Reply of a worker, or the way in which it was lost."""
 
     worker: WorkerProcess
     reply: Mapping[str, Any]
-    gone: WorkerGone | None = None
+    gone: WorkerLostError | None = None
 
     @property
     def problem(self) -> str | None:
@@ -52,11 +52,11 @@ class _Answer:
 
 
 class WorkerPool:
-    """Measures candidates on this machine's CPU.
+    """Executor for the local CPU.
 
-    Building uses every worker at once; timing uses one worker while the others wait, because two programs
-    timed together disturb each other. A worker that dies or hangs is replaced, its candidate becomes a typed
-    failure, and what else it had built is built again.
+    Building uses all workers at once. Timing uses one worker while the others wait, as programs timed
+    together disturb each other. A worker that dies or hangs is replaced; its candidate becomes a typed
+    failure, and its other built candidates are built again.
     """
 
     devices = 1
@@ -67,18 +67,18 @@ class WorkerPool:
     ) -> None:
         self.target = target
         self.config = config or MeasureConfig()
-        self.around_timing: Callable[[], AbstractContextManager[object]] = nullcontext
-        """Entered while programs are timed, never while they are built: holds other work of a run back."""
+        self.timing_context: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Context entered while programs are timed, not while they are built; can pause other work."""
         cores = str(target_cores(target))
         self._spec = WorkerSpec(
             "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
         )
         self._measuring = threading.Lock()
         self._folder = ScratchFolder()
-        # By key of the module or of the reference, the latest used last.
+        # By content key of the module or reference, least recently used first.
         self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
         self._expected: OrderedDict[str, Path] = OrderedDict()
-        # Workers end with the thread that starts them, and `measure` may be called from a passing one.
+        # A worker ends with the thread that starts it, and `measure` may run in a short-lived thread.
         self._starter = ThreadPoolExecutor(1)
         self._workers = [self._start() for _ in range(workers or available_cores())]
 
@@ -100,11 +100,14 @@ class WorkerPool:
         return [worker.process.pid for worker in self._workers]
 
     def hardware(self) -> Hardware:
-        """Describes this machine's CPU as the target's programs use it."""
+        """Description of this machine's CPU as used by programs of the target."""
         return target_hardware(self.target)
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
-        """One outcome a job, in order. Within a call, the best latency so far also cuts slow programs."""
+        """Measure jobs; returns one outcome for each, in order.
+
+        A latency measured earlier in a call also counts as the best one that cuts slow programs short.
+        """
         outcomes: dict[int, MeasureOutcome] = {}
         best_s: defaultdict[str, float] = defaultdict(lambda: float("inf"))
         for job in jobs:
@@ -114,17 +117,17 @@ class WorkerPool:
                 pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
                 outcomes.update(self._make_references(pending))
                 built = self._build({n: job for n, job in pending.items() if n not in outcomes}, outcomes)
-                with self.around_timing():
+                with self.timing_context():
                     for number, (worker, build_s) in built.items():
                         if worker not in self._workers:
-                            continue  # it was replaced a moment ago: built again in the next round
+                            continue  # its worker was just replaced: build again in the next round
                         job = jobs[number]
                         outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
                         best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
         return [outcomes[number] for number in range(len(jobs))]
 
     def _make_references(self, jobs: Mapping[int, MeasureJob]) -> dict[int, MeasureOutcome]:
-        """Runs the references that are not known yet; returns the failures of jobs whose reference failed."""
+        """Run missing references; returns outcomes of jobs whose reference failed."""
         wanted = {job.reference_key: job.reference for job in jobs.values() if job.reference is not None}
         requests = {
             key: _Request(
@@ -154,7 +157,7 @@ class WorkerPool:
     def _build(
         self, jobs: Mapping[int, MeasureJob], outcomes: dict[int, MeasureOutcome]
     ) -> dict[int, tuple[WorkerProcess, float]]:
-        """Builds what is not kept; returns worker and seconds by number of the job, and notes failures."""
+        """Build jobs without a kept library; returns worker and build time by job, and records failures."""
         self._kept = OrderedDict((key, at) for key, at in self._kept.items() if at in self._workers)
         kept = {n: self._kept[job.key] for n, job in jobs.items() if job.keep_built and job.key in self._kept}
         requests = {
@@ -184,7 +187,7 @@ class WorkerPool:
         return dict(sorted(built.items()))
 
     def _ask_all(self, requests: Mapping[Any, _Request]) -> dict[Any, _Answer]:
-        """Spreads requests over the workers; one answer each. A worker that is gone is replaced."""
+        """Distribute requests over the workers and collect one answer each; replaces lost workers."""
         queue = deque(requests.items())
         in_flight: dict[int, tuple[Any, float]] = {}  # slot -> key of the request, deadline
         answers: dict[Any, _Answer] = {}
@@ -206,7 +209,7 @@ class WorkerPool:
                 del in_flight[slot]
                 try:
                     answers[key] = _Answer(worker, worker.receive(0.0, FailureKind.BUILD_TIMEOUT))
-                except WorkerGone as gone:
+                except WorkerLostError as gone:
                     answers[key] = _Answer(worker, {}, gone)
                     self._replace(slot)
         return answers
@@ -228,7 +231,7 @@ class WorkerPool:
         )
         try:
             reply = worker.receive(self.config.run_timeout_s, FailureKind.RUN_TIMEOUT)
-        except WorkerGone as gone:
+        except WorkerLostError as gone:
             self._replace(self._workers.index(worker))
             return MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
         if job.keep_built:
@@ -236,12 +239,12 @@ class WorkerPool:
             self._kept.move_to_end(key)
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
-        return outcome_of_run(reply, build_s)
+        return outcome_from_reply(reply, build_s)
 
     def _ready_worker(self, slot: int) -> WorkerProcess:
-        """The worker of a slot once it has started; one killed while starting is tried again."""
+        """Worker of a slot, started; a worker that fails to start is tried again."""
         if self._workers[slot].ready and not self._workers[slot].alive:
-            self._replace(slot)  # killed while it had nothing to do: no candidate is to blame
+            self._replace(slot)  # killed while idle, so no candidate is to blame
         for attempts_left in reversed(range(self._spec.start_attempts)):
             try:
                 self._workers[slot].wait_ready()
@@ -261,5 +264,5 @@ class WorkerPool:
 
 
 def _name(number: int, job: MeasureJob) -> str:
-    """What a worker calls the module of a job: one that is kept by its content, another by its number."""
+    """Name of a job's module within a worker: its content key if it is kept, else the job's number."""
     return job.key if job.keep_built else str(number)

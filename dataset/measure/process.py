@@ -1,4 +1,4 @@
-"""A worker process as its owner sees it: started, asked, and replaced when it dies or hangs."""
+"""Worker process as seen by its owner: start, requests, and loss after a crash or time-out."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ START_TIMEOUT_S = 120.0
 START_ATTEMPTS = 3
 
 _WITHOUT_TORCH = "import sys, runpy; sys.modules['torch'] = None; runpy.run_module({!r}, run_name='__main__')"
-"""TVM imports torch where it can: most of the time and half of the memory that a start of it takes."""
+"""TVM imports torch if available, which takes most of the time and half of the memory of its start."""
 
 
 class WorkerStartError(UserError, RuntimeError):
-    """A measuring process could not be started, or its device is not there."""
+    """A worker process could not be started, or its device is missing."""
 
 
-class WorkerGone(Exception):
-    """The worker died or hung while it held a request."""
+class WorkerLostError(Exception):
+    """The worker died or timed out during a request."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class WorkerGone(Exception):
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What a worker process is to be: a role of `module` for a target, in an environment."""
+    """Description of a worker process: a role of `module` for a target, in an environment."""
 
     role: str
     target: Target
@@ -51,16 +51,16 @@ class WorkerSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     start_timeout_s: float = START_TIMEOUT_S
     start_attempts: int = START_ATTEMPTS
-    # What the process runs: a module that calls `worker.main`.
+    # Module to run, which calls `worker.main`.
     module: str = "foretune.dataset.measure.worker"
-    # Whether it may import torch; measuring does without.
+    # Whether the process may import torch; measuring does not need it.
     torch: bool = False
 
 
 class WorkerProcess:
-    """One worker process and the connection to it; `ready` once it has told so.
+    """Worker process and the connection to it; `ready` after its first message.
 
-    Linux ends it when the thread that started it ends, so that thread must outlive it.
+    Linux kills the process when the thread that started it ends, so this thread must outlive it.
     """
 
     def __init__(self, spec: WorkerSpec) -> None:
@@ -72,7 +72,7 @@ class WorkerProcess:
             pass_fds=[theirs.fileno()],
             env={**os.environ, **spec.environment},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # LLVM and candidates print; nothing of it is for the user
+            stdout=subprocess.DEVNULL,  # output of LLVM and of candidates
             stderr=self.errors,
             start_new_session=True,
         )
@@ -92,42 +92,44 @@ class WorkerProcess:
         return self.process.poll() is None
 
     def wait_ready(self) -> None:
-        """Raises WorkerStartError where the process does not come up."""
+        """Wait until the process is ready; raises WorkerStartError if it does not start."""
         if not self.ready:
             try:
-                self.take_ready(self.spec.start_timeout_s)
-            except WorkerGone as gone:
-                raise WorkerStartError(self.start_failure(str(gone))) from gone
+                self.receive_ready(self.spec.start_timeout_s)
+            except WorkerLostError as gone:
+                raise WorkerStartError(self.start_failure_message(str(gone))) from gone
 
-    def take_ready(self, timeout_s: float) -> None:
-        """Reads the message that tells the process is ready; raises WorkerGone."""
+    def receive_ready(self, timeout_s: float) -> None:
+        """Receive the message that the process is ready; raises WorkerLostError."""
         reply = self.receive(timeout_s, FailureKind.BUILD_TIMEOUT)
         if reply:
-            raise WorkerGone(FailureKind.WORKER_DIED, reply.get("error") or reply.get("lost", "not ready"))
+            raise WorkerLostError(
+                FailureKind.WORKER_DIED, reply.get("error") or reply.get("lost", "not ready")
+            )
         self.ready = True
 
-    def start_failure(self, reason: str) -> str:
+    def start_failure_message(self, reason: str) -> str:
         return (
             f"measuring process ({self.spec.role}): {reason}; "
             f"`{sys.executable} -c 'import tvm'` shows whether TVM starts"
         )
 
     def send(self, message: Mapping[str, Any]) -> None:
-        # A dead worker shows at the next receive, which says of what it died.
+        # The next receive detects a dead worker and reports the cause.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(json.dumps(message).encode())
 
     def receive(self, timeout_s: float, on_timeout: FailureKind) -> dict[str, Any]:
-        """The reply to the request in flight; raises WorkerGone after death or `timeout_s` seconds."""
+        """Reply to the pending request; raises WorkerLostError if the worker died or timed out."""
         if not self.connection.poll(timeout_s):
-            raise WorkerGone(on_timeout, f"no answer within {timeout_s:g} s")
+            raise WorkerLostError(on_timeout, f"no answer within {timeout_s:g} s")
         try:
             return json.loads(self.connection.recv_bytes())
         except (EOFError, ConnectionResetError, OSError):
-            raise WorkerGone(FailureKind.WORKER_DIED, self._cause_of_death()) from None
+            raise WorkerLostError(FailureKind.WORKER_DIED, self._cause_of_death()) from None
 
     def kill(self) -> None:
-        """Ends the process and what it started: a compiler may have one of its own at work."""
+        """Kill the process and its children, such as a running compiler."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -144,5 +146,5 @@ class WorkerProcess:
 
 
 def _program(spec: WorkerSpec) -> list[str]:
-    """Arguments of Python that run the module of a process."""
+    """Arguments that make Python run the worker's module."""
     return ["-m", spec.module] if spec.torch else ["-c", _WITHOUT_TORCH.format(spec.module)]

@@ -1,4 +1,4 @@
-"""Measurement on a Ray cluster: one actor a device, each with a local executor inside."""
+"""Measurement on a Ray cluster: one actor for each device, with a local executor inside."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .job import MeasureConfig, MeasureJob, MeasureOutcome
 from .process import START_TIMEOUT_S, WorkerStartError
 from .ray_connection import connect
 
-# Candidates that an actor gets at once: what its death makes another measure again.
+# Largest number of candidates that an actor gets at once; they are measured again if it dies.
 _BATCH = 16
-# How many actors may die with a candidate in hand before it counts as what killed them.
-_DEATHS_ALLOWED = 2
+# Number of actor deaths after which a candidate fails, as it probably caused them.
+_MAX_DEATHS = 2
 _POLL_S = 1.0
 _MESSAGE_CHARS = 500
-# How long to wait for an actor without a word; one takes seconds to start.
-_SILENT_S = 10.0
+# Waiting time for an actor before it is logged; starting one takes seconds.
+_LOG_AFTER_S = 10.0
 
 log = logging.getLogger(__name__)
 
 
 class _Device:
-    """The actor. Arguments and results are JSON, as everywhere between processes."""
+    """Ray actor that owns a device; its arguments and results are JSON, as between all processes."""
 
     def __init__(self, config: str, target: str, measure: str, workers: int | None) -> None:
         from . import make_executor
@@ -51,8 +51,8 @@ class _Device:
             ExecutorConfig(**json.loads(config)), built_for, MeasureConfig(**json.loads(measure)), workers
         )
 
-    def introduce(self) -> tuple[int, str, int]:
-        """Its process, the name of its device, and how far it gives way to other processes."""
+    def describe(self) -> tuple[int, str, int]:
+        """Process id, device name and niceness of the actor."""
         name = cuda_name() if self.on_cuda else cpu_name()
         return os.getpid(), name, os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -65,8 +65,8 @@ class _Device:
 
 
 @dataclass(eq=False)
-class _Seat:
-    """The place of one device: an actor on a node, and the reference that resolves once it is up."""
+class _Slot:
+    """Slot of one device: an actor on a node, and the Ray reference that resolves once it has started."""
 
     index: int
     node: str
@@ -76,7 +76,7 @@ class _Seat:
 
 
 class _Call:
-    """The candidates of one call of `measure`: those that wait, and what came back by their number."""
+    """State of one call of `measure`: waiting candidates, and outcomes by job number."""
 
     def __init__(self, jobs: Sequence[MeasureJob]) -> None:
         self.jobs = jobs
@@ -90,7 +90,7 @@ class _Call:
         return len(self.outcomes) == len(self.jobs)
 
     def next_batch(self, device: int, devices_up: set[int]) -> list[int]:
-        """Numbers of the next candidates for a device; one that asks for a device that is away takes any."""
+        """Next job numbers for a device; jobs for an unavailable device go to any device."""
         fitting = [number for number in self._waiting if self._wants(number, devices_up) in (None, device)]
         share = math.ceil(len(fitting) / len(devices_up))
         batch = fitting[: min(_BATCH, share)]
@@ -103,7 +103,7 @@ class _Call:
         return wanted if wanted in devices_up else None
 
     def to_json(self, batch: Sequence[int]) -> str:
-        """The jobs of a batch, with the best latencies that are known by now."""
+        """Jobs of a batch with the best latencies known so far."""
         jobs = []
         for number in batch:
             job = self.jobs[number]
@@ -112,7 +112,7 @@ class _Call:
         return json.dumps(jobs)
 
     def accept(self, batch: Sequence[int], reply: str, device: int) -> None:
-        """Notes what an actor replied; of two results of a candidate the first counts."""
+        """Store an actor's reply; the first outcome of a candidate wins."""
         for number, fields in zip(batch, json.loads(reply), strict=True):
             failure = fields["failure"] and FailureKind(fields["failure"])
             changed = {"run_secs": tuple(fields["run_secs"]), "failure": failure, "device": device}
@@ -120,11 +120,11 @@ class _Call:
             task = self.jobs[number].task
             self._best_s[task] = min(self._best_s.get(task, math.inf), outcome.latency_s)
 
-    def bereave(self, batch: Sequence[int], reason: str, device: int) -> None:
-        """Has the candidates of a dead actor wait again, but for those that outlived too many."""
+    def requeue(self, batch: Sequence[int], reason: str, device: int) -> None:
+        """Queue the candidates of a dead actor again, or fail those with too many deaths."""
         self._deaths.update(batch)
         for number in reversed(batch):
-            if self._deaths[number] <= _DEATHS_ALLOWED:
+            if self._deaths[number] <= _MAX_DEATHS:
                 self._waiting.appendleft(number)
             else:
                 self.outcomes[number] = MeasureOutcome(
@@ -133,11 +133,11 @@ class _Call:
 
 
 class RayExecutor:
-    """Spreads candidates over actors, each of which owns a device: a GPU, or the target's cores of a node.
+    """Executor over Ray actors, each with a device of its own: a GPU, or the target's cores of a node.
 
-    An actor that dies is retired and another one takes its seat, on any node with room; what it held is
-    measured elsewhere. Nodes whose device has another name than the first are left out, as all records are
-    stored under one description. `measure` may be called from several threads.
+    A dead actor is replaced by a new one on any node with room, and its candidates are measured again. Nodes
+    whose device name differs from the first one are excluded, as all records share one hardware description.
+    `measure` may be called from several threads.
     """
 
     batches_overlap = True
@@ -159,13 +159,13 @@ class RayExecutor:
         if self._owns_cluster:
             connect(config.address)
         self._lock = threading.Lock()
-        self._seats: dict[int, _Seat] = {}
+        self._slots: dict[int, _Slot] = {}
         self._start_error = ""
         self._device_name = ""
-        self._left_out: set[str] = set()
-        self._told_of_niceness = False
-        self.devices = min(self._wait_for_room(), config.devices or sys.maxsize)
-        self._fill_seats()
+        self._excluded_nodes: set[str] = set()
+        self._warned_of_niceness = False
+        self.devices = min(self._wait_for_devices(), config.devices or sys.maxsize)
+        self._start_actors()
 
     def __enter__(self) -> RayExecutor:
         return self
@@ -174,135 +174,138 @@ class RayExecutor:
         self.close()
 
     def close(self) -> None:
-        for seat in self._seats.values():
-            ray.kill(seat.actor)
-        self._seats.clear()
+        for slot in self._slots.values():
+            ray.kill(slot.actor)
+        self._slots.clear()
         if self._owns_cluster and ray.is_initialized():
             ray.shutdown()
 
     @property
     def actor_pids(self) -> list[int]:
-        """Processes of the actors that are up."""
-        return [seat.pid for seat in self._seats.values() if seat.pid is not None]
+        """Process ids of the running actors."""
+        return [slot.pid for slot in self._slots.values() if slot.pid is not None]
 
     def hardware(self) -> Hardware:
-        """Asks an actor; raises WorkerStartError where none comes up."""
+        """Description of the devices, from a running actor; raises WorkerStartError if none starts."""
         while True:
-            seat = self._wait_for_seats()[0]
+            slot = self._wait_for_actors()[0]
             try:
-                return Hardware.from_json(ray.get(seat.actor.hardware.remote()))
+                return Hardware.from_json(ray.get(slot.actor.hardware.remote()))
             except RayActorError:
-                self._retire(seat)
+                self._retire(slot)
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
-        """One outcome a job, in order; raises WorkerStartError where no actor is up for too long."""
+        """Measure jobs; returns one outcome for each, in order. Raises WorkerStartError without an actor."""
         call = _Call(jobs)
-        in_flight: dict[ray.ObjectRef, tuple[_Seat, list[int]]] = {}
+        in_flight: dict[ray.ObjectRef, tuple[_Slot, list[int]]] = {}
         while not call.done:
-            busy = {seat for seat, _ in in_flight.values()}
-            up = self._up() if busy else self._wait_for_seats()
-            devices_up = {seat.index for seat in up}
-            for seat in up:
-                if seat not in busy and (batch := call.next_batch(seat.index, devices_up)):
-                    in_flight[seat.actor.measure.remote(call.to_json(batch))] = seat, batch
+            busy = {slot for slot, _ in in_flight.values()}
+            up = self._running() if busy else self._wait_for_actors()
+            devices_up = {slot.index for slot in up}
+            for slot in up:
+                if slot not in busy and (batch := call.next_batch(slot.index, devices_up)):
+                    in_flight[slot.actor.measure.remote(call.to_json(batch))] = slot, batch
             for reference in ray.wait(list(in_flight), timeout=_POLL_S)[0]:
                 self._receive(call, reference, *in_flight.pop(reference))
         return [call.outcomes[number] for number in range(len(jobs))]
 
-    def _receive(self, call: _Call, reference: ray.ObjectRef, seat: _Seat, batch: list[int]) -> None:
+    def _receive(self, call: _Call, reference: ray.ObjectRef, slot: _Slot, batch: list[int]) -> None:
         try:
-            call.accept(batch, ray.get(reference), seat.index)
+            call.accept(batch, ray.get(reference), slot.index)
         except RayActorError as error:
             log.warning(
-                "executor=ray: the actor of device %d died; %d candidates that it held are measured again",
-                seat.index,
+                "executor=ray: the actor of device %d died; its %d candidates are measured again",
+                slot.index,
                 len(batch),
             )
-            self._retire(seat)
-            call.bereave(batch, str(error), seat.index)
+            self._retire(slot)
+            call.requeue(batch, str(error), slot.index)
         except RayTaskError as error:
-            raise WorkerStartError(f"Ray actor on node {seat.node}: {error}") from error
+            raise WorkerStartError(f"Ray actor on node {slot.node}: {error}") from error
 
-    def _wait_for_seats(self) -> list[_Seat]:
-        """The actors that are up, once there is one; raises WorkerStartError."""
+    def _wait_for_actors(self) -> list[_Slot]:
+        """Running actors, after waiting for the first one; raises WorkerStartError after a time-out."""
         started = time.monotonic()
-        patience_s, told = START_TIMEOUT_S + self.config.wait_s, False
-        while not (up := self._up()):
+        patience_s, logged = START_TIMEOUT_S + self.config.wait_s, False
+        while not (up := self._running()):
             waited_s = time.monotonic() - started
             if waited_s > patience_s:
                 raise WorkerStartError(
-                    f"executor=ray: no actor came up ({self._why_none()}); `ray status` shows the nodes"
+                    f"executor=ray: no actor started ({self._no_actor_reason()}); check the nodes "
+                    "with `ray status`"
                 )
-            if waited_s > _SILENT_S and not told:
+            if waited_s > _LOG_AFTER_S and not logged:
                 log.info(
-                    "executor=ray: waiting for an actor (%s), %g s at most", self._why_none(), patience_s
+                    "executor=ray: waiting for an actor (%s), at most %g s",
+                    self._no_actor_reason(),
+                    patience_s,
                 )
-                told = True
+                logged = True
             time.sleep(_POLL_S / 10)
         return up
 
-    def _why_none(self) -> str:
-        """Why no actor is up."""
+    def _no_actor_reason(self) -> str:
+        """Reason why no actor is running."""
         with self._lock:
-            starting = len(self._seats)
+            starting = len(self._slots)
         return self._start_error or (f"{starting} starting" if starting else "no node has room for one")
 
-    def _up(self) -> list[_Seat]:
-        """The actors that are up at this moment; seats that fell empty are filled where there is room."""
-        self._fill_seats()
+    def _running(self) -> list[_Slot]:
+        """Running actors; starts actors in empty slots where nodes have room."""
+        self._start_actors()
         with self._lock:
-            starting = [seat for seat in self._seats.values() if seat.pid is None]
-        for seat in starting:
-            if ray.wait([seat.starting], timeout=0)[0]:
+            starting = [slot for slot in self._slots.values() if slot.pid is None]
+        for slot in starting:
+            if ray.wait([slot.starting], timeout=0)[0]:
                 try:
-                    self._welcome(seat, *ray.get(seat.starting))
+                    self._admit(slot, *ray.get(slot.starting))
                 except RayError as error:
                     reason = str(error).strip().splitlines()[-1]
-                    if reason != self._start_error:  # it is tried again and again
-                        log.warning("executor=ray: the actor on node %s did not start: %s", seat.node, reason)
+                    if reason != self._start_error:  # log a repeated failure once
+                        log.warning("executor=ray: the actor on node %s did not start: %s", slot.node, reason)
                     self._start_error = reason
-                    self._retire(seat)
+                    self._retire(slot)
         with self._lock:
-            return [seat for _, seat in sorted(self._seats.items()) if seat.pid is not None]
+            return [slot for _, slot in sorted(self._slots.items()) if slot.pid is not None]
 
-    def _welcome(self, seat: _Seat, pid: int, device_name: str, niceness: int) -> None:
-        """Gives an actor that is up its jobs, or leaves its node out where its device is another."""
+    def _admit(self, slot: _Slot, pid: int, device_name: str, niceness: int) -> None:
+        """Accept a started actor, or exclude its node if its device differs."""
         self._device_name = self._device_name or device_name
         if device_name == self._device_name:
-            seat.pid = pid
-            if niceness > max(0, os.getpriority(os.PRIO_PROCESS, 0)) and not self._told_of_niceness:
-                self._told_of_niceness = True
+            slot.pid = pid
+            if niceness > max(0, os.getpriority(os.PRIO_PROCESS, 0)) and not self._warned_of_niceness:
+                self._warned_of_niceness = True
                 log.warning(
-                    "executor=ray: actors run at niceness %d and give way to all that runs on their nodes; "
+                    "executor=ray: actors run at niceness %d and yield to other processes of their nodes; "
                     "start Ray there with RAY_worker_niceness=0 in its environment",
                     niceness,
                 )
             return
-        self._start_error = f"node {seat.node} is a {device_name}, not a {self._device_name} as the first"
-        log.warning("executor=ray: %s; it is left out, as a run has one kind of device", self._start_error)
-        self._left_out.add(seat.node)
-        self._retire(seat)
+        self._start_error = f"node {slot.node} has a {device_name}, the first node a {self._device_name}"
+        log.warning("executor=ray: %s; it is excluded, as a run needs devices of one kind", self._start_error)
+        self._excluded_nodes.add(slot.node)
+        self._retire(slot)
 
-    def _retire(self, seat: _Seat) -> None:
-        """Empties a seat for good: Ray would go on queueing for a dead actor."""
+    def _retire(self, slot: _Slot) -> None:
+        """Empty a slot and kill its actor, as Ray would continue to queue calls for a dead one."""
         with self._lock:
-            if self._seats.get(seat.index) is seat:
-                del self._seats[seat.index]
-                ray.kill(seat.actor)
+            if self._slots.get(slot.index) is slot:
+                del self._slots[slot.index]
+                ray.kill(slot.actor)
 
-    def _fill_seats(self) -> None:
+    def _start_actors(self) -> None:
         with self._lock:
-            empty = [index for index in range(self.devices) if index not in self._seats]
+            empty = [index for index in range(self.devices) if index not in self._slots]
             if not empty:
                 return
-            room = _rooms(self._kind, self._cores)
-            room.subtract(seat.node for seat in self._seats.values())
-            for node in self._left_out:
-                del room[node]
-            for index, node in zip(empty, room.elements(), strict=False):
-                self._seats[index] = self._new_seat(index, node)
+            free = _devices_by_node(self._kind, self._cores)
+            free.subtract(slot.node for slot in self._slots.values())
+            for node in self._excluded_nodes:
+                del free[node]
+            for index, node in zip(empty, free.elements(), strict=False):
+                self._slots[index] = self._new_slot(index, node)
 
-    def _new_seat(self, index: int, node: str) -> _Seat:
+    def _new_slot(self, index: int, node: str) -> _Slot:
         on_cuda = self._kind == "cuda"
         options = ray.remote(_Device).options(
             num_cpus=1 if on_cuda else self._cores,
@@ -310,37 +313,37 @@ class RayExecutor:
             max_restarts=0,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        workers = self._workers or (_cores_a_gpu(node) if on_cuda else None)
+        workers = self._workers or (_cores_per_gpu(node) if on_cuda else None)
         actor: Any = options.remote(*self._actor_arguments, workers)
-        return _Seat(index, node, actor, actor.introduce.remote())
+        return _Slot(index, node, actor, actor.describe.remote())
 
-    def _wait_for_room(self) -> int:
-        """How many devices the cluster has, once there is one; raises ExecutorConfigError."""
+    def _wait_for_devices(self) -> int:
+        """Number of devices in the cluster, after waiting for the first; raises ExecutorConfigError."""
         deadline = time.monotonic() + self.config.wait_s
-        while not (devices := sum(_rooms(self._kind, self._cores).values())):
+        while not (devices := sum(_devices_by_node(self._kind, self._cores).values())):
             if time.monotonic() > deadline:
                 wanted = "a GPU" if self._kind == "cuda" else f"{self._cores} CPU cores"
                 raise ExecutorConfigError(
                     f"executor=ray executor.address={self.config.address}: no node with {wanted} within "
-                    f"{self.config.wait_s:g} s; `ray status` shows the nodes"
+                    f"{self.config.wait_s:g} s; check the nodes with `ray status`"
                 )
             time.sleep(_POLL_S)
         return devices
 
 
-def _rooms(kind: str, cores: int) -> Counter[str]:
-    """How many devices each living node has: its GPUs, or one where the target's cores are."""
+def _devices_by_node(kind: str, cores: int) -> Counter[str]:
+    """Number of devices of each live node: its GPUs, or 1 if it has the target's cores."""
     found: Counter[str] = Counter()
     for node in ray.nodes():
         if node["Alive"]:
             resources = node["Resources"]
             gpus = int(resources.get("GPU", 0))
-            # Two programs timed on one node would disturb each other, however many cores it has.
+            # Two programs timed on one node disturb each other, even if it has enough cores.
             found[node["NodeID"]] = gpus if kind == "cuda" else int(resources.get("CPU", 0) >= cores)
     return found
 
 
-def _cores_a_gpu(node: str) -> int:
-    """A node's CPU cores, shared out to the actors of its GPUs for compiling."""
+def _cores_per_gpu(node: str) -> int:
+    """CPU cores of a node for each of its GPUs, used to compile."""
     resources = next(found["Resources"] for found in ray.nodes() if found["NodeID"] == node)
     return max(1, int(resources.get("CPU", 1) / resources["GPU"]))

@@ -1,4 +1,4 @@
-"""Reaches a Ray cluster, or starts one on this machine."""
+"""Connection to a Ray cluster, which is started on this machine if no address is given."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import ray
 from ..tvm_compat import available_cores
 from .config import ExecutorConfigError
 
-# Ray itself tries for minutes to reach an address where nothing is.
+# Ray itself retries an unreachable address for minutes.
 _CONNECT_TIMEOUT_S = 5.0
 
 
 def connect(address: str | None) -> None:
-    """Joins the cluster at an address, or starts one where it is None; raises ExecutorConfigError."""
+    """Join the cluster at `address`, or start a local one if it is None; raises ExecutorConfigError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Of a cluster that starts here: Ray's workers have niceness 15 otherwise, and programs are timed in them.
+    # Workers of a local cluster time programs, and Ray's default niceness for them is 15.
     os.environ.setdefault("RAY_worker_niceness", "0")
     _check_reachable(address)
     try:
@@ -34,13 +34,13 @@ def connect(address: str | None) -> None:
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ExecutorConfigError(
-            f"executor=ray executor.address={address}: {error}; start one by `ray start --head`, or leave "
-            "the address null for one on this machine"
+            f"executor=ray executor.address={address}: {error}; start a cluster by `ray start --head`, or "
+            "leave the address null to start one on this machine"
         ) from error
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raises ExecutorConfigError where nothing listens at HOST:PORT; leaves other addresses to Ray."""
+    """Raise ExecutorConfigError if nothing listens at HOST:PORT; Ray checks other addresses."""
     host, _, port = (address or "").rpartition(":")
     if not host or not port.isdigit() or "://" in host:
         return
@@ -49,5 +49,5 @@ def _check_reachable(address: str | None) -> None:
     except (OSError, OverflowError) as error:
         raise ExecutorConfigError(
             f"executor=ray executor.address={address}: nothing answers there ({error}); start a cluster by "
-            "`ray start --head` and give the address that it prints, or leave it null for one on this machine"
+            "`ray start --head` and use its address, or leave it null to start one on this machine"
         ) from error

@@ -1,4 +1,4 @@
-"""What a worker process can be: each role is a class whose methods are the operations it is asked for."""
+"""Roles of a worker process: classes whose methods are the operations that it serves."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
+from ..worker_loop import RepliedError
 from .bench import Bench
 from .compilation import TIMED, entries, export, jit, load
+from .isolation import isolated_timing
 from .job import MeasureConfig
 from .reference import Entries, save_expected
-from .undisturbed import undisturbed
 
 LIBRARIES_KEPT = 32
-"""How many libraries of `MeasureJob.keep_built` stay loaded in a process."""
+"""Number of libraries with `MeasureJob.keep_built` that stay loaded in a process."""
 
 
-class StaleSessionError(Exception):
-    """The device was not asked yet: the connection to it must be made again first."""
+class StaleSessionError(RepliedError):
+    """The connection to the device must be renewed first; the device was not asked."""
+
+    @property
+    def reply(self) -> dict[str, Any]:
+        return {"stale": True}
 
 
-class DeviceLostError(Exception):
-    """The connection to the device broke while it ran the candidate."""
+class DeviceLostError(RepliedError):
+    """The connection to the device broke while it ran a candidate."""
+
+    @property
+    def reply(self) -> dict[str, Any]:
+        return {"lost": str(self)}
 
 
 class Role:
-    """A worker process's work for one target. `settings` are those of a role alone, as JSON has them."""
+    """Work of a worker process for one target; `settings` are specific to the role, as JSON values."""
 
     def __init__(self, target: Target, config: MeasureConfig, **settings: Any) -> None:
         self.target = target
@@ -37,15 +46,15 @@ class Role:
         self.settings = settings
 
     def prepare(self) -> None:
-        """Does what must come before the first operation, and again after the device was lost."""
+        """Prepare for the first operation, and again after the device was lost."""
 
     def usable(self) -> bool:
-        """Whether the process can go on after an operation failed."""
+        """Whether the process can continue after a failed operation."""
         return True
 
 
 class Host(Role):
-    """Builds in memory and times on the CPU of this machine."""
+    """Role that compiles in memory and times on the local CPU."""
 
     def __init__(self, target: Target, config: MeasureConfig, **settings: Any) -> None:
         super().__init__(target, config, **settings)
@@ -58,7 +67,7 @@ class Host(Role):
         return {}
 
     def build(self, key: str, module: str, checked: bool) -> dict[str, Any]:
-        """Compiles a module under a name and resolves its entry, which triggers the JIT."""
+        """Compile a module under a name and resolve its entry, which triggers the JIT."""
         start = time.perf_counter()
         mod, buffers = entries(load(module), checked)
         library = jit(mod, self.target)
@@ -69,7 +78,7 @@ class Host(Role):
     def run(
         self, key: str, best_latency_s: float, expected: str | None, keep: bool, count: bool
     ) -> dict[str, Any]:
-        """Times what was built under a name and forgets it, unless it is to be kept."""
+        """Time a built module and drop it, unless `keep` is set."""
         if key in self._built:
             library, buffers = self._built.pop(key)
         else:
@@ -78,26 +87,26 @@ class Host(Role):
             self._kept[key] = library, buffers
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
-        with undisturbed():
+        with isolated_timing():
             return self.bench.measure(library, buffers, best_latency_s, expected, count)
 
 
 class Compiler(Role):
-    """Builds libraries for a device that is elsewhere."""
+    """Role that compiles libraries for a remote device."""
 
     def reference(self, module: str, path: str) -> dict[str, Any]:
         save_expected(module, Path(path))
         return {}
 
     def export(self, module: str, path: str, checked: bool) -> dict[str, Any]:
-        """Writes the library of a module; replies what a device must know of it."""
+        """Write a module's library; replies with what a device needs to run it."""
         mod, buffers = entries(load(module), checked)
         export(mod, self.target, Path(path))
         return {"library": path, "buffers": buffers}
 
 
 class Device(Role):
-    """Times libraries on the one device of its target that this process sees."""
+    """Role that times libraries on the only visible device of its target."""
 
     def __init__(self, target: Target, config: MeasureConfig, **settings: Any) -> None:
         super().__init__(target, config, **settings)
@@ -111,7 +120,7 @@ class Device(Role):
         self.bench = Bench(device, self.config)
 
     def usable(self) -> bool:
-        """A CUDA context that a program has corrupted fails at whatever comes next."""
+        """Whether the device still works: a corrupted CUDA context fails at every later call."""
         try:
             tvm.runtime.empty((1,), "float32", self.bench.device)
             self.bench.device.sync()
@@ -122,7 +131,7 @@ class Device(Role):
     def time(
         self, artefact: dict[str, Any], best_latency_s: float, expected: str | None, keep: bool
     ) -> dict[str, Any]:
-        """Times a library that a Compiler wrote."""
+        """Time a library that a Compiler wrote."""
         path = artefact["library"]
         library = self._kept.pop(path, None) or tvm.runtime.load_module(path)
         if keep:

@@ -1,4 +1,4 @@
-"""Measurement on the servers of a TVM RPC tracker: compiled here, uploaded, timed there."""
+"""Measurement on the servers of a TVM RPC tracker: compiled locally, uploaded and timed remotely."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class RpcDevice(Role):
-    """Times libraries on one server of a tracker; settings are host, port, key and session_timeout_s.
+    """Role that times libraries on one server; settings are host, port, key and session_timeout_s.
 
-    A session is used for many candidates, but ends before its time is up: the server then cuts it off in the
-    middle of whatever runs. That is also what frees a server of a program that hangs.
+    A session serves many candidates. It is renewed before its time-out, at which the server would kill a
+    running program; this time-out also frees a server from a program that hangs.
     """
 
     def prepare(self) -> None:
-        """Waits for a server that is free."""
+        """Wait for a free server and open a session."""
         settings = self.settings
         tracker = tvm.rpc.connect_tracker(settings["host"], settings["port"])
         self._session = tracker.request(
@@ -50,7 +50,7 @@ class RpcDevice(Role):
     def time(
         self, artefact: dict[str, Any], best_latency_s: float, expected: str | None, keep: bool
     ) -> dict[str, Any]:
-        """Uploads a library and times it; `keep` saves nothing here, as sessions come and go."""
+        """Upload a library and time it; `keep` has no effect, as sessions are renewed."""
         if time.monotonic() > self._renew_at and not self._bench_is_new:
             self._end_session()
             raise StaleSessionError
@@ -76,18 +76,18 @@ class RpcDevice(Role):
             return False
 
     def _end_session(self) -> None:
-        # The server serves no one else while this process holds on to anything of the session.
+        # The server accepts no other client while this process holds references to the session.
         del self.bench, self._session
 
 
 def make_rpc_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
-    """An executor over the servers that a tracker knows by a key; raises ExecutorConfigError."""
+    """Create an executor over the servers registered by a key; raises ExecutorConfigError."""
     _refuse_other_architectures(target)
     if config.session_timeout_s <= measure.run_timeout_s:
         raise ExecutorConfigError(
-            f"executor.session_timeout_s={config.session_timeout_s:g}: must be over "
+            f"executor.session_timeout_s={config.session_timeout_s:g}: must be greater than "
             f"measure.run_timeout_s={measure.run_timeout_s:g}"
         )
     description = _described(config.hardware)
@@ -115,19 +115,19 @@ def make_rpc_executor(
 
 
 def _refuse_other_architectures(target: Target) -> None:
-    """Libraries are linked by this machine's C compiler."""
+    """Raise ExecutorConfigError unless this machine's C compiler links for the target's architecture."""
     host = target if target.kind.name == "llvm" else target.host
     triple = str(host.attrs.get("mtriple", "")) if host is not None else ""
     architecture = triple.partition("-")[0]
     if architecture and architecture != platform.machine():
         raise ExecutorConfigError(
-            f"target mtriple={triple}: this machine links for {platform.machine()} only; run foretune on a "
-            f"machine of {architecture}, with executor=local or executor=ray"
+            f"target mtriple={triple}: this machine links only for {platform.machine()}; run foretune on a "
+            f"machine with {architecture}, using executor=local or executor=ray"
         )
 
 
 def _described(hardware: str) -> Hardware:
-    """A JSON file of a description, or a named device; raises UserError."""
+    """Description from a JSON file, or of a named device; raises UserError."""
     path = Path(hardware)
     if not path.is_file():
         return named_hardware(hardware)
@@ -138,13 +138,13 @@ def _described(hardware: str) -> Hardware:
 
 
 def _wait_for_servers(config: ExecutorConfig) -> int:
-    """How many servers of the key the tracker knows, once there is one; raises ExecutorConfigError."""
+    """Number of servers with the key, after waiting for the first; raises ExecutorConfigError."""
     deadline = time.monotonic() + config.wait_s
     while not (servers := _servers(config)):
         if time.monotonic() > deadline:
             missing = "no tracker" if servers is None else f"no server of executor.key={config.key}"
             raise ExecutorConfigError(
-                f"executor.host={config.host} executor.port={config.port}: {missing} there within "
+                f"executor.host={config.host} executor.port={config.port}: {missing} found within "
                 f"{config.wait_s:g} s; start one, as in `python -m tvm.exec.rpc_server --tracker "
                 f"{config.host}:{config.port} --key {config.key}`"
             )
@@ -153,9 +153,9 @@ def _wait_for_servers(config: ExecutorConfig) -> int:
 
 
 def _servers(config: ExecutorConfig) -> int | None:
-    """How many servers of the key the tracker knows, None where no tracker answers."""
+    """Number of servers with the key, None if no tracker answers."""
     try:
-        # TVM's own client retries for a minute before it gives up.
+        # TVM's client would retry for a minute before it fails.
         socket.create_connection((config.host, config.port), timeout=_CONNECT_TIMEOUT_S).close()
         summary = tvm.rpc.connect_tracker(config.host, config.port).summary()
     except (OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""A process's temporary folder, which the next process removes where this one was killed."""
+"""Temporary folder of a process; a later process removes it if its owner was killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where folders of killed processes stay
+except ImportError:  # on Windows, where folders of killed processes are not removed
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "foretune-"
@@ -18,19 +18,19 @@ _LOCK = "in-use"
 
 
 class ScratchFolder:
-    """A folder `foretune-<pid>-...` for temporary files, whose owner holds a lock in it.
+    """Temporary folder `foretune-<pid>-...` with a lock that its owner holds.
 
-    The system lets go of the lock when the process ends, however it ends; a process number alone could be
-    another process by then, or one of another container that shares the folder of temporary files.
+    The system releases the lock when the process ends in any way. The process id would not be enough: another
+    process may have it by then, also in another container that shares the temporary folder.
     """
 
     def __init__(self) -> None:
-        remove_abandoned()
+        remove_stale_folders()
         self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-")
         self._lock = (self.path / f"{_LOCK}.new").open("w")
         if fcntl:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # Locked first and named then: nobody sees it free while its owner lives.
+        # The lock is taken before it gets its final name, so it never looks free while its owner lives.
         (self.path / f"{_LOCK}.new").rename(self.path / _LOCK)
 
     @property
@@ -38,13 +38,13 @@ class ScratchFolder:
         return Path(self._folder.name)
 
     def cleanup(self) -> None:
-        """Removes the folder with all that is in it."""
+        """Remove the folder and its contents."""
         self._lock.close()
         self._folder.cleanup()
 
 
-def remove_abandoned() -> list[Path]:
-    """Removes this user's folders whose process is gone, and returns them."""
+def remove_stale_folders() -> list[Path]:
+    """Remove this user's folders whose owner is gone; returns their paths."""
     found: list[Path] = []
     if not fcntl:
         return found
@@ -59,12 +59,12 @@ def remove_abandoned() -> list[Path]:
 def _is_own_folder(path: Path) -> bool:
     try:
         return not path.is_symlink() and path.is_dir() and path.stat().st_uid == os.getuid()
-    except OSError:  # removed this moment
+    except OSError:  # another process just removed it
         return False
 
 
 def _take(path: Path) -> TextIO | None:
-    """The lock, None where its owner lives or where there is none."""
+    """Acquire the lock; None if its owner lives or the file does not exist."""
     try:
         file = path.open("r+")
     except OSError:

@@ -1,4 +1,4 @@
-"""What CUDA code is compiled with: nvcc or NVRTC, found on this machine."""
+"""Detection of the CUDA compiler: nvcc or NVRTC."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def compiler_environment(target: Target, cuda_compiler: str) -> dict[str, str]:
     environment = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     if target.kind.name != "cuda":
         return environment
-    # A compiling process must not take memory of a GPU, or time of one that is timing.
+    # A compiler process must not use GPU memory or disturb a GPU that is timing.
     return {**environment, **cuda_environment(cuda_compiler), "CUDA_VISIBLE_DEVICES": ""}
 
 
 def cuda_environment(compiler: str) -> dict[str, str]:
-    """Environment in which TVM finds its CUDA compiler (`nvcc`, `nvrtc` or `auto`) and CUDA's libraries."""
+    """Environment in which TVM finds its CUDA compiler (`nvcc`, `nvrtc` or `auto`) and CUDA libraries."""
     toolkit = _toolkit_with("bin/nvcc")
     if compiler in ("auto", "nvcc") and toolkit is not None:
         return {
@@ -56,7 +56,7 @@ def _has_nvrtc() -> bool:
 
 
 def _toolkit_with(file: str) -> Path | None:
-    """The first folder of a CUDA toolkit that holds a file."""
+    """First folder of a CUDA toolkit that contains a file."""
     return next((toolkit for toolkit in _toolkits() if (toolkit / file).is_file()), None)
 
 
@@ -72,5 +72,5 @@ def _toolkits() -> Iterator[Path]:
 
 
 def _before(variable: str, folder: Path) -> str:
-    """A search path with a folder in front."""
+    """Search path of `variable` with a folder in front."""
     return os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))

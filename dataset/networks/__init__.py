@@ -1,14 +1,18 @@
-"""Networks of PyTorch or ONNX: loaded by name, import path or file, and cut into tasks with weights."""
+"""Networks of PyTorch or ONNX: loading by name, import path or file, and extraction of their tasks.
 
-from .extraction import (
-    Network,
-    NetworkExportError,
-    UnknownNetworkError,
-    extract_tasks,
-    load_network,
-    to_relax,
-)
-from .lowering import AS_FASTEST, Lowering
+Loading needs no TVM, so that a process which runs a network in another engine does without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .loading import Network, UnknownNetworkError, load_network
+
+if TYPE_CHECKING:
+    from .extraction import NetworkExportError, extract_tasks, task_names, to_relax
+    from .lowering import AS_FASTEST, Lowering
 
 __all__ = [
     "AS_FASTEST",
@@ -18,5 +22,22 @@ __all__ = [
     "UnknownNetworkError",
     "extract_tasks",
     "load_network",
+    "task_names",
     "to_relax",
 ]
+
+_WITH_TVM = {
+    "AS_FASTEST": "lowering",
+    "Lowering": "lowering",
+    "NetworkExportError": "extraction",
+    "extract_tasks": "extraction",
+    "task_names": "extraction",
+    "to_relax": "extraction",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs TVM on first use."""
+    if name not in _WITH_TVM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_WITH_TVM[name]}", __name__), name)

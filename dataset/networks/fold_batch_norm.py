@@ -1,7 +1,7 @@
-"""Folds inference batch normalisation into the weights before it: a convolution becomes a task with a bias.
+"""Folding of inference batch norms into the weights before them, which leaves tasks with a bias.
 
-TVM's own pass leaves convolutions with a bias, transposed ones and a batch norm with no convolution before it
-alone; what is left then decomposes into a subtract, divide, multiply and add behind each of them.
+TVM's own pass skips convolutions with a bias, transposed convolutions, and batch norms without a convolution
+before them; those then decompose into a subtraction, division, multiplication and addition.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CONVOLUTIONS = tuple(
 
 
 def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
-    """Rewrites every `batch_norm` of constants in the Relax functions of `mod`; the result computes the same.
+    """Rewrites every `batch_norm` of constants in the Relax functions of `mod`, keeping their outputs.
 
-    After a convolution with constant weights, biased or not, it becomes new weights and one added constant;
-    elsewhere one multiplication and one addition of constants per channel.
+    Behind a convolution with constant weights, biased or not, it becomes new weights and one added constant;
+    elsewhere, one multiplication and one addition of constants per channel.
     """
     folded = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():

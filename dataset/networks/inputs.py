@@ -1,4 +1,4 @@
-"""Example inputs of a network from the shapes and dtypes that a user writes."""
+"""Example inputs of a network from given shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ InputSpec = Sequence[int] | Mapping[str, Any]
 
 
 class BadInputShapeError(UserError, ValueError):
-    """The example inputs are not ones that the network takes."""
+    """The network does not take the example inputs."""
 
 
 def example_inputs(specs: Sequence[InputSpec], seed: int) -> tuple[NDArray[Any], ...]:
-    """Random arrays fixed by `seed`: floating ones standard normal, others whole numbers in [0, high).
+    """Random arrays fixed by `seed`: standard normal floats, or whole numbers in [0, high).
 
-    `high` is 2 by default, which suits masks and every embedding. Raises BadInputShapeError.
+    The default `high` of 2 suits masks and every embedding. Raises BadInputShapeError.
     """
     rng = np.random.default_rng(seed)
     return tuple(_random_array(spec, position, rng) for position, spec in enumerate(specs))

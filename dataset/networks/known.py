@@ -1,8 +1,9 @@
-"""Networks known by name: architectures of installed packages with random weights, nothing downloaded."""
+"""Networks known by name: architectures with random weights, without downloads."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,12 @@ from ...errors import UserError
 
 
 class MissingExtraError(UserError, ImportError):
-    """A package that only an optional extra installs is needed."""
+    """A package of an optional extra is missing."""
 
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """How to build one network and what to feed it."""
+    """Constructor and inputs of one network."""
 
     build: Callable[[], nn.Module]
     inputs: tuple[Mapping[str, Any], ...]
@@ -27,7 +28,7 @@ class ZooEntry:
 
 
 class HiddenStates(nn.Module):
-    """A transformers encoder whose forward takes one tensor and returns its last hidden state alone."""
+    """Network of transformers that takes one tensor and returns its last hidden state alone."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ def require_extra(module: str, extra: str, needed_by: str) -> Any:
 
 
 def _image(module: str, factory: str, size: int = 224) -> ZooEntry:
-    """A pytorchcv classifier. Its single-model modules do not import torchvision; its model provider does."""
+    """Classifier of pytorchcv, imported without its model provider, which needs torchvision."""
 
     def build() -> nn.Module:
         source = require_extra(f"pytorchcv.models.{module}", "networks", f"network={factory}")
@@ -57,15 +58,36 @@ def _image(module: str, factory: str, size: int = 224) -> ZooEntry:
     return ZooEntry(build, ({"shape": [1, 3, size, size]},))
 
 
-def _transformer(model: str, config: str, spec: Mapping[str, Any], **settings: Any) -> ZooEntry:
-    """A transformers encoder without pooler, with the plain attention that exports as matmul and softmax."""
+def _transformer(
+    model: str, config: str, spec: Mapping[str, Any], *, pooler: bool = True, **settings: Any
+) -> ZooEntry:
+    """Network of transformers with plain attention, which exports as matmul and softmax.
+
+    Args:
+        pooler: whether the class has a pooler, which is left out.
+    """
 
     def build() -> nn.Module:
         library = require_extra("transformers", "networks", f"network of class {model}")
         configuration = getattr(library, config)(attn_implementation="eager", **settings)
-        return HiddenStates(getattr(library, model)(configuration, add_pooling_layer=False))
+        options = {"add_pooling_layer": False} if pooler else {}
+        return HiddenStates(getattr(library, model)(configuration, **options))
 
     return ZooEntry(build, (spec,))
+
+
+def _dcgan() -> nn.Module:
+    """Generator of DCGAN for images of 64 x 64 (Radford et al. 2016, Figure 1), with kernels of 4 x 4."""
+    channels = (100, 1024, 512, 256, 128)
+    layers: list[nn.Module] = []
+    for number, (before, after) in enumerate(itertools.pairwise(channels)):
+        stride, padding = (2, 1) if number else (1, 0)
+        layers += [
+            nn.ConvTranspose2d(before, after, 4, stride, padding, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+        ]
+    return nn.Sequential(*layers, nn.ConvTranspose2d(channels[-1], 3, 4, 2, 1), nn.Tanh())
 
 
 def _tokens(vocabulary: int = 30522, length: int = 128) -> Mapping[str, Any]:
@@ -84,8 +106,10 @@ ZOO: Mapping[str, ZooEntry] = {
         num_attention_heads=8,
         intermediate_size=2048,
     ),
+    "dcgan": ZooEntry(_dcgan, ({"shape": [1, 100, 1, 1]},)),
     "densenet121": _image("densenet", "densenet121"),
     "efficientnet_b0": _image("efficientnet", "efficientnet_b0"),
+    "gpt2": _transformer("GPT2Model", "GPT2Config", _tokens(50257), pooler=False),
     "mobilenetv1": _image("mobilenet", "mobilenet_w1"),
     "mobilenetv2": _image("mobilenetv2", "mobilenetv2_w1"),
     "mobilenetv3_large": _image("mobilenetv3", "mobilenetv3_large_w1"),
@@ -98,4 +122,4 @@ ZOO: Mapping[str, ZooEntry] = {
     "vgg16": _image("vgg", "vgg16"),
     "vit_base": _transformer("ViTModel", "ViTConfig", {"shape": [1, 3, 224, 224]}),
 }
-"""Name -> how to build it. The names are the ones of `network=...` on the command line."""
+"""Networks by the name that `network=...` takes."""

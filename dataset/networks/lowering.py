@@ -1,10 +1,12 @@
-"""From Relax operators to fused TIR functions, in the form whose tuned programs are fastest.
+"""Lowering of Relax operators to fused TIR functions, in the form whose tuned programs are fastest.
 
-On a CPU that takes two things that no search over schedules brings. Channels last: a convolution's
-innermost loop runs over output channels, of which there are many, and not over the width of an image, of
-which deep layers have 7. And weights whose layout the schedule chooses, so that it reads them in the order
-in which they lie (MetaSchedule's layout-free buffers, which its postprocessor RewriteLayout fills in);
-`inference.compiled` brings the constants of a network into that layout once.
+On a CPU this takes two changes outside the search over schedules:
+
+- Channels last. The innermost loop of a convolution runs over its many output channels, not over the width of
+  an image, which is 7 in deep layers.
+- Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
+  layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
+  its constants into that layout once.
 """
 
 from __future__ import annotations
@@ -22,24 +24,24 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
-from ..tvm_compat import keep_layout_of_clips, layout_free, with_layout_free
+from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 
 CHANNELS_LAST = {
     "relax.nn.conv1d": ["NWC", "WIO"],
     "relax.nn.conv2d": ["NHWC", "HWIO"],
     "relax.nn.conv3d": ["NDHWC", "DHWIO"],
 }
-"""Layouts of data and weight; what is between convolutions follows them."""
+"""Layouts of data and weight by operator; operators between convolutions follow them."""
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """How a network is lowered. None is True on a CPU, where that is fastest, and False elsewhere."""
+    """Options of the lowering. None is True on a CPU, where that is fastest, and False elsewhere."""
 
     channels_last: bool | None = None
-    """Convert convolutions, and what lies between them, to channels last."""
+    """Convert convolutions, and the operators between them, to channels last."""
     prepack: bool | None = None
-    """Let schedules choose the layout of constant weights. Only a CPU's schedules do."""
+    """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
 
 
 AS_FASTEST = Lowering()
@@ -53,7 +55,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         relax.transform.CanonicalizeBindings(),
     ]
     if on_cpu if lowering.channels_last is None else lowering.channels_last:
-        keep_layout_of_clips()
+        register_clip_layouts()
         passes += [relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.CanonicalizeBindings()]
     passes += [_moved_constants, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if on_cpu if lowering.prepack is None else lowering.prepack:
@@ -64,7 +66,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
 
 @tvm.transform.module_pass(opt_level=0, name="MovedConstants")
 def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Transposes constants here: TVM would compile a program for each shape of them, and run it once."""
+    """Transposes constants at once; TVM would compile a program for each of their shapes and run it once."""
     constant = is_const()
     moved = is_op("relax.permute_dims")(constant)
 
@@ -82,7 +84,7 @@ def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0, name="OnlyWeights")
 def _only_weights(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Leaves the layout of constants open only where a reduction reads them: a bias gains nothing."""
+    """Keeps constants layout-free only where a reduction reads them; a bias gains nothing."""
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):

@@ -1,17 +1,19 @@
-"""ONNX files: their inputs, their Relax module and their reference outputs. Needs the `onnx` extra."""
+"""Inputs, Relax module and reference outputs of ONNX files. Needs the `onnx` extra."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tvm
 from numpy.typing import NDArray
 
 from ...errors import UserError
 from .known import require_extra
+
+if TYPE_CHECKING:
+    import tvm
 
 
 class BadOnnxError(UserError, ValueError):
@@ -22,7 +24,7 @@ def _load(path: Path) -> Any:
     onnx = require_extra("onnx", "onnx", f"network={path}")
     try:
         return onnx.load(path)
-    except Exception as error:  # protobuf and onnx raise several kinds
+    except Exception as error:  # protobuf and onnx raise several types
         raise BadOnnxError(
             f"network={path}: no readable ONNX model ({error}); export it again, data files beside it"
         ) from error
@@ -60,7 +62,7 @@ def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
 
 
 def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Outputs of ONNX's own evaluator, written in numpy: right, and slow."""
+    """Outputs of ONNX's own evaluator, which is written in numpy and slow."""
     evaluator = require_extra("onnx.reference", "onnx", f"network={path}").ReferenceEvaluator
     model = _load(path)
     names = [value.name for value in _graph_inputs(model)]

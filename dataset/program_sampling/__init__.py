@@ -1,9 +1,9 @@
-"""Program sampling: which candidates of a task are measured for the dataset."""
+"""Program sampling: the choice of a task's candidates to measure for a dataset."""
 
 from .annealing import AnnealingConfig, AnnealingSampler
 from .config import ProgramSamplingConfig, make_program_sampler
 from .database import DatabaseSampler, DatabaseTasks
-from .evolutionary import EvolutionarySampler, ExplorationConfig
+from .evolutionary import EvolutionarySampler, EvolutionConfig
 from .random_draws import RandomSampler
 from .sampler import ProgramSampler, Proposal, SamplingError, best_latency_s
 from .scorer import make_scorer
@@ -13,8 +13,8 @@ __all__ = [
     "AnnealingSampler",
     "DatabaseSampler",
     "DatabaseTasks",
+    "EvolutionConfig",
     "EvolutionarySampler",
-    "ExplorationConfig",
     "ProgramSampler",
     "ProgramSamplingConfig",
     "Proposal",

@@ -1,4 +1,4 @@
-"""Which program sampler a run uses, and with which settings."""
+"""Choice and settings of the program sampler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm.target import Target
 from ..task import Task
 from .annealing import AnnealingConfig, AnnealingSampler
 from .database import DatabaseSampler
-from .evolutionary import EvolutionarySampler, ExplorationConfig
+from .evolutionary import EvolutionarySampler, EvolutionConfig
 from .random_draws import RandomSampler
 from .sampler import ProgramSampler, SamplingError
 from .scorer import make_scorer
@@ -21,34 +21,34 @@ SAMPLERS = ("evolutionary", "annealing", "random", "database")
 
 @dataclass(frozen=True)
 class ProgramSamplingConfig:
-    """The sampler by name, and the settings of those that have some."""
+    """Program sampler by name, with the settings of each; conf/generate.yaml describes the fields."""
 
     sampler: str = "evolutionary"
-    # What guides the two explorations: xgboost or random.
     scorer: str = "xgboost"
-    evolutionary: ExplorationConfig = field(default_factory=ExplorationConfig)
+    evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
     annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
-    # Folder of a MetaSchedule JSONDatabase, for the sampler of that name.
     database: Path | None = None
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
-            raise SamplingError(f"program_sampling.sampler={self.sampler!r}: use {', '.join(SAMPLERS)}")
+            raise SamplingError(
+                f"program_sampling.sampler={self.sampler!r}: unknown; use one of {', '.join(SAMPLERS)}"
+            )
         if self.sampler == "database" and self.database is None:
             raise SamplingError(
-                "program_sampling.database is missing: give the folder with database_workload.json and "
+                "program_sampling.database is missing: set it to the folder with database_workload.json and "
                 "database_tuning_record.json, or use another program_sampling.sampler"
             )
 
     @property
-    def explores(self) -> bool:
-        """Whether a scorer guides it."""
+    def uses_scorer(self) -> bool:
+        """Whether a scorer guides the sampler."""
         return self.sampler in ("evolutionary", "annealing")
 
     @property
     def label(self) -> str:
-        """What records carry as their sampler."""
-        return f"{self.sampler}/{self.scorer}" if self.explores else self.sampler
+        """Sampler name in the records."""
+        return f"{self.sampler}/{self.scorer}" if self.uses_scorer else self.sampler
 
 
 def make_program_sampler(
@@ -60,9 +60,9 @@ def make_program_sampler(
     seed: int,
     traces: Sequence[str] = (),
 ) -> ProgramSampler:
-    """The sampler of a task; `traces` are those that a database has of it.
+    """Create the sampler of a task; `traces` are the task's traces for the database sampler.
 
-    Raises SamplingError, and NoDesignSpaceError where the task has nothing to tune.
+    Raises SamplingError, and NoDesignSpaceError if the task has nothing to tune.
     """
     if config.sampler == "random":
         return RandomSampler(task, target, per_round=per_round, seed=seed)

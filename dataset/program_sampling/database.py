@@ -1,4 +1,4 @@
-"""Programs that somebody else's search found: the records of a MetaSchedule database, measured here."""
+"""Sampling from a MetaSchedule database: the programs that another search found, measured on this device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from ..exchange import read_database
 from ..replay import candidate_trace_json, replay
 from ..task import Task
 from ..tvm_compat import workload_hash
+from .counts import DUPLICATE
 from .sampler import ProgramSampler, Proposal
 
 
 class DatabaseTasks:
-    """The tasks of a MetaSchedule `JSONDatabase` folder and the traces recorded for each, fastest first."""
+    """Tasks of a MetaSchedule `JSONDatabase` folder, with the traces recorded for each, fastest first."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises the errors of `read_database`."""
+        """Read the folder; raises the errors of `read_database`."""
         modules: dict[str, tvm.IRModule] = {}
         recorded: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
         for mod, trace, run_secs, _ in read_database(folder):
@@ -38,7 +39,7 @@ class DatabaseTasks:
 
 
 class DatabaseSampler(ProgramSampler):
-    """Proposes the recorded traces of a task in their order; one that does not replay counts as refused."""
+    """Sampler that proposes recorded traces in order; a trace that does not replay counts as rejected."""
 
     name = "database"
 
@@ -51,11 +52,14 @@ class DatabaseSampler(ProgramSampler):
     def _draw(self) -> Iterable[Proposal]:
         drawn: dict[str, Proposal] = {}
         while self._traces and len(drawn) < self.per_round:
+            self._tried += 1
             candidate = replay(self.context, self._traces.pop())
             if candidate is None:
-                self.refused["trace does not replay"] += 1
+                self.rejected["trace does not replay"] += 1
                 continue
             trace = candidate_trace_json(candidate)
-            if trace not in self._known:
-                drawn.setdefault(trace, (trace, candidate))
+            if trace in self._known or trace in drawn:
+                self.passed_over[DUPLICATE] += 1
+            else:
+                drawn[trace] = trace, candidate
         return drawn.values()

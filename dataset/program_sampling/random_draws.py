@@ -1,4 +1,4 @@
-"""Random programs: the baseline that exploration-based sampling is compared with."""
+"""Random sampling, the baseline of exploration-based sampling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .sampler import ProgramSampler, Proposal
 
 
 class RandomSampler(ProgramSampler):
-    """Draws each decision of a design space at random (One-Shot Tuner section 6.3.1, "Random")."""
+    """Sampler that draws every decision at random (One-Shot Tuner section 6.3.2, "Random")."""
 
     name = "random"
 

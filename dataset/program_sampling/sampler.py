@@ -1,13 +1,13 @@
-"""What all program samplers have in common: one task, rounds of proposals, no program twice.
+"""Base class of program samplers: rounds of proposals for one task, without duplicates.
 
-Algorithm 1 is that of One-Shot Tuner, lines 14-25: explore with a cost model, measure, update the cost model.
+Algorithm 1 refers to One-Shot Tuner, lines 14-25: explore with a cost model, measure, update the cost model.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -18,30 +18,31 @@ from tvm.target import Target
 from ...errors import UserError
 from ..interruption import interrupts_deferred
 from ..measure.job import MeasureOutcome
-from ..replay import RefusedError, candidate_trace_json, instantiate
+from ..replay import RejectedError, candidate_trace_json, instantiate
 from ..task import Task
 from ..tvm_compat import available_cores, design_spaces, make_tune_context
+from .counts import DUPLICATE, CandidateCounts
 
 Proposal: TypeAlias = tuple[str, ms.MeasureCandidate]
 """Canonical trace JSON of a candidate, and the candidate."""
 
 _LARGEST_SEED = 2**31 - 2
-# Random draws per wanted candidate before a space counts as poor in new ones; on GPUs most are refused.
+# Random draws per wanted candidate before a space counts as exhausted; on GPUs most draws are rejected.
 _DRAWS_PER_NEW = 30
 
 
 class SamplingError(UserError, ValueError):
-    """A setting of program sampling cannot be."""
+    """A setting of program sampling is invalid."""
 
 
 class ProgramSampler(ABC):
-    """Proposes candidates of one task round by round and learns from their outcomes (Algorithm 1).
+    """Sampler that proposes candidates of one task in rounds and learns from their outcomes (Algorithm 1).
 
-    What makes two candidates the same is their decisions: those of their canonical trace.
+    Two candidates are the same if their canonical traces have the same decisions.
     """
 
     name: str
-    """What records of its candidates carry."""
+    """Name of the sampler in records."""
 
     def __init__(
         self,
@@ -55,14 +56,22 @@ class ProgramSampler(ABC):
         space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
     ) -> None:
-        """`threads` replay candidates, by default one a core; see `make_tune_context`, also for `space`.
+        """Create the sampler of a task for a target.
 
-        `scorer` is the cost model that guides a sampler which explores.
+        Args:
+          per_round: number of candidates of a round.
+          scorer: cost model that guides an exploring sampler.
+          strategy, space: see `make_tune_context`.
+          threads: threads that replay candidates, by default one a core.
 
-        Raises NoDesignSpaceError where the task has nothing to tune.
+        Raises NoDesignSpaceError if the task has nothing to tune.
         """
-        self.refused: Counter[str] = Counter()
-        """How many drawn candidates were no valid program, by cause."""
+        self.rejected: Counter[str] = Counter()
+        """Number of invalid programs by cause."""
+        self.passed_over: Counter[str] = Counter()
+        """Number of valid programs that were not proposed, by cause: DUPLICATE, LOWER_SCORE."""
+        self._tried = 0
+        self._proposed = 0
         self.context = make_tune_context(
             task.mod,
             target,
@@ -71,7 +80,7 @@ class ProgramSampler(ABC):
             space=space,
             name=task.name,
             threads=threads or available_cores(),
-            refused=self.refused,
+            rejected=self.rejected,
         )
         self.scorer = scorer
         self.spaces = design_spaces(self.context, task.name)
@@ -80,20 +89,34 @@ class ProgramSampler(ABC):
         self._known: set[str] = set()
 
     def propose(self) -> list[Proposal]:
-        """The next round, none of which was proposed or known before; empty when nothing new was found."""
+        """Propose the candidates of the next round, all of them new; empty if none was found."""
         fresh: dict[str, ms.MeasureCandidate] = {}
         for trace, candidate in self._draw():
-            if trace not in self._known:
-                fresh.setdefault(trace, candidate)
-        self._known.update(fresh)
-        return list(fresh.items())
+            if trace in self._known or trace in fresh:
+                self.passed_over[DUPLICATE] += 1
+            else:
+                fresh[trace] = candidate
+        return self._handed_on(fresh)
 
-    def know(self, traces: Iterable[str]) -> None:
-        """Marks candidates as measured already, so that they are not proposed."""
+    @property
+    def counts(self) -> CandidateCounts:
+        """Candidates so far, by what became of them."""
+        return CandidateCounts(
+            tried=self._tried, proposed=self._proposed, rejected=self.rejected + self.passed_over
+        )
+
+    def _handed_on(self, found: dict[str, ms.MeasureCandidate]) -> list[Proposal]:
+        """New candidates as proposals, which are known from now on."""
+        self._known.update(found)
+        self._proposed += len(found)
+        return list(found.items())
+
+    def mark_measured(self, traces: Iterable[str]) -> None:
+        """Mark candidates as measured, so that they are not proposed."""
         self._known.update(traces)
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
-        """Teaches the scorer, where there is one, what was measured (Algorithm 1, line 24)."""
+        """Update the scorer, if there is one, with measured candidates (Algorithm 1, line 24)."""
         if self.scorer is None or not measured:
             return
         results = [
@@ -105,14 +128,15 @@ class ProgramSampler(ABC):
 
     @abstractmethod
     def _draw(self) -> Iterable[Proposal]:
-        """The candidates of a round, which may repeat and may be known."""
+        """Candidates of a round, which may contain duplicates and known ones."""
 
     def _instantiate(self, trace: Trace) -> Proposal | None:
-        """The candidate of a trace, its open decisions drawn at random; None, and counted, where refused."""
+        """Candidate of a trace with its open decisions drawn at random; None, and counted, if rejected."""
+        self._tried += 1
         try:
             candidate = instantiate(self.context, trace, self._draw_seed())
-        except RefusedError as error:
-            self.refused[str(error)] += 1
+        except RejectedError as error:
+            self.rejected[str(error)] += 1
             return None
         return candidate_trace_json(candidate), candidate
 
@@ -120,22 +144,26 @@ class ProgramSampler(ABC):
         return int(self.rng.integers(1, _LARGEST_SEED))
 
     def _draw_random(self) -> Proposal | None:
-        """A candidate of a design space with every decision drawn at random; None where it is refused."""
+        """Candidate with all decisions drawn at random; None if it is rejected."""
         space = self.spaces[self.rng.integers(len(self.spaces))]
         return self._instantiate(Trace(space.trace.insts, {}))
 
-    def _draw_random_new(self, count: int) -> dict[str, ms.MeasureCandidate]:
-        """Up to `count` different random candidates that are not known; fewer where they get rare."""
+    def _draw_random_new(self, count: int, taken: Container[str] = ()) -> dict[str, ms.MeasureCandidate]:
+        """Up to `count` random candidates that are neither known nor `taken`; fewer if such are rare."""
         found: dict[str, ms.MeasureCandidate] = {}
         for _ in range(_DRAWS_PER_NEW * count):
             if len(found) == count:
                 break
             drawn = self._draw_random()
-            if drawn is not None and drawn[0] not in self._known:
-                found.setdefault(*drawn)
+            if drawn is None:
+                continue
+            if drawn[0] in self._known or drawn[0] in taken or drawn[0] in found:
+                self.passed_over[DUPLICATE] += 1
+            else:
+                found[drawn[0]] = drawn[1]
         return found
 
 
 def best_latency_s(outcomes: Sequence[MeasureOutcome]) -> float:
-    """Shortest latency among outcomes in seconds, infinite when all failed."""
+    """Shortest latency of outcomes in seconds, +inf if all failed."""
     return min((outcome.latency_s for outcome in outcomes), default=float("inf"))

@@ -1,5 +1,5 @@
-"""Task sampling: which tasks a dataset is measured on."""
+"""Sampling of the tasks that a dataset is measured on."""
 
-from .sampling import DEFAULT_OPERATORS, SAMPLERS, TaskSamplingError, sample_settings, sample_tasks
+from .sampling import SAMPLERS, TaskSamplingError, default_operators, sample_settings, sample_tasks
 
-__all__ = ["DEFAULT_OPERATORS", "SAMPLERS", "TaskSamplingError", "sample_settings", "sample_tasks"]
+__all__ = ["SAMPLERS", "TaskSamplingError", "default_operators", "sample_settings", "sample_tasks"]

@@ -1,17 +1,17 @@
 """Prior over operator settings: One-Shot Tuner's prior-guided task sampling, section 4.1.1 and Algorithm 1.
 
 The paper draws one knob after the other, each from its frequency among the collected tasks that agree on all
-knobs drawn before. As the counts of a full chain multiply out to the count of the whole task, that draws rows
-of the table and nothing else. Here each conditional frequency is interpolated with those of shorter
-conditions, so that a draw is plausible but may be of no crawled network. With N(c) the tasks that have
-condition c, N(x, c) those that also have value x, R(c) the rows of the table behind N(c), D(c) the number of
-different values in them, and c' the next shorter condition:
+knobs drawn before. The counts of such a full chain multiply out to the count of the whole task, so the chain
+draws rows of the table and nothing else. Here each conditional frequency is interpolated with those of
+shorter conditions, so that draws are plausible and some are in no crawled network. With N(c) the number of
+tasks that have condition c, N(x, c) the number of those that also have value x, R(c) the number of rows of
+the table behind N(c), D(c) the number of different values in them, and c' the next shorter condition:
 
     P(x | c) = w(c) * N(x, c) / N(c) + (1 - w(c)) * P(x | c'),    w(c) = R(c) / (R(c) + smoothing * D(c))
 
-The weight is Witten and Bell's estimate that a value follows which was seen before (IEEE Transactions on
-Information Theory 37(4), 1991), where `smoothing` is 1. It counts rows, as networks of one family repeat each
-other and do not witness independently. With `smoothing` 0 this is the paper's chain. The last condition is
+With `smoothing` 1 the weight is Witten and Bell's estimate that the next value was seen before (IEEE
+Transactions on Information Theory 37(4), 1991). It counts rows, because networks of one family repeat each
+other and are no independent evidence. With `smoothing` 0 this is the paper's chain. The last condition is
 empty.
 """
 
@@ -20,15 +20,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..operators import OperatorSettings, SettingsError, settings_class, settings_from_dict
+from ..operators import NOT_CRAWLED, OperatorSettings, SettingsError, settings_class, settings_from_dict
+from ..operators.shared.knobs import Knob
 from ..zoo.table import ZooRow
-from .chains import CHAINS, Knob
 
 Values: TypeAlias = tuple[Any, ...]
 
@@ -36,9 +36,18 @@ MAX_REDRAWS = 1000
 """Draws in a row of impossible settings, such as a kernel larger than its input, before giving up."""
 
 
+def knobs_of(operator: str) -> tuple[Knob, ...]:
+    """Knobs of an operator in the order of its draws; raises SettingsError for an unknown operator."""
+    cls = settings_class(operator)
+    if cls.knobs:
+        return cls.knobs
+    fixed = (*NOT_CRAWLED, *(["epilogue"] if cls.epilogues == ("none",) else []))
+    return tuple(Knob((field.name,)) for field in fields(cls) if field.name not in fixed)
+
+
 @dataclass(frozen=True)
 class _Frequencies:
-    """How often each value occurs under one condition."""
+    """Counts of the values under one condition."""
 
     values: Sequence[Values]
     cumulative: Sequence[int]
@@ -60,16 +69,16 @@ class _Frequencies:
 
 
 _Conditions: TypeAlias = dict[tuple[str, ...], dict[Values, _Frequencies]]
-"""Of one knob: by the fields of each condition, from all drawn before to none, and by their values."""
+"""Counts for one knob, by the fields of each condition, longest first, and by their values."""
 
 _Chain: TypeAlias = list[_Conditions]
-"""Of one operator, by position of the knob."""
+"""Counts for one operator, by position of the knob."""
 
 
 class Prior:
     """Conditional frequencies of operator settings among the tasks of crawled networks.
 
-    Each row of the table counts once a network: a tuner makes one task of equal calls.
+    Each row of the table counts once per network: a tuner makes one task of equal calls.
     """
 
     def __init__(self, rows: Sequence[ZooRow], smoothing: float = 1.0) -> None:
@@ -88,11 +97,14 @@ class Prior:
         return tuple(self._rows)
 
     def sample(self, operator: str, rng: np.random.Generator) -> OperatorSettings:
-        """Draws possible settings of one operator with an epilogue, float32 and channels first."""
-        chain = self._chain(operator)
+        """Draws possible settings of one operator with an epilogue, float32 and channels first.
+
+        Raises SettingsError.
+        """
+        chain, knobs = self._chain(operator), knobs_of(operator)
         for _ in range(MAX_REDRAWS):
             drawn: dict[str, Any] = {}
-            for position, knob in enumerate(CHAINS[operator]):
+            for position, knob in enumerate(knobs):
                 drawn.update(zip(knob.fields, self._draw(chain[position], drawn, rng), strict=True))
             try:
                 return settings_from_dict(operator, drawn)
@@ -101,9 +113,9 @@ class Prior:
         raise SettingsError(f"operator={operator}: the prior drew {MAX_REDRAWS} impossible settings in a row")
 
     def probability(self, settings: OperatorSettings) -> float:
-        """Probability of a draw, before impossible settings are drawn again."""
+        """Probability of a draw of these settings, before impossible ones are drawn again."""
         operator, result = settings.operator, 1.0
-        for knob, conditions in zip(CHAINS[operator], self._chain(operator), strict=True):
+        for knob, conditions in zip(knobs_of(operator), self._chain(operator), strict=True):
             value, rest, knob_probability = _read(settings, knob.fields), 1.0, 0.0
             for condition, by_value in conditions.items():
                 frequencies = by_value.get(_read(settings, condition))
@@ -133,7 +145,7 @@ class Prior:
                 f"operator={operator}: the table has none; it has {', '.join(self.operators)}"
             )
         if operator not in self._chains:
-            self._chains[operator] = _count(CHAINS[operator], self._rows[operator])
+            self._chains[operator] = _count(knobs_of(operator), self._rows[operator])
         return self._chains[operator]
 
 

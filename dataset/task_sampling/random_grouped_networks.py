@@ -1,4 +1,4 @@
-"""Random networks with what the others lack: group norms of images, grouped convolutions of video."""
+"""Random networks with group norms of images, and with grouped convolutions of video."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .random_layers import Head, MadeNetwork, Rng, draw_activation, draw_channel
 
 
 def group_normed_network(rng: Rng) -> MadeNetwork:
-    """Residual blocks whose convolutions stand behind a group norm, as in Big Transfer and diffusion models.
+    """Residual blocks with a group norm before each convolution, as in Big Transfer and diffusion models.
 
-    Of one family are the number of groups or the channels of each, and the activation.
+    A network has one activation, and either one number of groups or one number of channels per group.
     """
     side, channels = 8 * int(rng.integers(4, 29)), 32 * int(rng.integers(1, 6))
     groups, channels_of_each = pick(rng, 1, 8, 16, 32, 32, 32), pick(rng, 0, 0, 0, 8, 16)
@@ -38,7 +38,7 @@ class _Block(nn.Module):
 
 
 def separated_video_network(rng: Rng) -> MadeNetwork:
-    """Bottlenecks whose 3-D convolution is grouped or depthwise, as of ResNeXt, CSN and X3D over frames."""
+    """Bottlenecks over frames whose 3-D convolution is grouped or depthwise, as in ResNeXt, CSN and X3D."""
     side, frames = pick(rng, 56, 64, 80, 96, 112), pick(rng, 4, 8, 16)
     channels = draw_channels(rng, 64)
     cardinality, ratio = pick(rng, 0, 0, 2, 4, 8, 32), pick(rng, 1, 2, 4)  # 0 groups: depthwise

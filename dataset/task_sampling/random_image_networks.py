@@ -1,4 +1,4 @@
-"""Random networks over images: stacks of convolutions, searched, wired at random, and decoders."""
+"""Random networks over images: stacks of convolutions, searched and randomly wired networks, decoders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _side(rng: Rng, most: int) -> int:
 
 
 class _Residual(nn.Module):
-    """Adds what the body makes to its input, then applies ReLU if told so."""
+    """Adds the body's output to its input; with `relu`, a ReLU follows."""
 
     def __init__(self, body: nn.Module, relu: bool = False) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Residual(nn.Module):
 
 
 def linear_stack(rng: Rng) -> MadeNetwork:
-    """Convolutions of any kernel, stride, dilation and grouping, some behind their norm, between poolings."""
+    """Convolutions of any kernel, stride, dilation and grouping, with norms, and poolings between them."""
     channels, side = 3, _side(rng, 256)
     size, layers = side, list[nn.Module]()
     for _ in range(rng.integers(6, 14)):
@@ -58,7 +58,7 @@ def _random_conv2d(rng: Rng, channels: int, size: int) -> tuple[list[nn.Module],
         groups = pick(rng, 2, 4, 8, channels)
         out_channels = channels if groups == channels else -(-out_channels // groups) * groups
         groups = groups if channels % groups == 0 else 1
-    before = rng.random() < 0.2  # norm and activation in front, as in pre-activation networks
+    before = rng.random() < 0.2  # norm and activation first, as in pre-activation networks
     conv = nn.Conv2d(
         channels,
         out_channels,
@@ -82,7 +82,7 @@ def _random_conv2d(rng: Rng, channels: int, size: int) -> tuple[list[nn.Module],
 
 
 def searched_network(rng: Rng) -> MadeNetwork:
-    """Inverted bottlenecks out of a space that ProxylessNAS and MnasNet search (Fasor's [13] and [48]).
+    """Inverted bottlenecks from the search space of ProxylessNAS and MnasNet (Fasor's [13] and [48]).
 
     Width, resolution and the depth, kernel, expansion and squeeze-excitation of each stage are drawn.
     """
@@ -151,7 +151,7 @@ class _SqueezeExcitation(nn.Module):
 
 
 def wired_network(rng: Rng) -> MadeNetwork:
-    """Stages of nodes wired at random (Fasor's [56], Xie et al., ICCV 2019, section 3)."""
+    """Stages of randomly wired nodes (Fasor's [56], Xie et al., ICCV 2019, section 3)."""
     channels, side = 8 * int(rng.integers(4, 14)), 32 * pick(rng, 4, 6, 7)
     layers: list[nn.Module] = [_norm_conv(3, channels // 2, 3, 2, nn.ReLU())]
     before = channels // 2
@@ -163,7 +163,7 @@ def wired_network(rng: Rng) -> MadeNetwork:
 
 
 class _WiredStage(nn.Module):
-    """An Erdos-Renyi graph: edges of probability 0.2, directed from the lower node to the higher."""
+    """Erdos-Renyi graph: edges with probability `edge`, directed from lower to higher nodes."""
 
     def __init__(self, channels: int, out_channels: int, nodes: int, rng: Rng, edge: float = 0.2) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class _WiredStage(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         outputs: list[torch.Tensor] = []
         for node, parents in zip(self.nodes, self.parents, strict=True):
-            # A parent's output counts as much as its learned weight says.
+            # A learned weight scales each parent's output.
             inputs = [torch.sigmoid(outputs[i].new_empty(())) * outputs[i] for i in parents]
             outputs.append(node(reduce(torch.add, inputs) if inputs else x))
         return reduce(torch.add, [outputs[end] for end in self.ends]) / len(self.ends)
@@ -195,7 +195,7 @@ class _WiredStage(nn.Module):
 
 
 def decoder(rng: Rng) -> MadeNetwork:
-    """Transposed convolutions that double an image from few positions, with a convolution behind each."""
+    """Transposed convolutions that double a small image, some with a convolution behind them."""
     channels, side = draw_channels(rng, 512), pick(rng, 4, 7, 8, 12, 14, 16)
     shape, layers = (1, channels, side, side), list[nn.Module]()
     for _ in range(rng.integers(2, 5)):

@@ -1,4 +1,4 @@
-"""Settings and layers that random networks have in common."""
+"""Random choices and layers that all random networks use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pick(rng: Rng, *choices: int) -> int:
 
 
 def draw_channels(rng: Rng, most: int) -> int:
-    """A multiple of 8 up to `most`, small ones as likely as large ones on a scale of factors."""
+    """A multiple of 8 up to `most`, uniform on a logarithmic scale."""
     return 8 * round(2 ** rng.uniform(0, np.log2(most / 8)))
 
 

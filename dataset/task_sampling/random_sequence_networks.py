@@ -9,7 +9,7 @@ from .random_layers import Head, MadeNetwork, Rng, draw_activation, draw_channel
 
 
 def transformer(rng: Rng) -> MadeNetwork:
-    """An encoder layer of any width, heads and length, with plain or cosine attention; a mean of tokens."""
+    """Encoder layer of random width, heads and length, plain or cosine attention, and a mean of tokens."""
     heads, head_width = int(rng.integers(1, 17)), pick(rng, 16, 32, 48, 64, 80, 96, 128)
     tokens, width = 2 * draw_channels(rng, 512), heads * head_width
     cosine, relu = bool(rng.random() < 0.3), bool(rng.random() < 0.3)
@@ -32,7 +32,7 @@ class _EncoderLayer(nn.Module):
         query, key, value = (
             linear(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for linear in inputs
         )
-        if self.cosine:  # as Swin V2: queries and keys of length 1
+        if self.cosine:  # queries and keys of length 1, as in Swin V2
             query, key = nn.functional.normalize(query, dim=-1), nn.functional.normalize(key, dim=-1)
         scores = torch.softmax(query @ key.transpose(-1, -2), dim=-1)
         x = x + project((scores @ value).transpose(1, 2).flatten(2))
@@ -49,7 +49,7 @@ class _TokenMean(nn.Module):
 
 
 def sequence_network(rng: Rng) -> MadeNetwork:
-    """Convolutions over a sequence, as of speech: some dilated or grouped, strided down and back up."""
+    """Convolutions over a sequence such as speech, some dilated or grouped, that shorten and lengthen it."""
     channels, length = draw_channels(rng, 256), 64 * int(rng.integers(2, 33))
     shape, layers = (1, channels, length), list[nn.Module]()
     for _ in range(rng.integers(3, 7)):
@@ -75,7 +75,7 @@ def sequence_network(rng: Rng) -> MadeNetwork:
 
 
 def video_network(rng: Rng) -> MadeNetwork:
-    """Convolutions over frames and images, whole or as an image's and then a time's."""
+    """Convolutions over video, either 3-D or split into one over the image and one over time."""
     side, frames = pick(rng, 56, 64, 80, 96, 112), pick(rng, 4, 8, 16)
     channels, layers = 3, list[nn.Module]()
     for depth in range(rng.integers(3, 6)):

@@ -1,7 +1,7 @@
-"""What samplers draw, beside zoos and evaluation networks: `python -m foretune.dataset.task_sampling.report`.
+"""Report on a sampler's draws beside zoos and networks: `python -m foretune.dataset.task_sampling.report`.
 
-One-Shot Tuner (section 5) keeps the networks that it is tested on out of its prior, and still finds 9-12 % of
-layers in common between what it samples and what it is tested on.
+One-Shot Tuner (section 5) keeps its test networks out of the prior, and still finds that they have 9-12 % of
+their layers in common with the sampled tasks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from itertools import islice
 from pathlib import Path
 
 from ..operators import OperatorSettings
-from ..zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, shape_of
+from ..task_shapes import shape_of
+from ..zoo.table import ZOO_TABLE, ZooRow, read_zoo_table
 from .derived import with_derived
 from .sampling import SAMPLERS, sample_settings
 
 
 def report(drawn: Sequence[OperatorSettings], rows: Iterable[ZooRow]) -> list[str]:
-    """Lines on the operators, epilogues and shares in common of what a sampler drew without hold-out."""
+    """Lines on the operators and epilogues of draws without hold-out, and their overlap with the rows."""
     zoo: set[OperatorSettings] = set()
     tested: defaultdict[str, set[OperatorSettings]] = defaultdict(set)
     for row in rows:

@@ -1,7 +1,7 @@
-"""Draws tasks to measure: prior-guided (PGS of One-Shot Tuner, section 4.1.1) or by what it is compared with.
+"""Sampling of tasks to measure: prior-guided (PGS of One-Shot Tuner, section 4.1.1), and its alternatives.
 
-The paper compares its sampler with uniform draws and with the zoo itself (section 6.3.1); Fasor (section 7.1)
-adds random networks.
+One-Shot Tuner compares PGS with uniform draws and with the zoo itself (section 6.3.2, Table 4); Fasor
+(section 7.1) adds random networks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,60 +18,38 @@ import numpy as np
 
 from ...errors import UserError
 from ..operators import (
+    OPERATOR_SETTINGS,
     OperatorSettings,
-    Reduction,
     SettingsError,
     settings_class,
     settings_from_dict,
     to_task,
 )
-from ..operators.window import SlidingWindow
 from ..stored_tasks import stored_rows
 from ..task import Task
-from ..zoo.table import ZOO_TABLE, ZooRow, read_zoo_table, shape_of
-from .derived import with_derived
+from ..task_shapes import shape_of
+from ..zoo.table import ZOO_TABLE, ZooRow
+from .derived import prior_rows
 from .prior import Prior
 from .random_networks import RandomNetworks
 from .uniform import sample_uniform
 
 Sampler: TypeAlias = Callable[[str, np.random.Generator], OperatorSettings]
-"""Draws settings of the named operator with an epilogue: float32, channels first, as a zoo's batch of 1."""
-
-DEFAULT_OPERATORS: Mapping[str, float] = {
-    "conv2d": 0.45,
-    "depthwise_conv2d": 0.1,
-    "dense": 0.13,
-    "batch_matmul": 0.08,
-    "group_conv2d": 0.04,
-    "conv1d": 0.03,
-    "conv2d_transpose": 0.03,
-    "conv3d": 0.015,
-    "group_conv3d": 0.005,
-    "softmax": 0.02,
-    "layer_norm": 0.015,
-    "group_norm": 0.005,
-    "pool2d": 0.02,
-    "reduction": 0.02,
-    "conv1d_transpose": 0.01,
-    "conv2d_winograd": 0.01,
-    "batch_norm": 0.01,
-    "capsule_conv2d": 0.005,
-    "frobenius_norm": 0.005,
-}
+"""Draws settings of the named operator with an epilogue, in float32, channels first and of batch 1."""
 
 DEFAULT_BATCHES = (1, 1, 1, 2, 4, 8)
-"""What a batch of 1 is multiplied by, each as likely as the others. Zoos run one input at a time, and so do
-most who serve a network; throughput is tuned at small powers of two."""
+"""Factors of a batch of 1, each as likely as the others. Zoos run one input at a time, and so do most who
+serve a network; throughput is tuned at small powers of two."""
 
 DEFAULT_CHANNELS_LAST = 0.5
-"""Share of tasks with channels last, where an operator has both layouts: on CPUs networks are tuned so, zoos
-have them first."""
+"""Share of tasks with channels last among operators that have both layouts: networks are tuned so on CPUs,
+zoos have channels first."""
 
 DEFAULT_PREPACK = 0.5
-"""Share of tasks that choose the layout of their weight, where they can; networks on CPUs do."""
+"""Share of tasks that choose the layout of their weight among operators that can, as networks on CPUs do."""
 
 MAX_REDRAWS = 5000
-"""Draws of one operator in a row with nothing new within the limits before going on without it."""
+"""Draws of one operator in a row without a new task within the limits, before it is left out."""
 
 log = logging.getLogger(__name__)
 
@@ -80,12 +58,17 @@ class TaskSamplingError(UserError, ValueError):
     """Tasks cannot be drawn as asked."""
 
 
+def default_operators() -> dict[str, float]:
+    """Share of each operator in the default mix; those of the shipped operators add up to 1."""
+    return {name: cls.share for name, cls in OPERATOR_SETTINGS.items() if cls.share > 0}
+
+
 def sample_tasks(
     sampler: str = "prior",
     *,
     n: int,
     seed: int,
-    operators: Mapping[str, float] = DEFAULT_OPERATORS,
+    operators: Mapping[str, float] | None = None,
     min_flops: float = 1e5,
     max_flops: float = 4e9,
     hold_out_evaluation: bool = True,
@@ -97,18 +80,18 @@ def sample_tasks(
     unlike: str | Path | None = None,
     table: Path = ZOO_TABLE,
 ) -> list[Task]:
-    """Draws `n` tasks, no two of the same shape. The first of many are those of few.
+    """Draws `n` tasks, no two of the same shape. A larger `n` begins with the tasks of a smaller one.
 
     Args:
         sampler: one of SAMPLERS.
-        operators: share of each operator type; shares need not add up to 1.
+        operators: share of each operator type; shares need not add up to 1. None is the default mix.
         min_flops: fewest operations of the operator without padding and epilogue (a multiply-add is two).
-        max_flops: most operations; large tasks take the time of many small ones to measure.
+        max_flops: most operations; measuring a large task takes the time of many small ones.
         hold_out_evaluation: leave out every shape that an evaluation network of the table has.
         exclude: workload hashes of tasks to leave out.
-        dtype: data type of all tasks, or shares of several. An operator draws among those that it has, and
-            one that has none of them is left out.
-        batches: batches to draw from, uniformly, as multiples of what a sampler draws.
+        dtype: data type of all tasks, or shares of several. An operator draws among those that it has; one
+            that has none of them is left out.
+        batches: factors of a sampler's batches, drawn uniformly.
         channels_last: share of tasks with channels last among operators that have both layouts.
         prepack: share of tasks that choose the layout of their weight among operators that can.
         unlike: folder of a dataset whose shapes are left out.
@@ -140,7 +123,7 @@ def sample_settings(
     sampler: str = "prior",
     *,
     seed: int,
-    operators: Mapping[str, float] = DEFAULT_OPERATORS,
+    operators: Mapping[str, float] | None = None,
     min_flops: float = 1e5,
     max_flops: float = 4e9,
     hold_out_evaluation: bool = True,
@@ -151,10 +134,11 @@ def sample_settings(
     unlike: str | Path | None = None,
     table: Path = ZOO_TABLE,
 ) -> Iterator[OperatorSettings]:
-    """Settings of the tasks that `sample_tasks` draws, until no operator has any that are new.
+    """Settings of the tasks that `sample_tasks` draws, until no operator has new ones.
 
     An operator that has none left is passed over with a warning. Raises TaskSamplingError.
     """
+    operators = default_operators() if operators is None else operators
     if not 0 <= min_flops <= max_flops:
         raise TaskSamplingError(f"min_flops={min_flops:g}, max_flops={max_flops:g}: give 0 <= min <= max")
     if not batches or any(not isinstance(batch, int) or batch < 1 for batch in batches):
@@ -166,7 +150,7 @@ def sample_settings(
     _weights("dtype", dtypes)
     dtypes = {name: share for name, share in dtypes.items() if share > 0}
     possible = _with_dtypes(operators, dtypes)
-    rows = with_derived(read_zoo_table(table))
+    rows = prior_rows(table)
     draw = _make_sampler(sampler, rows)
     rng = np.random.default_rng(seed)
     taken = {shape_of(row.settings) for row in rows if row.evaluation and hold_out_evaluation}
@@ -178,7 +162,7 @@ def sample_settings(
 
     while possible:
         operator = str(rng.choice(list(possible), p=_weights("operators", possible)))
-        draws = (_enlarge(draw(operator, rng), int(rng.choice(batches))) for _ in range(MAX_REDRAWS))
+        draws = (draw(operator, rng).enlarged(int(rng.choice(batches))) for _ in range(MAX_REDRAWS))
         settings = next(filter(is_new, draws), None)
         if settings is not None:
             taken.add(shape_of(settings))
@@ -196,7 +180,7 @@ def sample_settings(
 
 
 SAMPLERS = ("prior", "uniform", "zoo", "random_networks")
-"""Prior-guided; every setting uniform; rows of the table; operators of networks made up at random."""
+"""Prior-guided; every setting uniform; rows of the table; operators of random networks."""
 
 
 def _make_sampler(name: str, rows: Sequence[ZooRow]) -> Sampler:
@@ -212,7 +196,7 @@ def _make_sampler(name: str, rows: Sequence[ZooRow]) -> Sampler:
 
 
 class _ZooSampler:
-    """Draws rows of the table, as often as networks have them."""
+    """Draws rows of the table with the frequency of networks that have them."""
 
     def __init__(self, rows: Sequence[ZooRow]) -> None:
         self._rows: dict[str, list[ZooRow]] = {}
@@ -257,19 +241,10 @@ def _weights(field: str, shares: Mapping[str, float]) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _enlarge(settings: OperatorSettings, batch: int) -> OperatorSettings:
-    """The operator for so many inputs side by side."""
-    if isinstance(settings, Reduction) and settings.axis == 0:
-        return settings  # a batch of such is another reduction: over the axis in the middle
-    field = "batch" if "batch" in {f.name for f in fields(settings)} else "rows"
-    changes: dict[str, Any] = {field: getattr(settings, field) * batch}
-    return replace(settings, **changes)
-
-
 def _draw_dtype(
     settings: OperatorSettings, dtypes: Mapping[str, float], rng: np.random.Generator
 ) -> OperatorSettings:
-    """One of the data types that the operator has, with as many steps of the epilogue as that allows."""
+    """A data type that the operator has, with as many steps of the epilogue as it allows."""
     possible = {dtype: share for dtype, share in dtypes.items() if dtype in settings.dtypes}
     dtype = str(rng.choice(list(possible), p=_weights("dtype", possible)))
     steps = settings.epilogue.split("_")
@@ -286,7 +261,7 @@ def _draw_layout(
 ) -> OperatorSettings:
     """Channels first or last, and whether a program chooses the layout of the weight."""
     changes: dict[str, Any] = {}
-    if isinstance(settings, SlidingWindow) and len(settings.layouts) > 1:
+    if len(settings.layouts) > 1:
         changes["layout"] = settings.layouts[int(rng.random() < channels_last)]
     if settings.packable:
         changes["prepack"] = bool(rng.random() < prepack)
@@ -294,9 +269,14 @@ def _draw_layout(
 
 
 def _shapes_in(folder: str | Path) -> set[OperatorSettings]:
-    """`shape_of` the sampled tasks of a dataset."""
-    return {
-        shape_of(settings_from_dict(row.operator, json.loads(row.settings)))
+    """Shapes of the sampled tasks of a dataset, without tasks that are described by their arguments alone."""
+    described = (
+        (row.operator, json.loads(row.settings))
         for row in stored_rows(Path(folder))
         if row.source == "operator"
+    )
+    return {
+        shape_of(settings_from_dict(operator, settings))
+        for operator, settings in described
+        if "arguments" not in settings
     }

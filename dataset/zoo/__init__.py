@@ -1,1 +1,1 @@
-"""What model zoos are made of: a crawl of installed packages, and the table of operator settings it wrote."""
+"""Operator settings of public model zoos: a crawl of installed packages, and the table that it writes."""

@@ -10,32 +10,17 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from ..operators import (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    Dense,
-    DepthwiseConv2d,
-    GroupConv2d,
-    GroupConv3d,
-    OperatorSettings,
-    TransposedConv1d,
-    TransposedConv2d,
-)
-from .call_settings import BATCH_NORMS, aten
+from ..operators import OperatorSettings
+from ..operators.batch_norm import BATCH_NORMS
+from ..operators.shared.torch_call import TorchCall
 
 
 @dataclass(frozen=True)
-class Call:
-    """One operator call."""
+class Call(TorchCall):
+    """One operator call, tied to the calls before it."""
 
-    function: Any
-    args: tuple[Any, ...]
-    options: Mapping[str, Any]
     inputs: tuple[int | None, ...]
-    """Of each tensor among the arguments, the number of the call that made it; None for a given one."""
-    output: torch.Tensor | None
-    """The first tensor that it returns."""
+    """For each tensor among the arguments, the number of the call that made it; None for an input."""
 
 
 def tensors_in(values: Any) -> list[torch.Tensor]:
@@ -43,23 +28,11 @@ def tensors_in(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-_FOLDING = (
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    DepthwiseConv2d,
-    GroupConv2d,
-    GroupConv3d,
-    TransposedConv1d,
-    TransposedConv2d,
-)
-"""Operators whose weight takes in the scale of a batch norm behind it, which leaves a bias."""
-
-_RESHAPES = {aten.view, aten._unsafe_view}
-_RELUS = {aten.relu, aten.relu_}
-_SILUS = {aten.silu, aten.silu_}
-_CLIPS = {aten.hardtanh, aten.hardtanh_, aten.relu6, aten.relu6_, aten.clamp, aten.clamp_}
-_ADDS = {aten.add, aten.add_}
+_RESHAPES = {"aten.view", "aten._unsafe_view"}
+_RELUS = {"aten.relu", "aten.relu_"}
+_SILUS = {"aten.silu", "aten.silu_"}
+_CLIPS = {"aten.hardtanh", "aten.hardtanh_", "aten.relu6", "aten.relu6_", "aten.clamp", "aten.clamp_"}
+_ADDS = {"aten.add", "aten.add_"}
 
 
 def with_epilogue(
@@ -69,10 +42,15 @@ def with_epilogue(
     users: Mapping[int, Sequence[int]],
     fused: set[int],
 ) -> OperatorSettings:
-    """Adds the element-wise steps behind a call as far as its epilogues go, and marks them in `fused`.
+    """Adds the element-wise steps behind a call as far as the operator has epilogues for them.
 
-    As in Relax's fusion, an operator takes a step that alone uses its output, and of two operators that meet
-    in an addition the one that runs first takes it.
+    As in Relax's fusion, an operator takes a step that alone uses its output; of two operators that meet in
+    an addition, the one that runs first takes it.
+
+    Args:
+        number: position of the operator's call in `calls`.
+        users: for the number of each call, the calls that use its output.
+        fused: numbers of calls that are part of an operator; those taken are added.
     """
     best = settings
     steps = [] if settings.epilogue == "none" else [settings.epilogue]
@@ -82,7 +60,7 @@ def with_epilogue(
         follower = calls[number]
         passed.append(number)
         if follower.function in _RESHAPES:
-            if isinstance(settings, Dense):  # a linear layer of rows is one of a sequence, seen flat
+            if settings.called_on_flattened:
                 continue
             break
         step = _step(follower, maker, settings, steps)
@@ -98,9 +76,9 @@ def with_epilogue(
 
 
 def _step(call: Call, maker: int, settings: OperatorSettings, steps: Sequence[str]) -> list[str] | None:
-    """Steps that a call adds to an epilogue, none for what folds into them; None where it is no step."""
+    """Steps that a call adds to an epilogue: none for one that folds into them, None for any other call."""
     function = call.function
-    if function in BATCH_NORMS and isinstance(settings, _FOLDING) and not {*steps} - {"bias"}:
+    if function in BATCH_NORMS and settings.folds_batch_norm and not {*steps} - {"bias"}:
         return [] if steps else ["bias"]
     if function in _RELUS:
         return ["relu"]
@@ -108,7 +86,7 @@ def _step(call: Call, maker: int, settings: OperatorSettings, steps: Sequence[st
         return ["relu6"]
     if function in _SILUS:
         return ["silu"]
-    if function is aten.gelu:
+    if function == "aten.gelu":
         return ["gelu"]
     if function in _ADDS and call.output is not None:
         others = [x for x, made in zip(tensors_in(call.args), call.inputs, strict=True) if made != maker]

@@ -1,8 +1,8 @@
-"""Crawls model zoos for operator settings: `python -m foretune.dataset.zoo.crawl`.
+"""Crawl of model zoos for operator settings: `python -m foretune.dataset.zoo.crawl`.
 
 One-Shot Tuner (section 4.1.1) takes its prior over tasks from public model zoos. Networks are built on the
-`meta` device, so nothing is downloaded, no weight has memory, and a forward pass only passes shapes. A zoo
-that is not installed is named and left out.
+`meta` device: nothing is downloaded, weights take no memory, and a forward pass computes shapes alone. Zoos
+that are not installed are reported and left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,34 +27,34 @@ from .operator_log import NetworkFactory, log_operators
 from .table import MAX_EXAMPLES, ZOO_TABLE, ZooRow, common_shares, write_zoo_table
 
 NOT_COUNTED = re.compile(r"resnet[a-z]*18(?!\d)|mobilenet_?v2|bert_base|transformers\.Bert[A-Z]")
-"""Networks that benchmarks tune and their variants (other widths, attention blocks between the same
-convolutions): they do not count, or the prior would follow what it is tested on."""
+"""Networks that benchmarks tune, and their variants (other widths, attention blocks between the same
+convolutions). They do not count: a prior must not follow the networks that it is tested on."""
 
 RELABELLED = re.compile(r"_(cifar100|svhn|cub)$")
-"""Variants that differ from another network only in the number of classes; they would count it twice."""
+"""Variants that differ from another network in the number of classes alone. They would count it twice."""
 
 Networks = Iterable[tuple[str, NetworkFactory]]
 
 
 @dataclass(frozen=True)
 class Crawl:
-    """What a crawl found."""
+    """Result of a crawl."""
 
     rows: list[ZooRow]
     networks: int
     repeated: int
-    """Networks that call what one before them does: an architecture is in more than one zoo."""
+    """Networks with the calls of a network before them: some architectures are in several zoos."""
     failed: Mapping[str, str]
-    """Networks that did not run on the meta device, and why."""
+    """Networks that did not run on the meta device, with the error."""
     skipped: Mapping[str, int]
-    """Calls of operators that have no settings class, by reason."""
+    """Number of operator calls that no settings describe, by reason."""
 
 
 def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
-    """Logs the networks, and marks the operators that an `evaluation` network has; rows in a fixed order.
+    """Logs the networks, and marks the operators of `evaluation` networks. The order of the rows is fixed.
 
-    Of `networks`, those of NOT_COUNTED and RELABELLED are passed over, and those whose calls are all those of
-    a network before them or of an evaluation network.
+    Skips networks that match NOT_COUNTED or RELABELLED, and those with exactly the calls of an evaluation
+    network or of a network before them.
     """
     calls: Counter[OperatorSettings] = Counter()
     callers: defaultdict[OperatorSettings, list[str]] = defaultdict(list)
@@ -72,7 +73,7 @@ def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
             continue
         try:
             found = log_operators(factory)
-        except Exception as error:  # whatever a network of a zoo raises on shapes without values
+        except Exception as error:  # networks of zoos raise anything on shapes without values
             failed[name] = f"{type(error).__name__}: {error}"
             continue
         same = frozenset(found.calls.items())
@@ -96,7 +97,7 @@ def crawl(networks: Networks, evaluation: Networks = ()) -> Crawl:
 def installed(
     zoos: Mapping[str, Callable[[], Iterator[tuple[str, NetworkFactory]]]],
 ) -> tuple[list[tuple[str, NetworkFactory]], dict[str, str]]:
-    """Networks of all zoos that can be imported, and why the others cannot."""
+    """Networks of all zoos that can be imported, and the errors of the others."""
     found: list[tuple[str, NetworkFactory]] = []
     missing: dict[str, str] = {}
     for zoo, networks in zoos.items():
@@ -107,19 +108,33 @@ def installed(
     return found, missing
 
 
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Context without the warnings that zoos log and raise about their own networks."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the table and says what it holds."""
+    """Writes the table and prints a summary of it."""
     parser = argparse.ArgumentParser(prog="python -m foretune.dataset.zoo.crawl", description=__doc__)
     parser.add_argument("--output", type=Path, default=ZOO_TABLE, help="CSV file to write (%(default)s)")
     parser.add_argument("--zoo", choices=ZOOS, nargs="+", default=list(ZOOS), help="zoos to crawl (all)")
-    parser.add_argument("--failures", action="store_true", help="name every network that failed, and why")
+    parser.add_argument(
+        "--failures", action="store_true", help="print every network that failed and its error"
+    )
     options = parser.parse_args(argv)
-    warnings.simplefilter("ignore")  # of zoos about their own networks
-    logging.disable(logging.WARNING)
     started = time.monotonic()
-    networks, missing = installed({zoo: ZOOS[zoo] for zoo in options.zoo})
-    watched = track(networks, "crawling", console=Console(stderr=True))
-    found = crawl(watched, evaluation_networks())
+    with without_warnings():
+        networks, missing = installed({zoo: ZOOS[zoo] for zoo in options.zoo})
+        watched = track(networks, "crawling", console=Console(stderr=True))
+        found = crawl(watched, evaluation_networks())
     write_zoo_table(found.rows, options.output)
     for zoo, reason in missing.items():
         print(f"left out {zoo}, which is not installed: {reason}")

@@ -29,7 +29,7 @@ PYTORCHCV_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     **dict.fromkeys(("jasper", "jasperdr", "quartznet"), _FROM_FEATURES),
     **dict.fromkeys(("alphapose_coco", "simplepose_coco", "simpleposemobile_coco"), _TO_HEATMAP),
 }
-"""By module of pytorchcv, what leaves a network without steps that are not PyTorch's or look at values."""
+"""Options by module of pytorchcv that leave out steps outside PyTorch and steps that depend on values."""
 
 AUDIO_FRAMES = 400
 """Four seconds of speech as features every 10 ms."""
@@ -125,7 +125,7 @@ def _torchvision_network(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]
 
 
 class _Detector(nn.Module):
-    """The part of a detection network that runs on whole images: what follows depends on what it sees."""
+    """Backbone and head of a detection network, which run on whole images; later steps depend on values."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -138,9 +138,9 @@ class _Detector(nn.Module):
 
 
 def import_torchvision() -> None:
-    """Imports torchvision, also one whose compiled part does not fit this build of PyTorch.
+    """Imports torchvision, even where its compiled part does not fit this build of PyTorch.
 
-    Its modules register shapes of the two operators there on import, which fails where they do not exist.
+    Its modules register the shapes of two operators on import, which fails where the operators are missing.
     """
     try:
         import torchvision
@@ -155,7 +155,7 @@ def import_torchvision() -> None:
 
 def transformers_networks() -> Iterator[tuple[str, NetworkFactory]]:
     """Networks of transformers, built from configurations."""
-    with suppress(ImportError):  # transformers does without, but not with one that cannot be imported
+    with suppress(ImportError):  # transformers runs without torchvision, but not with a broken one
         import_torchvision()
     import transformers  # noqa: F401
 

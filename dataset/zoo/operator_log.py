@@ -1,8 +1,8 @@
-"""Reads the operators that a PyTorch network calls, with what can be fused behind each, from one run of it.
+"""Log of the operators that a PyTorch network calls, with the steps that can be fused behind each.
 
 A dispatch mode keeps the calls of one inference on the `meta` device, where a tensor has a shape and no
-memory. The tensors tie the calls together, so that what follows an operator is read from the network: a
-convolution, batch norm and ReLU become one operator with the epilogue `bias_relu`.
+memory. The tensors tie the calls together: a convolution, batch norm and ReLU in a row become one operator
+with the epilogue `bias_relu`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..operators import OperatorSettings, Pool2d, SettingsError
+from ..operators import OPERATOR_SETTINGS, OperatorSettings, SettingsError
+from ..operators.batch_norm import BATCH_NORMS
+from ..operators.shared.torch_call import NotDescribedError, TorchCall
 from .call_epilogue import Call, tensors_in, with_epilogue
-from .call_settings import BATCH_NORMS, READERS, NotDescribedError
 
 NetworkFactory: TypeAlias = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
 """Builds a network and the arguments of its call, of batch 1, under `torch.device("meta")`."""
@@ -26,12 +27,12 @@ NetworkFactory: TypeAlias = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Operators:
-    """What one inference of a network calls."""
+    """Operator calls of one inference of a network."""
 
     calls: Counter[OperatorSettings]
-    """Calls of each operator with its epilogue."""
+    """Number of calls of each operator with its epilogue."""
     skipped: Counter[str]
-    """Calls of operators that no settings class describes, by reason."""
+    """Number of operator calls that no settings describe, by reason."""
 
 
 def log_operators(factory: NetworkFactory) -> Operators:
@@ -44,7 +45,7 @@ def log_operators(factory: NetworkFactory) -> Operators:
 
 
 class _CallLog(TorchDispatchMode):
-    """Keeps every call. As it keeps the tensors too, each has an `id` of its own."""
+    """Keeps every call with its tensors, so that each tensor keeps an `id` of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,19 +56,19 @@ class _CallLog(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = kwargs or {}
+        function = str(func.overloadpacket)
         inputs = tuple(self._makers.get(id(tensor)) for tensor in tensors_in((args, options)))
-        result = _run(func, args, options)
+        result = _run(func, function, args, options)
         outputs = tensors_in(result)
-        for tensor in outputs:  # an operation in place makes its own input anew
+        for tensor in outputs:  # an in-place operation is the new maker of its input
             self._makers[id(tensor)] = len(self.calls)
-        output = outputs[0] if outputs else None
-        self.calls.append(Call(func.overloadpacket, args, options, inputs, output))
+        self.calls.append(Call(function, args, options, outputs[0] if outputs else None, inputs))
         return result
 
 
-def _run(func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
-    """The result's shapes. Those of a batch norm are known; deriving them would take most of a run."""
-    if func.overloadpacket not in BATCH_NORMS:
+def _run(func: Any, function: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Result of a call. Shapes of a batch norm are known; PyTorch's derivation would take most of a run."""
+    if function not in BATCH_NORMS:
         return func(*args, **options)
     data = args[0]
     return torch.empty_like(data), data.new_empty(0), data.new_empty(0)
@@ -78,28 +79,36 @@ def _read(calls: Sequence[Call]) -> Operators:
     for number, call in enumerate(calls):
         for maker in {maker for maker in call.inputs if maker is not None}:
             users[maker].append(number)
+    readers: defaultdict[str, list[type[OperatorSettings]]] = defaultdict(list)
+    for cls in OPERATOR_SETTINGS.values():
+        for function in cls.calls:
+            readers[function].append(cls)
     found: Counter[OperatorSettings] = Counter()
     skipped: Counter[str] = Counter()
     fused: set[int] = set()
     for number, call in enumerate(calls):
-        reader = READERS.get(call.function)
-        if reader is None or number in fused:
+        if call.function not in readers or number in fused:
             continue
         try:
-            settings = reader(*call.args, **call.options)
-            _check_output(settings, call)
+            settings = _settings(call, readers[call.function])
         except NotDescribedError as error:
             skipped[str(error)] += 1
-        except SettingsError as error:
-            skipped[f"{str(error).partition(':')[0]} outside what the settings allow"] += 1
         else:
             found[with_epilogue(settings, number, calls, users, fused)] += 1
     return Operators(found, skipped)
 
 
-def _check_output(settings: OperatorSettings, call: Call) -> None:
-    """A pool that rounds its output up has other windows than the settings say."""
-    if not isinstance(settings, Pool2d) or call.output is None or call.output.dim() < 4:
-        return
-    if settings.output_size != tuple(call.output.shape[-2:]):
-        raise NotDescribedError("pooling that rounds its output up")
+def _settings(call: TorchCall, readers: Sequence[type[OperatorSettings]]) -> OperatorSettings:
+    """Settings from the first operator that describes the call; raises NotDescribedError with a reason."""
+    reasons = []
+    for cls in readers:
+        try:
+            settings = cls.read_call(call)
+        except NotDescribedError as error:
+            reasons.append(str(error))
+        except SettingsError as error:
+            reasons.append(f"{str(error).partition(':')[0]} outside what the settings allow")
+        else:
+            if settings is not None:
+                return settings
+    raise NotDescribedError(reasons[0] if reasons else f"{call.function} that no operator describes")

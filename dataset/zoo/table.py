@@ -1,29 +1,22 @@
-"""The table of operator settings found in model zoos: what the prior counts, as a CSV file."""
+"""Table of operator settings found in model zoos, as a CSV file: the data behind the prior."""
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
-from ..operators import OPERATOR_SETTINGS, BatchMatmul, OperatorSettings, settings_from_dict
-from ..operators.window import SlidingWindow
+from ..operators import NOT_CRAWLED, OPERATOR_SETTINGS, OperatorSettings, settings_from_dict
+from ..task_shapes import shape_of
 
 ZOO_TABLE = Path(__file__).with_name("prior_table.csv")
 """The table that comes with the package; `python -m foretune.dataset.zoo.crawl` writes it."""
 
-NOT_CRAWLED = ("dtype", "layout", "prepack")
-"""Settings that a zoo's operator calls do not tell: PyTorch builds networks in float32, channels first."""
-
-_FIELDS = dict.fromkeys(
-    f.name for cls in OPERATOR_SETTINGS.values() for f in fields(cls) if f.name not in NOT_CRAWLED
-)
-SETTING_COLUMNS = (*(name for name in _FIELDS if name != "epilogue"), "epilogue")
-COLUMNS = ("operator", *SETTING_COLUMNS, "calls", "networks", "examples", "evaluation")
+COUNT_COLUMNS = ("calls", "networks", "examples", "evaluation")
 
 MAX_EXAMPLES = 2
 
@@ -38,29 +31,26 @@ class ZooRow:
 
     settings: OperatorSettings
     calls: int
-    """Calls of it in one inference of every network."""
+    """Number of its calls in one inference of every network."""
     networks: int
-    """Networks that call it; as a tuner has one task a network for equal calls, the number of such tasks."""
+    """Number of networks that call it. A tuner makes one task of equal calls, so this counts tasks."""
     examples: tuple[str, ...]
     """Up to MAX_EXAMPLES networks that call it."""
     evaluation: tuple[str, ...]
-    """Evaluation networks that have it; they do not count in `calls` and `networks`."""
+    """Evaluation networks that call it; they do not count in `calls` and `networks`."""
 
 
-def shape_of(settings: OperatorSettings) -> OperatorSettings:
-    """The same operator as plain float32, channels first, nothing fused: what makes two tasks alike."""
-    changes: dict[str, Any] = {"epilogue": "none", "dtype": "float32", "prepack": False}
-    if isinstance(settings, SlidingWindow):
-        changes["layout"] = settings.layouts[0]
-    if isinstance(settings, BatchMatmul):
-        changes["transpose_right"] = False
-    return replace(settings, **changes)
+def setting_columns() -> tuple[str, ...]:
+    """Fields of all registered operators that a zoo tells, the epilogue last."""
+    names = dict.fromkeys(f.name for cls in OPERATOR_SETTINGS.values() for f in fields(cls))
+    return (*(name for name in names if name not in (*NOT_CRAWLED, "epilogue")), "epilogue")
 
 
 def write_zoo_table(rows: Iterable[ZooRow], path: Path) -> None:
     """Writes the rows as CSV, a pair of numbers as `3x3`; settings that have their default stay empty."""
+    columns = ("operator", *setting_columns(), *COUNT_COLUMNS)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow(
@@ -86,18 +76,24 @@ def _values(settings: OperatorSettings) -> dict[str, str]:
 
 
 def read_zoo_table(path: Path = ZOO_TABLE) -> list[ZooRow]:
-    """Reads what `write_zoo_table` wrote; raises ZooTableError with the line that is wrong."""
+    """Reads what `write_zoo_table` wrote; raises ZooTableError with the line that is wrong.
+
+    The order of the columns is free, and columns of operators that are younger than the table may be missing.
+    """
     remedy = "write it again with `python -m foretune.dataset.zoo.crawl`"
     if not path.is_file():
         raise ZooTableError(f"{path}: no such file; {remedy}")
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise ZooTableError(f"{path}: its columns are not {', '.join(COLUMNS)}; {remedy}")
+        names, settings = list(reader.fieldnames or ()), setting_columns()
+        columns = ("operator", *settings, *COUNT_COLUMNS)
+        repeated = len(set(names)) < len(names)
+        if repeated or not {"operator", *COUNT_COLUMNS} <= {*names} <= {*columns}:
+            raise ZooTableError(f"{path}: its columns are not {', '.join(columns)}; {remedy}")
         rows = []
         for line in reader:
             try:
-                rows.append(_parse(line))
+                rows.append(_parse(line, [name for name in settings if name in names]))
             except (ValueError, AttributeError) as error:  # a bad number, or a short line
                 raise ZooTableError(f"{path}, line {reader.line_num}: {error}; {remedy}") from error
     if not rows:
@@ -105,8 +101,8 @@ def read_zoo_table(path: Path = ZOO_TABLE) -> list[ZooRow]:
     return rows
 
 
-def _parse(line: dict[str, str]) -> ZooRow:
-    values = {name: _parse_value(line[name]) for name in SETTING_COLUMNS if line[name]}
+def _parse(line: dict[str, str], settings: Sequence[str]) -> ZooRow:
+    values = {name: _parse_value(line[name]) for name in settings if line[name]}
     calls, networks = int(line["calls"]), int(line["networks"])
     evaluation = tuple(line["evaluation"].split())
     if not 0 <= networks <= calls or not (networks or evaluation):
@@ -130,10 +126,10 @@ def _parse_value(text: str) -> Any:
 
 
 def common_shares(rows: Iterable[ZooRow]) -> dict[str, float]:
-    """By evaluation network, the share of its shapes that other networks have too, in [0, 1].
+    """Share of each evaluation network's shapes that other networks have too, in [0, 1], by network.
 
-    One-Shot Tuner (section 5) reports 9-12 % and keeps them, as taking them out distorts the distribution of
-    layers. Families of a large zoo share far more, so `task_sampling` can leave them out.
+    One-Shot Tuner (section 5) reports 9-12 % and keeps these shapes, as leaving them out distorts the
+    distribution of layers. Networks of a large zoo share far more, so `task_sampling` can leave them out.
     """
     counted: set[OperatorSettings] = set()
     found: defaultdict[str, set[OperatorSettings]] = defaultdict(set)

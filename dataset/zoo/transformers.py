@@ -1,6 +1,6 @@
-"""Networks of transformers for the crawl: every architecture as it is by default, and other sizes of some.
+"""Networks of transformers for the crawl: every architecture with its defaults, and other sizes of some.
 
-Attention is plain matrix products and a softmax, as a network's import makes tasks of it.
+Attention runs as plain matrix products and a softmax, which are the tasks that import makes of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AUDIO_SAMPLES = 16_000
 """A second of speech at the sampling rate that its networks expect."""
 
 WAVEFORM_NETWORKS = {"dac", "encodec", "mimi", "xcodec"}
-"""Architectures whose audio has an axis of channels."""
+"""Architectures whose audio input has a channel axis."""
 
 PURPOSES = (
     "MODEL_MAPPING_NAMES",
@@ -32,8 +32,7 @@ PURPOSES = (
     "MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES",
     "MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING_NAMES",
 )
-"""What transformers has classes for, by its names: base models, and those whose heads are more than a
-classifier."""
+"""Names of transformers' tables of classes: base models, and models with more than a classifier as head."""
 
 
 def default_networks() -> Iterator[tuple[str, NetworkFactory]]:
@@ -74,7 +73,7 @@ def _vocoder(class_name: str, shape: tuple[int, ...]) -> tuple[nn.Module, tuple[
 
 
 class _Called(nn.Module):
-    """A network with its arguments by name."""
+    """A network together with its named arguments."""
 
     def __init__(self, network: nn.Module, arguments: Mapping[str, torch.Tensor]) -> None:
         super().__init__()
@@ -92,7 +91,7 @@ def _by_default(architecture: str, class_name: str) -> tuple[nn.Module, tuple[to
     config._attn_implementation = "eager"
     network = getattr(transformers, class_name)(config)
     accepted = inspect.signature(network.forward).parameters
-    # Where a text has tokens that stand for pictures, pictures alone would not fit it.
+    # A text with tokens that stand for pictures does not fit the number of pictures given here.
     names = [network.main_input_name] if any("image_token" in key for key in vars(config)) else list(accepted)
     inputs = _inputs(architecture, config)
     return _Called(network, {name: inputs[name] for name in names if name in inputs}), ()

@@ -1,0 +1,84 @@
+"""Files of a MetaSchedule database as plain JSON: lines that are read, compared and written without TVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+WORKLOAD_FILE = "database_workload.json"
+RECORD_FILE = "database_tuning_record.json"
+
+FAILED_S = 1e9
+"""Latency from which on a program counts as failed: MetaSchedule writes 1e9 or more for one."""
+
+_HASH_MASK = 0xFFFFFFFFFFFFFFFF
+_MOST_LEVELS = 12
+"""Levels of nested lists in a record at most: MetaSchedule writes 6, and thousands overflow TVM's stack."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRecord:
+    """One measured schedule of a database."""
+
+    workload: int
+    """Index of its task among the workloads."""
+    latency_s: float
+    """Shortest repeat in seconds, as `latency_of` takes it."""
+    content: list[Any]
+    """MetaSchedule's JSON: trace, repeats in seconds, target, arguments."""
+
+    @property
+    def trace(self) -> str:
+        """JSON of the whole trace with postprocessing: a version of TVM writes a program in one way."""
+        return json.dumps(self.content[0], separators=(",", ":"))
+
+    def line(self, workload: int) -> str:
+        """The record as a line of a database in which its task has this index."""
+        return json.dumps([workload, self.content], separators=(",", ":"))
+
+
+def parsed_workload(line: str) -> str:
+    """Workload hash of a line of WORKLOAD_FILE; raises ValueError for another line."""
+    content = json.loads(line)
+    if (
+        not isinstance(content, list)
+        or len(content) != 2
+        or not all(isinstance(part, str) for part in content)
+        or not content[0].isdecimal()
+    ):
+        raise ValueError("no workload of MetaSchedule")
+    return f"{int(content[0]) & _HASH_MASK:016x}"
+
+
+def parsed_record(line: str, workloads: int) -> StoredRecord:
+    """Measured record of a line of RECORD_FILE, of one of so many workloads.
+
+    Raises ValueError for another line, such as a failed measurement.
+    """
+    parsed = json.loads(line)
+    if not isinstance(parsed, list) or len(parsed) != 2 or not isinstance(parsed[1], list):
+        raise ValueError("no record of MetaSchedule")
+    index, content = parsed
+    if not isinstance(index, int) or not 0 <= index < workloads:
+        raise ValueError(f"of the task {index!r:.40}, but there are {workloads} tasks")
+    if len(content) != 4 or not isinstance(content[0], list) or len(content[0]) != 2:
+        raise ValueError("no record of MetaSchedule")
+    if _levels(content, _MOST_LEVELS) > _MOST_LEVELS:
+        raise ValueError(f"nested over {_MOST_LEVELS} levels deep")
+    seconds = content[1]
+    if not isinstance(seconds, list) or not seconds:
+        raise ValueError("no latency")
+    if not all(isinstance(second, float | int) and 0 < second < FAILED_S for second in seconds):
+        raise ValueError(f"its latency {seconds!r:.40} is no time in seconds")
+    return StoredRecord(index, float(min(seconds)), content)
+
+
+def _levels(value: Any, most: int) -> int:
+    """Levels of nested lists and objects, counted no further than one over `most`."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inside is None:
+        return 0
+    if most == 0:
+        return 1
+    return 1 + max((_levels(item, most - 1) for item in inside), default=0)

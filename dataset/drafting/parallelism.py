@@ -1,0 +1,34 @@
+"""Iterations of a program that run side by side, and the outputs that one of them keeps in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .limits import bound_extent
+from .nest import Nest
+from .structure import Floats
+
+
+def parallel_iterations(nest: Nest) -> Floats:
+    """Iterations that MetaSchedule runs in parallel on a CPU, or thread blocks on a GPU; [n].
+
+    MetaSchedule fuses spatial loops from the outermost until they exceed the limit, or up to the loop at
+    which a consumer reads the output.
+    """
+    sketch = nest.sketch
+    if any(atom.thread for atom in sketch.atoms):
+        return bound_extent(nest, "blockIdx.x")
+    count = np.ones(len(nest), dtype=np.float32)
+    for i, (atom, extent) in enumerate(zip(sketch.atoms, nest.extents, strict=True)):
+        if sketch.block.reduction[atom.axis] or (sketch.write_level and i >= sketch.write_level):
+            break
+        count = np.where(count > sketch.max_parallel, count, count * extent)
+    return count
+
+
+def accumulated_outputs(nest: Nest) -> Floats:
+    """Outputs inside the innermost reduction loop, kept in registers if they fit; [n]."""
+    reduces = [nest.sketch.block.reduction[atom.axis] for atom in nest.sketch.atoms]
+    start = len(reduces) - reduces[::-1].index(True) if True in reduces else len(reduces)
+    product: Floats = np.prod(nest.extents[start:], axis=0, dtype=np.float32)
+    return product

@@ -1,0 +1,51 @@
+"""Transposed 1-D convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from .registry import register
+from .shared.knobs import Knob
+from .shared.transposed import TransposedConvolution, transposed_knobs
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class TransposedConv1d(TransposedConvolution):
+    """Data [batch, in_channels, length], weight [in_channels, out_channels, kernel].
+
+    For NWC the weight is [kernel, in_channels, out_channels].
+    """
+
+    operator: ClassVar[str] = "conv1d_transpose"
+    axes: ClassVar[tuple[str, ...]] = ("length",)
+    layouts: ClassVar[tuple[str, ...]] = ("NCW", "NWC")
+    draw_order: ClassVar[int] = 14
+    share: ClassVar[float] = 0.01
+    knobs: ClassVar[tuple[Knob, ...]] = transposed_knobs("length")
+
+    length: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    output_padding: int = 0
+    layout: str = "NCW"
+
+    @classmethod
+    def random_networks(cls) -> tuple[Callable[..., Any], ...]:
+        from ..task_sampling.random_sequence_networks import sequence_network
+
+        return (sequence_network,)
+
+    @classmethod
+    def examples(cls) -> tuple[Self, ...]:
+        return (
+            cls(
+                batch=2, in_channels=3, length=5, out_channels=4, kernel=4, stride=3, padding=1,
+                output_padding=1,
+            ),
+        )  # fmt: skip

@@ -1,0 +1,231 @@
+"""Export of the schedules of a tuning database as a bundle."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ... import __version__
+from ...dataset.database_lines import (
+    RECORD_FILE,
+    WORKLOAD_FILE,
+    StoredRecord,
+    parsed_record,
+    parsed_workload,
+)
+from ...dataset.described_task import described_task
+from ...dataset.exchange import HERE, database_folder_name, find_hardware
+from ...dataset.hardware import Hardware
+from ...dataset.networks import AS_FASTEST, Lowering, Network, extract_tasks, load_network, to_relax
+from ...dataset.networks.inputs import InputSpec
+from ...dataset.task import Task
+from ...dataset.tvm_compat import parse_target
+from ..database_folder import read_device, read_rounds, whole_lines
+from .archive import BundleError
+from .format import SCHEMA_VERSION, Bundle, BundleTask, Manifest, write_bundle
+from .reading import Warn
+
+BEST, ALL = "best", "all"
+RECORDS = (BEST, ALL)
+"""Which records of a task are exported: the fastest, or every measured one."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Fields of conf/bundle_export.yaml, which are the arguments of `export_bundle`."""
+
+    bundle: Path
+    database: Path
+    folder: str | None = None
+    records: str = BEST
+    network: str | None = None
+    inputs: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    batch: int = 1
+    lowering: Lowering = AS_FASTEST
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export wrote."""
+
+    path: Path
+    bundle: Bundle
+    missing: Sequence[str]
+    """Names of the network's tasks that have no schedule in the database."""
+
+
+def export_bundle(
+    bundle: str | Path,
+    database: str | Path = "outputs/tuning-database",
+    *,
+    folder: str | None = None,
+    network: str | None = None,
+    inputs: Sequence[InputSpec] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    batch: int = 1,
+    lowering: Lowering = AS_FASTEST,
+    records: str = BEST,
+    warn: Warn = _LOG.warning,
+) -> ExportReport:
+    """Writes the schedules of one target and device of a tuning database as one file.
+
+    Args:
+        bundle: file to write, which must not exist.
+        database: folder of `foretune tune`.
+        folder: name of the target's folder in it; None takes the only one.
+        network: export the tasks of this network alone; see `load_network` for it and the next three.
+        lowering: conversion of the network, as it was tuned.
+        records: BEST exports the fastest schedule of each task, ALL every measured one.
+        warn: takes a line about each record that is left out.
+
+    Raises UserError: BundleError where there is nothing to export or the file cannot be written.
+    """
+    if records not in RECORDS:
+        raise BundleError(f"records={records}: use one of {', '.join(RECORDS)}")
+    found = _folder(Path(database), folder)
+    target, hardware = _device(found)
+    stored = _stored(found, target, warn)
+    rounds = read_rounds(found)
+    wanted: Mapping[str, Task] | None = None
+    if network is not None:
+        loaded = load_network(network, inputs=inputs, batch=batch, kwargs=kwargs)
+        wanted = _network_tasks(loaded, parse_target(target), lowering)
+        stored = {name: task for name, task in stored.items() if name in wanted}
+    if not stored:
+        lacks = "schedules" if network is None else f"schedule of a task of network={network}"
+        raise BundleError(
+            f"database={found}: has no {lacks}; tune it first: foretune tune network={network or 'NAME'}"
+        )
+    tasks, kept = [], []
+    for number, (name, task) in enumerate(stored.items()):
+        measured = sorted(task.records, key=lambda record: record.latency_s)
+        measured = measured[:1] if records == BEST else measured
+        described = task.described() if wanted is None else wanted[name]
+        tasks.append(_entry(name, described, measured, rounds.get(name, (0, 0))))
+        kept += [replace(record, workload=number) for record in measured]
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        content_sha256="",
+        made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        network=network or "",
+        target=json.loads(target),
+        hardware=hardware,
+        versions={"foretune": __version__, "tvm": tvm.__version__},
+        tasks=tasks,
+    )
+    lines = [task.line for task in stored.values()]
+    written = write_bundle(Path(bundle), Bundle(manifest, lines, kept))
+    missing = [task.name for name, task in (wanted or {}).items() if name not in stored]
+    return ExportReport(Path(bundle), written, missing)
+
+
+def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:
+    """Tasks of a network by workload hash."""
+    tasks = extract_tasks(to_relax(network, target, lowering), target, network.name)
+    return {task.workload_hash: task for task in tasks}
+
+
+def _entry(name: str, task: Task, records: Sequence[StoredRecord], rounds: tuple[int, int]) -> BundleTask:
+    """Entry of the manifest; records come fastest first."""
+    return BundleTask(
+        workload_hash=name,
+        name=task.name,
+        operator=task.operator,
+        settings=dict(task.settings),
+        records=len(records),
+        latency_s=records[0].latency_s,
+        rounds=rounds[0],
+        rounds_of=rounds[1],
+    )
+
+
+@dataclass(frozen=True)
+class _StoredTask:
+    """One task of a database."""
+
+    line: str
+    records: list[StoredRecord]
+
+    def described(self) -> Task:
+        """The task, as far as its module tells."""
+        return described_task(ms.database.Workload.from_json(json.loads(self.line)).mod)
+
+
+def _stored(folder: Path, target: str, warn: Warn) -> dict[str, _StoredTask]:
+    """Tasks with measured schedules by workload hash; `warn` hears of lines that are none."""
+    # A run may add to the files: a record that is read has its task among those that are read after it.
+    record_lines = whole_lines(folder / RECORD_FILE)
+    tasks: list[_StoredTask | None] = []
+    found: dict[str, _StoredTask] = {}
+    for number, line in enumerate(whole_lines(folder / WORKLOAD_FILE), 1):
+        try:
+            tasks.append(found.setdefault(parsed_workload(line), _StoredTask(line, [])))
+        except ValueError as error:
+            tasks.append(None)
+            warn(f"{folder / WORKLOAD_FILE}, line {number}: {error}; left out")
+    for number, line in enumerate(record_lines, 1):
+        try:
+            record = parsed_record(line, len(tasks))
+            task = tasks[record.workload]
+            if task is None:
+                raise ValueError("its task cannot be read")
+            if json.dumps(record.content[2], sort_keys=True) != target:
+                raise ValueError(f"it is for another target, {record.content[2]}")
+            task.records.append(record)
+        except ValueError as error:
+            warn(f"{folder / RECORD_FILE}, line {number}: {error}; left out")
+    return {name: task for name, task in found.items() if task.records}
+
+
+def _folder(database: Path, name: str | None) -> Path:
+    """The folder of one target and device; raises BundleError."""
+    names = sorted(path.parent.name for path in database.glob(f"*/{RECORD_FILE}"))
+    if not names:
+        raise BundleError(
+            f"database={database}: holds no schedules; tune first, or give the folder that foretune tune "
+            "was given as database="
+        )
+    if name is None and len(names) > 1:
+        raise BundleError(
+            f"database={database}: holds schedules of {len(names)} targets and devices; choose one, as in "
+            f"folder={names[0]}: {'; '.join(_described(database / found) for found in names)}"
+        )
+    if name is not None and name not in names:
+        raise BundleError(f"folder={name}: is not in {database}; choose one of {', '.join(names)}")
+    return database / (name or names[0])
+
+
+def _described(folder: Path) -> str:
+    device = read_device(folder)
+    return folder.name if device is None else f"{folder.name} of {device[1].name}, target {device[0]}"
+
+
+def _device(folder: Path) -> tuple[str, Hardware]:
+    """Target (JSON) and device of a folder.
+
+    A folder of an earlier version does not name them: it is exported where it was tuned, from its records.
+    """
+    noted = read_device(folder)
+    if noted is not None:
+        return noted
+    for line in whole_lines(folder / RECORD_FILE)[:1]:
+        target = json.dumps(json.loads(line)[1][2], sort_keys=True)
+        here = find_hardware(HERE, parse_target(target))
+        if database_folder_name(target, here.hardware_id) == folder.name:
+            return target, here
+    raise BundleError(
+        f"database={folder}: does not name its device, which earlier versions did not note; run foretune "
+        "tune with it once on the machine that tuned it, then export it"
+    )

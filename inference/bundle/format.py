@@ -1,0 +1,176 @@
+"""Format of a bundle: its manifest, and the JSON lines of a MetaSchedule database's tasks and records.
+
+This module knows no TVM, so that a bundle is shown in an instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...dataset.database_lines import (
+    RECORD_FILE,
+    WORKLOAD_FILE,
+    StoredRecord,
+    parsed_record,
+    parsed_workload,
+)
+from ...dataset.hardware import Hardware
+from .archive import BundleError, damaged, read_archive, write_archive
+from .fields import read_fields
+
+SCHEMA_VERSION = 1
+"""Version of the layout; raised when an older foretune could not read or would misread a bundle."""
+
+MANIFEST_FILE = "manifest.json"
+MEMBERS = (MANIFEST_FILE, WORKLOAD_FILE, RECORD_FILE)
+_WRITTEN = "a bundle that foretune bundle export wrote"
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True)
+class BundleTask:
+    """One task of a bundle, for people: an import reads the records alone."""
+
+    workload_hash: str
+    name: str
+    operator: str
+    settings: dict[str, Any]
+    """Settings of the operator, see `Task.settings`."""
+    records: int
+    """Number of schedules."""
+    latency_s: float
+    """Latency of the fastest in seconds."""
+    rounds: int
+    """Rounds that the search of the task has had; 0 for a schedule that no search of foretune noted."""
+    rounds_of: int
+    """Rounds of a complete search, equal to `rounds` for one."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Content of manifest.json."""
+
+    schema_version: int
+    content_sha256: str
+    """SHA-256 over the rest of the manifest and the other members, see `content_hash`."""
+    made_at: str
+    """ISO 8601, with the time zone."""
+    network: str
+    """Network whose tasks were exported, "" for all tasks of the database."""
+    target: dict[str, Any]
+    """TVM target."""
+    hardware: Hardware
+    """Device that measured."""
+    versions: dict[str, str]
+    """Of foretune and tvm."""
+    tasks: list[BundleTask]
+
+    def to_json(self) -> str:
+        """Text of manifest.json."""
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Schedules of one target on one device, each with its task and its latency."""
+
+    manifest: Manifest
+    workloads: Sequence[str]
+    """A line of JSON for each task, as in MetaSchedule's database_workload.json."""
+    records: Sequence[StoredRecord]
+    """Schedules; their `workload` is an index into `workloads`."""
+
+    @property
+    def target_json(self) -> str:
+        """Target as records of a dataset have it, see `target_to_json`."""
+        return json.dumps(self.manifest.target, sort_keys=True)
+
+
+def write_bundle(path: Path, bundle: Bundle) -> Bundle:
+    """Writes a bundle whole or not at all, and returns it with its content hash; raises BundleError."""
+    workloads = _joined(bundle.workloads)
+    records = _joined([record.line(record.workload) for record in bundle.records])
+    sha256 = content_hash(bundle.manifest, workloads, records)
+    bundle = replace(bundle, manifest=replace(bundle.manifest, content_sha256=sha256))
+    manifest = bundle.manifest.to_json().encode()
+    write_archive(path, dict(zip(MEMBERS, (manifest, workloads, records), strict=True)))
+    return bundle
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """Reads and checks a bundle without changing anything.
+
+    Raises BundleError, which names the member or field and the next step, for a file that is truncated,
+    damaged, too large, of another schema, or not a bundle.
+    """
+    path = Path(path)
+    members = read_archive(path, MEMBERS)
+    manifest = _manifest(path, members[MANIFEST_FILE])
+    workloads, records = members[WORKLOAD_FILE], members[RECORD_FILE]
+    if content_hash(manifest, workloads, records) != manifest.content_sha256:
+        raise damaged(path, f"its content has another hash than content_sha256 in {MANIFEST_FILE} says")
+    lines = workloads.decode(errors="replace").splitlines()
+    _parsed(path, WORKLOAD_FILE, lines, parsed_workload)
+    return Bundle(
+        manifest,
+        lines,
+        _parsed(
+            path,
+            RECORD_FILE,
+            records.decode(errors="replace").splitlines(),
+            lambda line: parsed_record(line, len(lines)),
+        ),
+    )
+
+
+def content_hash(manifest: Manifest, workloads: bytes, records: bytes) -> str:
+    """SHA-256 over the manifest without `content_sha256`, the workloads and the records."""
+    rest = json.dumps(asdict(replace(manifest, content_sha256="")), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256()
+    for part in (rest.encode(), workloads, records):
+        digest.update(f"{len(part)}:".encode() + part)
+    return digest.hexdigest()
+
+
+def _joined(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _parsed(path: Path, member: str, lines: Sequence[str], parse: Callable[[str], _Part]) -> list[_Part]:
+    """What `parse` makes of each line; raises BundleError, which names the line."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(parse(line))
+        except (ValueError, RecursionError) as error:
+            raise BundleError(
+                f"bundle={path}: {member}, line {number}: {_first_line(error)}; use {_WRITTEN}"
+            ) from error
+    return found
+
+
+def _manifest(path: Path, content: bytes) -> Manifest:
+    """The manifest with every field of its type; raises BundleError, which names the field."""
+    try:
+        values = json.loads(content)
+        version = values.get("schema_version") if isinstance(values, dict) else None
+        if version != SCHEMA_VERSION:
+            raise BundleError(
+                f"bundle={path}: {MANIFEST_FILE}: schema_version={version!r:.40}, but this foretune reads "
+                f"{SCHEMA_VERSION}; use the foretune that wrote it, or export it again with this one"
+            )
+        return read_fields(Manifest, values)
+    except BundleError:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise BundleError(f"bundle={path}: {MANIFEST_FILE}: {_first_line(error)}; use {_WRITTEN}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,209 @@
+"""Import of a bundle into a tuning database: as measured on the same device, as starts on another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from ...dataset.exchange import HERE, database_folder_name, find_hardware
+from ...dataset.hardware import Hardware
+from ...dataset.replay import candidate_trace_json, replay
+from ...dataset.tvm_compat import make_tune_context, parse_target, target_to_json
+from ...errors import UserError
+from ..database_folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
+from .archive import BundleError
+from .format import Bundle, read_bundle
+from .merge import MergedTask, merge
+from .reading import ReadTask, Warn, read_tasks
+
+STARTS = "starts"
+"""Outcome of a task whose schedules became starting points."""
+
+LEFT_OUT = "left out"
+"""Outcome of a task none of whose schedules could be used."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ImportedTask:
+    """What an import made of one task. Latencies are seconds of the fastest schedule on this device."""
+
+    name: str
+    operator: str
+    workload_hash: str
+    outcome: str
+    """`added`, `improved` or `kept`, see `MergedTask`; STARTS or LEFT_OUT."""
+    before_s: float | None
+    """None where the database had none, and for starting points."""
+    latency_s: float | None
+    schedules: int
+    """Schedules or starting points taken."""
+    left_out: int
+    """Schedules that do not apply to the task, or whose program this device rejects."""
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import did."""
+
+    folder: Path
+    """Folder of the target and the device in the database."""
+    adapted: bool
+    """Whether the schedules are starting points that the next `foretune tune` measures."""
+    tasks: Sequence[ImportedTask]
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """Number of tasks by outcome."""
+        return Counter(task.outcome for task in self.tasks)
+
+
+def import_bundle(
+    bundle: str | Path,
+    database: str | Path = "outputs/tuning-database",
+    *,
+    adapt: bool = False,
+    target: str | Mapping[str, Any] | Target | None = None,
+    hardware: str = HERE,
+    warn: Warn = _LOG.warning,
+) -> ImportReport:
+    """Adds the schedules of a bundle to a tuning database: all of them, or none after an error.
+
+    On the device that measured them, with the same target and TVM, the faster of two schedules stays, by
+    measured latency. With `adapt`, schedules of another device, target or TVM become starting points, which
+    the next tuning measures first; without it they are refused.
+
+    Args:
+        bundle: file that `export_bundle` wrote. Its latencies are believed.
+        database: folder of `foretune tune`.
+        target: target that is tuned for, by default that of the bundle or, to adapt, this machine's.
+        hardware: device that is tuned for, see `find_hardware`.
+        warn: takes a line about each schedule that is left out.
+
+    Raises UserError: BundleError for the bundle, DatabaseInUseError while a run tunes into the folder.
+    """
+    path = Path(bundle)
+    content = read_bundle(path)
+    wanted, device = _destination(path, content, target, hardware, adapt)
+    differences = _differences(content, wanted, device)
+    if differences and not adapt:
+        raise BundleError(
+            f"bundle={path}: measured {' and '.join(differences)}, so that its latencies do not hold here; "
+            "with adapt=true its schedules become starting points, which the next foretune tune measures"
+        )
+    tasks = read_tasks(content, warn)
+    starts = _replayed(tasks, wanted, warn) if differences else {}
+    described = target_to_json(wanted)
+    folder = Path(database) / database_folder_name(described, device.hardware_id)
+    merged: dict[str, MergedTask] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with held_alone(folder):
+            describe_device(folder, described, device)
+            if differences:
+                _add_starts(folder, starts)
+            else:
+                merged = merge(
+                    folder,
+                    [task.line for task in tasks],
+                    [record for task in tasks for record in task.records],
+                    {task.workload_hash: task.rounds for task in tasks},
+                )
+    except OSError as error:
+        raise BundleError(
+            f"database={folder}: cannot be written ({error.strerror}) and has the schedules that it had; "
+            "free some space or name another folder, then import again"
+        ) from error
+    return ImportReport(folder, bool(differences), [_imported(task, merged, starts) for task in tasks])
+
+
+def _destination(
+    path: Path, bundle: Bundle, target: str | Mapping[str, Any] | Target | None, hardware: str, adapt: bool
+) -> tuple[Target, Hardware]:
+    """Target and device to import for; raises BundleError for a target of another kind."""
+    source = parse_target(bundle.manifest.target)
+    if target is None:
+        try:
+            device = find_hardware(hardware, source)
+        except UserError as error:
+            raise BundleError(f"bundle={path}: its target is {source.kind.name}: {error}") from error
+        if not adapt or not _differences(bundle, source, device):
+            return source, device
+    wanted = parse_target(source.kind.name if target is None else target)
+    if wanted.kind.name != source.kind.name:
+        raise BundleError(
+            f"bundle={path}: its target is {source.kind.name}, and target={wanted.kind.name} runs other "
+            f"programs; import a bundle that was tuned for {wanted.kind.name}"
+        )
+    return wanted, find_hardware(hardware, wanted)
+
+
+def _differences(bundle: Bundle, target: Target, device: Hardware) -> list[str]:
+    """Reasons why the bundle's latencies do not hold for a target and a device; empty where they do."""
+    measured, found = bundle.manifest.hardware, []
+    if measured.hardware_id != device.hardware_id:
+        found.append(
+            f"on {measured.name} ({measured.cores} cores, hardware_id={measured.hardware_id}, and here it is "
+            f"{device.hardware_id}, {device.name} with {device.cores} cores)"
+        )
+    if bundle.target_json != target_to_json(target):
+        found.append(f"for the target {bundle.target_json} (here {target_to_json(target)})")
+    version = bundle.manifest.versions.get("tvm")
+    if version != tvm.__version__:
+        found.append(f"with TVM {version} (here {tvm.__version__})")
+    return found
+
+
+def _replayed(tasks: Sequence[ReadTask], target: Target, warn: Warn) -> dict[str, list[str]]:
+    """Traces of the programs that replay for a target, by workload hash, the fastest elsewhere first.
+
+    A schedule that does not replay is left out.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        if not task.records:
+            continue
+        context = make_tune_context(task.mod, target, seed=0, name=task.name)
+        pairs = zip(task.records, task.traces, strict=True)
+        for _, trace in sorted(pairs, key=lambda pair: pair[0].latency_s):
+            candidate = replay(context, trace)
+            if candidate is None:
+                task.left_out += 1
+                warn(f"task {task.name}: a schedule is left out, it does not replay for {target}")
+            else:
+                found[task.workload_hash].append(candidate_trace_json(candidate))
+    return found
+
+
+def _add_starts(folder: Path, starts: Mapping[str, Sequence[str]]) -> None:
+    """Puts starting points beside the database, after those that are there."""
+    notes = [
+        json.dumps({"workload": name, "trace": trace}) for name, traces in starts.items() for trace in traces
+    ]
+    lines = dict.fromkeys([*whole_lines(folder / STARTS_FILE), *notes])
+    write_whole(folder / STARTS_FILE, "".join(f"{line}\n" for line in lines))
+
+
+def _imported(
+    task: ReadTask, merged: Mapping[str, MergedTask], starts: Mapping[str, Sequence[str]]
+) -> ImportedTask:
+    name = task.workload_hash
+    outcome, before_s, latency_s, schedules = LEFT_OUT, None, None, 0
+    if name in merged:
+        found = merged[name]
+        outcome, schedules = found.outcome, found.added
+        before_s, latency_s = found.before_s, found.latency_s
+    elif name in starts:
+        outcome, schedules = STARTS, len(starts[name])
+    return ImportedTask(
+        task.name, task.operator, name, outcome, before_s, latency_s, schedules, task.left_out
+    )

@@ -1,0 +1,83 @@
+"""Tasks and schedules of a bundle as far as the TVM of this process reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+from ...dataset.database_lines import StoredRecord, parsed_workload
+from ...dataset.described_task import described_task
+from ...dataset.exchange import parsed_tuning_record
+from ...dataset.replay import trace_to_json
+from ...dataset.tvm_compat import workload_hash
+from .format import Bundle
+
+Warn = Callable[[str], None]
+"""Takes a line about a schedule that is left out."""
+
+
+@dataclass
+class ReadTask:
+    """One task of a bundle with its schedules."""
+
+    line: str
+    """Line of its workload, with the hash that this TVM computes."""
+    workload_hash: str
+    name: str
+    operator: str
+    rounds: tuple[int, int] = (0, 0)
+    """Rounds of its search, done and planned."""
+    mod: tvm.IRModule | None = None
+    """None for a module that this TVM does not read."""
+    records: list[StoredRecord] = field(default_factory=list)
+    """Schedules that apply to the task."""
+    traces: list[str] = field(default_factory=list)
+    """Canonical traces of the same schedules, see `trace_to_json`."""
+    left_out: int = 0
+    """Schedules that do not apply."""
+
+
+def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
+    """Tasks of a bundle, one for each of its workloads; `warn` hears of schedules that do not apply."""
+    workloads, tasks = [], []
+    for line in bundle.workloads:
+        workload, task = _read_workload(line, bundle)
+        workloads.append(workload)
+        tasks.append(task)
+    for record in bundle.records:
+        task, workload = tasks[record.workload], workloads[record.workload]
+        try:
+            if workload is None:
+                raise ValueError(f"TVM {tvm.__version__} does not read its task")
+            trace = trace_to_json(parsed_tuning_record(record.content, workload).trace)
+        except Exception as error:  # TVM raises InternalError, TypeError, ValueError and others
+            task.left_out += 1
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            warn(f"task {task.name}: a schedule is left out, {reason}")
+        else:
+            task.records.append(record)
+            task.traces.append(trace)
+    return tasks
+
+
+def _read_workload(line: str, bundle: Bundle) -> tuple[ms.database.Workload | None, ReadTask]:
+    stored = parsed_workload(line)
+    listed = next((task for task in bundle.manifest.tasks if task.workload_hash == stored), None)
+    name, operator, rounds = stored, "unknown", (0, 0)
+    if listed is not None:
+        name, operator, rounds = listed.name, listed.operator, (listed.rounds, listed.rounds_of)
+    _, module = json.loads(line)
+    try:
+        workload = ms.database.Workload.from_json(json.loads(line))
+        found = workload_hash(workload.mod)
+        if listed is None:
+            described = described_task(workload.mod)
+            name, operator = described.name, described.operator
+    except Exception:  # as above
+        return None, ReadTask(line, stored, name, operator, rounds)
+    line = json.dumps([str(int(found, 16)), module], separators=(",", ":"))
+    return workload, ReadTask(line, found, name, operator, rounds, workload.mod)

@@ -1,0 +1,96 @@
+"""Settings of a search: conf group `search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tvm.target import Target
+
+from .strategies.checks import OneShotConfigError
+from .strategies.registry import fitted_strategy, strategy_config
+from .strategies.selection import StopConfig
+
+__all__ = ["OneShotConfig", "OneShotConfigError", "StopConfig"]
+
+OVERLAPS = ("all", "building", "none")
+
+_LEAST: dict[str, float] = {
+    "top_k": 1,
+    "rounds": 1,
+    "replay_factor": 1,
+    "max_code": 1,
+    "extra_rounds": 0,
+    "finalists": 0,
+    "processes": 0,
+    "min_latency_share": 0,
+}
+
+
+@dataclass(frozen=True)
+class OneShotConfig:
+    """Search of tasks and measurement of its proposals; conf/search/default.yaml says what each field means.
+
+    One-Shot Tuner measures 64 candidates after one search (section 4.2, Table 2). By default a search has
+    rounds, each of which starts from the fastest programs measured so far; `rounds=1` is the paper's.
+
+    `strategy` is a strategy's name, a mapping with `name` and its settings, or its `Config`.
+    """
+
+    strategy: Any = "draft"
+    rounds: int = 6
+    min_latency_share: float = 0.5
+    random_share: float = 0.05
+    top_k: int = 48
+    replay_factor: int = 2
+    finalists: int = 3
+    max_code: int | None = 6000
+    extra_rounds: int = 0
+    surrogate: bool = True
+    stop: StopConfig = field(default_factory=StopConfig)
+    processes: int | None = None
+    overlap: str = "building"
+    seed: int = 0
+    measure: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strategy", strategy_config(self.strategy))
+        if self.overlap not in OVERLAPS:
+            raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
+        for name, least in _LEAST.items():
+            if (value := getattr(self, name)) is not None and value < least:
+                raise OneShotConfigError(f"search.{name}={value}: must be at least {least}")
+        if self.rounds > self.top_k:
+            raise OneShotConfigError(
+                f"search.rounds={self.rounds}: each measures a candidate at least; use at most "
+                f"search.top_k={self.top_k}"
+            )
+        if not self.measure and (self.rounds, self.extra_rounds) != (1, 0):
+            raise OneShotConfigError(
+                "search.measure=false: a round without measurements teaches nothing, so that there is one; "
+                "use search=no_measurement, or search.rounds=1 search.extra_rounds=0 instead of "
+                f"{self.rounds} and {self.extra_rounds}"
+            )
+        if not 0 <= self.random_share <= 1:
+            raise OneShotConfigError(f"search.random_share={self.random_share}: must be in [0, 1]")
+
+    def fitted(self, target: Target) -> OneShotConfig:
+        """The settings with a strategy that can serve the target; see `Strategy.fitted`."""
+        return replace(self, strategy=fitted_strategy(self.strategy, target))
+
+    @property
+    def per_round(self) -> int:
+        """Candidates measured a round at most."""
+        return -(-self.top_k // self.rounds)
+
+    def room(self, full_rounds: int) -> int:
+        """Candidates that the round after `full_rounds` may measure; rounds after `rounds` are extra."""
+        if full_rounds >= self.rounds:
+            return self.per_round
+        measured, then = (-(-self.top_k * rounds // self.rounds) for rounds in (full_rounds, full_rounds + 1))
+        return then - measured
+
+    @property
+    def proposed(self) -> int:
+        """Candidates that a round proposes, from which those to measure are selected."""
+        return self.per_round * self.replay_factor

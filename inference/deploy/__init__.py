@@ -1,0 +1,1 @@
+"""Compiled networks: build, export, compare outputs, time."""

@@ -1,0 +1,138 @@
+"""Arrays of NumPy and tensors of torch as inputs and outputs of a compiled network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import tvm
+import tvm_ffi
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from .description import TensorSpec
+
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = "NDArray[Any] | torch.Tensor"
+
+ALIGNMENT_BYTES = 64
+"""Alignment that TVM's generated code relies on; loads of vectors from other addresses end the process."""
+
+
+class InputError(UserError, ValueError):
+    """The inputs of a call are not those of the network."""
+
+
+def is_torch(array: object) -> bool:
+    """Whether an object is a torch tensor; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+class InputTensors:
+    """Inputs of a network as tensors of TVM.
+
+    An input that is contiguous and aligned to ALIGNMENT_BYTES is read in place, as torch's are and NumPy's
+    seldom are. Any other is copied into a buffer that this object keeps for it, so that only one call may use
+    them at a time.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec]) -> None:
+        self._specs = tuple(specs)
+        self._buffers: list[tvm.runtime.Tensor | None] = [None] * len(self._specs)
+
+    def take(self, inputs: Sequence[Any]) -> list[tvm.runtime.Tensor]:
+        """Tensors of TVM with the inputs' values. Raises InputError."""
+        if len(inputs) != len(self._specs):
+            expected = ", ".join(map(str, self._specs)) or "none"
+            raise InputError(f"{len(inputs)} inputs given, {len(self._specs)} expected: {expected}")
+        return [self._tensor(index, array) for index, array in enumerate(inputs)]
+
+    def _tensor(self, index: int, array: Any) -> tvm.runtime.Tensor:
+        spec = self._specs[index]
+        _check(spec, array)
+        if is_torch(array):
+            array = array.detach()
+            in_place = array.is_contiguous() and array.data_ptr() % ALIGNMENT_BYTES == 0
+        else:
+            # DLPack does not hand over read-only memory.
+            usable = array.flags.c_contiguous and array.flags.writeable
+            in_place = usable and _address(array) % ALIGNMENT_BYTES == 0
+        if in_place:
+            return tvm_ffi.from_dlpack(array)
+        buffer = self._buffers[index]
+        if buffer is None:
+            buffer = self._buffers[index] = tvm.runtime.empty(spec.shape, spec.dtype)
+        if is_torch(array):
+            _as_torch(buffer).copy_(array)
+        else:
+            buffer.copyfrom(array)
+        return buffer
+
+
+def as_outputs(
+    tensors: Sequence[tvm.runtime.Tensor], fresh: Sequence[bool], *, torch: bool
+) -> list[NDArray[Any]] | list[torch.Tensor]:
+    """Outputs as arrays that belong to the caller.
+
+    Args:
+        tensors: outputs of one run.
+        fresh: for each, whether the run wrote it into memory of its own, which the result takes over; others
+            are copied, as is a tensor that stands there twice.
+        torch: whether the results are torch tensors.
+    """
+    results: list[Any] = []
+    seen: set[int] = set()
+    for tensor, own in zip(tensors, fresh, strict=True):
+        shared: Any = _as_torch(tensor) if torch else _as_numpy(tensor)
+        address = shared.data_ptr() if torch else _address(shared)
+        copied = not own or address in seen
+        seen.add(address)
+        results.append((shared.clone() if torch else shared.copy()) if copied else shared)
+    return results
+
+
+def _check(spec: TensorSpec, array: Any) -> None:
+    """Raises InputError unless the array has the shape and dtype of `spec` and lies in the CPU's memory."""
+    expected = f"{spec.dtype} {list(spec.shape)}"
+    if is_torch(array):
+        dtype, elsewhere = str(array.dtype).removeprefix("torch."), array.device.type != "cpu"
+        same = dtype == spec.dtype
+    elif isinstance(array, np.ndarray):
+        dtype, elsewhere = str(array.dtype), False
+        same = dtype == spec.dtype and array.dtype.isnative
+    else:
+        raise InputError(
+            f"input {spec.name}={array!r:.80}: a {type(array).__name__}; give a NumPy array or a torch "
+            f"tensor, {expected}"
+        )
+    if not same or tuple(array.shape) != spec.shape:
+        raise InputError(
+            f"input {spec.name}: {dtype} {list(array.shape)} given, {expected} expected; convert it, or "
+            "export the network for other inputs"
+        )
+    if elsewhere:
+        raise InputError(f"input {spec.name}: a tensor on {array.device}; move it to the CPU by .cpu()")
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _as_numpy(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
+    """The tensor's memory, which the array keeps alive; a copy of a dtype that NumPy lacks."""
+    try:
+        return np.from_dlpack(tensor)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return tensor.numpy()
+
+
+def _as_torch(tensor: tvm.runtime.Tensor) -> Any:
+    """The tensor's memory, which the torch tensor keeps alive."""
+    import torch
+
+    return torch.from_dlpack(tensor)

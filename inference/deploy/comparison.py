@@ -1,0 +1,247 @@
+"""Comparison of the tuned network with what a user would pick instead, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from tvm.support.cc import get_cc
+
+from ...dataset.measure.scratch import ScratchFolder
+from ...dataset.networks import Network
+from ...dataset.tvm_compat import available_cores
+from ..result import Contestant
+from .compile import CompiledNetwork, NetworkBuildError
+from .outputs import compare_outputs
+from .rivals import onnx_export
+from .rivals.base import Engine, Form
+from .rivals.process import save_arrays
+from .rivals.registry import LIBRARY, RIVALS, engine_class
+from .runners import EngineWorker, InlineRunner, ProcessRunner, Runner, RunnerError
+from .timing import Timing, time_in_turns
+
+TVM_LIMIT_S = 900.0
+"""Seconds that a network compiled by TVM may take to load and to run once: an untuned one is slow."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledForm:
+    """The tuned or the untuned network."""
+
+    name: str
+    compiled: CompiledNetwork
+    ready_s: float
+    """Seconds that it took to come so far."""
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A contestant with what is known of it."""
+
+    runner: Runner
+    before_s: float
+    """Seconds that the network took until the contestant could load it."""
+    row: Contestant
+    timing: Timing = field(default_factory=Timing)
+
+
+class Comparison:
+    """Contestants of one network on this machine; `close` ends their processes.
+
+    Args:
+        network: the network, whose outputs for its example inputs are `reference`.
+        arguments: those of `load_network`, by which a rival's process builds the same network.
+        forms: what TVM compiled. On a CPU each is timed in a process of its own, from an exported library. On
+            a GPU, or without a C++ compiler, it is timed in this process.
+        rivals: names of `rivals.registry.RIVALS`; there are none on a GPU.
+        on_cpu: whether `forms` run on the CPU.
+        limit_s: seconds that a rival may take to start, and then to become ready.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        arguments: Mapping[str, Any],
+        forms: Sequence[CompiledForm],
+        rivals: Sequence[str],
+        *,
+        reference: Sequence[NDArray[Any]],
+        on_cpu: bool = True,
+        limit_s: float = 120.0,
+    ) -> None:
+        self._network, self._arguments, self._forms = network, dict(arguments), forms
+        self._reference, self._on_cpu, self._limit_s = reference, on_cpu, limit_s
+        self.left_out: dict[str, str] = {}
+        """Rivals that cannot take part, by their title, with the reason."""
+        self._kinds: dict[str, type[Engine]] = {}
+        for name in rivals:
+            kind = engine_class(RIVALS[name])
+            if reason := self._why_not(kind):
+                self.left_out[kind.title] = reason
+            else:
+                self._kinds[name] = kind
+        self._entries: list[_Entry] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the processes and removes their files."""
+        self._stack.close()
+
+    def prepare(self) -> None:
+        """Starts the contestants, runs each once and compares its outputs.
+
+        Their processes import side by side, and load the network one after the other, so that no `ready_s` is
+        another's fault.
+        """
+        scratch = ScratchFolder()
+        self._stack.callback(scratch.cleanup)
+        inputs = scratch.path / "inputs.npz"
+        save_arrays(inputs, self._network.inputs)
+        self._entries = [self._form(form, scratch.path, inputs) for form in self._forms]
+        onnx = self._network.onnx_path or scratch.path / "network.onnx"
+        exporter = self._exporter(inputs)
+        for name, kind in self._kinds.items():
+            by_file = kind.form is Form.ONNX
+            runner = ProcessRunner(
+                kind.title,
+                RIVALS[name],
+                threads=available_cores(),
+                inputs=inputs,
+                folder=scratch.path / name,
+                network=None if by_file else self._arguments,
+                path=onnx.absolute() if by_file else None,
+                limit_s=self._limit_s,
+            )
+            self._stack.callback(runner.close)
+            self._entries.append(_Entry(runner, 0.0, Contestant(kind.title)))
+        for entry in self._entries:
+            _attempt(entry, entry.runner.wait)
+        if exporter is not None:
+            self._export(exporter, onnx)
+        for entry in self._entries:
+            if not entry.row.error:
+                _attempt(entry, lambda entry=entry: self._load(entry))  # type: ignore[misc]
+
+    def time(self, repeats: int) -> list[Contestant]:
+        """Times those whose outputs are those of the reference; returns a row for each contestant."""
+        able = [entry for entry in self._entries if not entry.row.error]
+        timings = time_in_turns([entry.runner for entry in able], repeats=repeats)
+        for entry, timing in zip(able, timings, strict=True):
+            samples_s = timing.samples_s
+            entry.row = replace(
+                entry.row,
+                peak_mb=entry.runner.peak_mb,
+                samples_s=samples_s,
+                median_s=statistics.median(samples_s) if samples_s else None,
+                min_s=min(samples_s, default=None),
+                disturbed=timing.disturbed,
+                error=timing.error,
+            )
+        return [entry.row for entry in self._entries]
+
+    def _why_not(self, kind: type[Engine]) -> str:
+        """Why a rival cannot take part, "" where it can."""
+        module = self._network.module
+        if not self._on_cpu:
+            return "it runs on the CPU, and the tuned network does not"
+        if module is None:
+            by_module = kind.form is Form.MODULE
+            return "it runs PyTorch modules, and the network is an ONNX file" if by_module else kind.missing()
+        if not _is_json(self._arguments):
+            return "it runs in another process, and the arguments of the network are no JSON values"
+        by_file = kind.form is Form.ONNX
+        return kind.missing() or (onnx_export.missing() if by_file else "") or kind.unfit(module)
+
+    def _form(self, form: CompiledForm, folder: Path, inputs: Path) -> _Entry:
+        """In a process of its own where a library can be made for it, else in this one."""
+        start, library = time.perf_counter(), folder / f"{len(list(folder.iterdir()))}.so"
+        runner: Runner = InlineRunner(form.name, form.compiled, self._network.inputs)
+        if self._on_cpu and get_cc() is not None:
+            try:
+                form.compiled.export(library)
+                runner = ProcessRunner(
+                    form.name,
+                    LIBRARY,
+                    threads=available_cores(),
+                    inputs=inputs,
+                    folder=library.with_suffix(""),
+                    path=library,
+                    limit_s=TVM_LIMIT_S,
+                )
+            except NetworkBuildError:
+                pass
+        self._stack.callback(runner.close)
+        before_s = form.ready_s + time.perf_counter() - start
+        return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))
+
+    def _exporter(self, inputs: Path) -> EngineWorker | None:
+        if self._network.module is None or all(kind.form is not Form.ONNX for kind in self._kinds.values()):
+            return None
+        settings = {"inputs": str(inputs), "network": self._arguments}
+        exporter = EngineWorker("export", settings, {"OMP_NUM_THREADS": str(available_cores())})
+        self._stack.callback(exporter.close)
+        return exporter
+
+    def _export(self, exporter: EngineWorker, onnx: Path) -> None:
+        """Writes the ONNX file, whose seconds count for each engine that reads it."""
+        readers = [
+            entry
+            for entry, kind in zip(self._entries[len(self._forms) :], self._kinds.values(), strict=True)
+            if kind.form is Form.ONNX
+        ]
+        try:
+            exporter.wait(self._limit_s)
+            export_s = exporter.ask(self._limit_s, op="export", path=str(onnx))["export_s"]
+        except RunnerError as error:
+            for entry in readers:
+                entry.row = replace(entry.row, error=f"the export to ONNX failed: {error}")
+        else:
+            for entry in readers:
+                entry.before_s += export_s
+        finally:
+            exporter.close()
+
+    def _load(self, entry: _Entry) -> None:
+        loaded = entry.runner.load()
+        entry.row = replace(entry.row, version=loaded.version, ready_s=entry.before_s + loaded.ready_s)
+        check = compare_outputs(self._reference, loaded.outputs)
+        entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
+        if not check.agrees and entry.row.name not in {form.name for form in self._forms}:
+            raise RunnerError(
+                f"other outputs: they differ by up to {check.max_abs_difference:.3g}, over the tolerance of "
+                f"{check.tolerance:.3g}"
+            )
+
+
+def _attempt(entry: _Entry, step: Callable[[], None]) -> None:
+    """Runs a step of a contestant; what it fails with becomes the row's error, and its process ends.
+
+    A process that is late would otherwise go on beside the timing of the others.
+    """
+    try:
+        step()
+    except (RunnerError, ValueError) as error:
+        entry.row = replace(entry.row, error=str(error))
+        entry.runner.close()
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value travels as JSON."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True

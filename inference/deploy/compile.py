@@ -1,0 +1,256 @@
+"""Compilation of a network, with tuned schedules or without, and export of the result."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+from tvm.support.cc import get_cc
+from tvm.target import Target
+
+from ...dataset.measure.isolation import pinned_to_first_core
+from ...dataset.measure.scratch import ScratchFolder
+from ...dataset.networks import task_names
+from ...dataset.tvm_compat import as_task_module, target_cores, workload_hash
+from ...dataset.vector_math import vectorise_math
+from ...errors import UserError
+from ..result import NetworkProfile
+from .description import describe, with_description
+from .linker import linker
+from .profile import profile_network
+from .scope_warnings import without_scope_warnings
+
+CUDA_OPTIONS: Mapping[str, Any] = {
+    # Without it, software-pipelined schedules wait for copies that are never asynchronous.
+    "tirx.use_async_copy": True,
+    # With storage rewrite most tensor-core schedules do not build.
+    "tirx.disable_storage_rewrite": True,
+}
+
+
+class NetworkBuildError(UserError, RuntimeError):
+    """TVM cannot generate code for the network."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledNetwork:
+    """Network compiled for one device; a call with NumPy inputs returns the outputs in order."""
+
+    executable: tvm.runtime.Executable
+    target: Target
+    scheduled: tuple[str, ...]
+    """Names of the tasks that run with a schedule from the database."""
+    unscheduled: tuple[str, ...]
+    """Names of the tasks that run with TVM's default schedule: plain loops on a CPU."""
+    task_of: Mapping[str, str]
+    """Name of the task of each function that runs one."""
+
+    @cached_property
+    def device(self) -> tvm.runtime.Device:
+        """Device of the target's kind on this machine."""
+        on_cpu = self.target.kind.name == "llvm"
+        return tvm.cpu() if on_cpu else tvm.runtime.device(self.target.kind.name, 0)
+
+    @cached_property
+    def machine(self) -> relax.VirtualMachine:
+        """The network on the device; one for another machine is never loaded."""
+        return relax.VirtualMachine(self._module, self.device)
+
+    @cached_property
+    def _module(self) -> tvm.runtime.Module:
+        """The network's code, from which virtual machines are made."""
+        if self._library is None:
+            return self.executable.jit()
+        with without_scope_warnings():
+            return tvm.runtime.load_module(str(self._library))
+
+    @cached_property
+    def _library(self) -> Path | None:
+        """Library on a CPU, in a folder that goes with this object; None where no compiler links it.
+
+        Exports are copies of it, so that LLVM generates code once. Code that is not linked is generated again
+        each time that it is loaded or exported.
+        """
+        if self.target.kind.name != "llvm" or get_cc() is None:
+            return None
+        folder = ScratchFolder()
+        weakref.finalize(self, folder.cleanup)
+        path = folder.path / "network.so"
+        try:
+            self._link(path)
+        except Exception:  # TVM passes on the linker's error; `export` reports it
+            return None
+        return path
+
+    def _link(self, path: Path) -> None:
+        with without_scope_warnings():
+            self.executable.export_library(str(path), fcompile=linker(self.target))
+
+    def __call__(self, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        return [tensor.numpy() for tensor in flatten(self.bind(*inputs)())]
+
+    def export(self, path: Path) -> None:
+        """Writes a shared library with code, weights and a description, which `load` reads.
+
+        Stock TVM's `relax.VirtualMachine` runs it too. Raises NetworkBuildError
+        if it cannot be linked or written; it leaves no file then.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.unfinished.so")
+        try:
+            if "_library" in vars(self) and self._library is not None:
+                shutil.copy(self._library, unfinished)
+            else:
+                self._link(unfinished)
+            unfinished.replace(path)
+        except Exception as error:  # TVM passes on the linker's error
+            unfinished.unlink(missing_ok=True)
+            raise NetworkBuildError(f"export={path}: cannot be written: {_first_line(error)}") from error
+
+    def profile(self, *inputs: NDArray[Any]) -> NetworkProfile:
+        """Times the calls of a run, see `profile_network`."""
+        tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
+        self.machine["main"](*tensors)  # starts TVM's threads, which would inherit the binding to a core
+        with pinned_to_first_core():
+            return profile_network(self._module, self.device, tensors, self.task_of)
+
+    def bind(self, *inputs: NDArray[Any]) -> Callable[[], Any]:
+        """A call to time: inputs are copied to the device first, outputs stay there and are waited for."""
+        tensors = [tvm.runtime.tensor(array, self.device) for array in inputs]
+        run = self.machine["main"]
+
+        def call() -> Any:
+            outputs = run(*tensors)
+            self.device.sync()
+            return outputs
+
+        return call
+
+
+def compile_network(
+    relax_mod: tvm.IRModule,
+    target: Target,
+    database: ms.Database | None = None,
+    *,
+    unscheduled: Collection[str] = (),
+) -> CompiledNetwork:
+    """Compiles a module from `dataset.networks.to_relax` for a device of the target.
+
+    Tasks found in `database` get their best schedule from it; without a database the result is the untuned
+    baseline. MetaSchedule's database ignores the target: pass one that was filled for `target` alone. Tasks
+    whose workload hashes are in `unscheduled` run without a schedule, whatever the database has.
+    Raises NetworkBuildError.
+    """
+    vectorise_math()
+    scheduled_mod = relax_mod
+    if database is not None:
+        with target, database:
+            scheduled_mod = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    hashes = _workload_hashes(relax_mod)
+    scheduled_mod = tvm.IRModule(scheduled_mod.functions, attrs=scheduled_mod.attrs)
+    for name, workload in hashes.items():
+        if workload in unscheduled:
+            scheduled_mod[name] = relax_mod[name]
+    tasks = task_names(relax_mod)
+    names = list(tasks.values())
+    scheduled = tuple(name for name in names if _is_scheduled(scheduled_mod[name]))
+    with build_context(target):
+        try:
+            packed_mod = with_packed_weights(scheduled_mod)
+            task_of = _tasks_of_functions(packed_mod, hashes, tasks)
+            description = describe(packed_mod, target, task_of)
+            described_mod = packed_mod if description is None else with_description(packed_mod, description)
+            executable = tvm.compile(described_mod, target=target)
+        except Exception as error:  # TVM raises several kinds
+            raise NetworkBuildError(
+                f"target={target.kind.name}: TVM cannot build the network with {len(scheduled)} of "
+                f"{len(names)} tasks scheduled: {_first_line(error)}; try other input shapes, or tune again "
+                "with another seed"
+            ) from error
+    return CompiledNetwork(
+        executable=executable,
+        target=target,
+        scheduled=scheduled,
+        unscheduled=tuple(name for name in names if name not in scheduled),
+        task_of=task_of,
+    )
+
+
+def how_to_run(library: Path, target: Target) -> list[str]:
+    """Lines that tell how the exported network runs, with Foretune and without."""
+    on_cpu, path = target.kind.name == "llvm", str(library)
+    device = "tvm.cpu()" if on_cpu else f"tvm.runtime.device({target.kind.name!r})"
+    stock = f"relax.VirtualMachine(tvm.runtime.load_module({path!r}), {device})['main'](*inputs)"
+    if not on_cpu:
+        return [f"wrote {library}: {stock}"]
+    return [
+        f"wrote {library}: foretune.load({path!r})(*inputs)",
+        f"  as fast by stock TVM with TVM_NUM_THREADS={target_cores(target)} TVM_BIND_THREADS=0 set: {stock}",
+    ]
+
+
+def with_packed_weights(scheduled_mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with constants in the layouts that schedules chose, instead of repacked in each run."""
+    passes = [relax.transform.SplitLayoutRewritePreproc(), relax.transform.FoldConstant()]
+    return tvm.transform.Sequential(passes)(scheduled_mod)
+
+
+def build_context(target: Target) -> tvm.transform.PassContext:
+    """Compiler settings for tuned networks.
+
+    TVM's pipeline for GPUs fuses once more; disabling it keeps the tuned tasks as they are.
+    """
+    options = dict(CUDA_OPTIONS) if target.kind.name == "cuda" else {}
+    return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _is_scheduled(func: tvm.tirx.PrimFunc) -> bool:
+    return bool(func.attrs.get("tirx.is_scheduled", False))
+
+
+def _workload_hashes(mod: tvm.IRModule) -> dict[str, str]:
+    """Workload hash of each TIR function."""
+    return {
+        var.name_hint: workload_hash(as_task_module(func))
+        for var, func in mod.functions_items()
+        if isinstance(func, tvm.tirx.PrimFunc)
+    }
+
+
+_PACKED = "_prepacked"
+"""What TVM adds to the name of a function whose weights are packed beforehand."""
+
+
+def _tasks_of_functions(
+    packed_mod: tvm.IRModule, hashes: Mapping[str, str], tasks: Mapping[str, str]
+) -> dict[str, str]:
+    """Name of the task of each function; several functions may run one task.
+
+    Args:
+        packed_mod: module of `with_packed_weights`.
+        hashes: workload hash of each function before that.
+        tasks: name of each task by workload hash.
+    """
+    names = [var.name_hint for var in packed_mod.get_global_vars()]
+    workloads = {name: hashes.get(name.removesuffix(_PACKED), "") for name in names}
+    return {name: tasks[workload] for name, workload in workloads.items() if workload in tasks}
+
+
+def flatten(output: Any) -> list[tvm.runtime.Tensor]:
+    """The tensors of a network's output in order; nested tuples are flattened."""
+    if isinstance(output, tvm.runtime.Tensor):
+        return [output]
+    return [tensor for item in output for tensor in flatten(item)]

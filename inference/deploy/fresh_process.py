@@ -1,0 +1,100 @@
+"""Latency of an exported network in a process of its own: by `load`, and by stock TVM with nothing set.
+
+The process is this module as a script: `python -m foretune.inference.deploy.fresh_process LIBRARY INPUTS`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from ..result import BY_LOAD, BY_STOCK, Contestant
+
+CALLS = 10
+"""Timed calls of each form, after two that are not timed."""
+
+_MOST_S = 5.0
+"""No further call of a form starts after its calls took this many seconds."""
+
+_THREAD_VARIABLES = ("TVM_NUM_THREADS", "TVM_BIND_THREADS", "OMP_NUM_THREADS")
+"""Environment variables from which TVM takes the threads of its pool."""
+
+
+class FreshProcessError(UserError, RuntimeError):
+    """The exported network does not run in a process of its own."""
+
+
+def time_in_fresh_process(library: Path, inputs: Sequence[NDArray[Any]]) -> list[Contestant]:
+    """Latencies of an exported network under the names BY_LOAD and BY_STOCK.
+
+    Both are timed in one new process, whose environment says nothing of threads: first stock TVM, in a
+    thread that takes its pool along when it ends, then `load`. Raises FreshProcessError.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in _THREAD_VARIABLES}
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = Path(folder) / "inputs.npz"
+        np.savez(arrays, *inputs)
+        command = [sys.executable, "-m", __name__, str(library.resolve()), str(arrays)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise FreshProcessError(f"{library}: does not run in a new process: {reason}; export it again")
+    samples = json.loads(done.stdout.splitlines()[-1])
+    return [
+        Contestant(name, samples_s=s, median_s=statistics.median(s), min_s=min(s))
+        for name, s in samples.items()
+    ]
+
+
+def _samples(call: Callable[[], object]) -> list[float]:
+    """Seconds of each timed call."""
+    taken: list[float] = []
+    started = time.perf_counter()
+    for number in range(CALLS + 2):
+        before = time.perf_counter()
+        call()
+        after = time.perf_counter()
+        late = after - started > _MOST_S
+        if number >= 2 or late:
+            taken.append(after - before)
+        if late:
+            break
+    return taken
+
+
+def _stock(library: str, arrays: Sequence[NDArray[Any]]) -> list[float]:
+    import tvm
+    from tvm import relax
+
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    run = relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())["main"]
+    return _samples(lambda: run(*tensors))
+
+
+def _main(library: str, inputs: str) -> None:
+    with np.load(inputs, allow_pickle=False) as stored:
+        arrays = [stored[name] for name in stored.files]
+    with ThreadPoolExecutor(1) as thread:
+        stock = thread.submit(_stock, library, arrays).result()
+    # Not before: it sets the number of TVM's threads for the process.
+    from .load import load
+
+    network = load(library)
+    print(json.dumps({BY_LOAD: _samples(lambda: network(*arrays)), BY_STOCK: stock}))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,44 @@
+"""Choice of the compiler that links a network's library for the architecture of its target."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+from tvm.support import cc
+from tvm.target import Target
+
+from ...errors import UserError
+
+
+class LinkerError(UserError, RuntimeError):
+    """This machine has no compiler that links for the architecture of the target."""
+
+
+def linker(target: Target) -> Callable[..., Any] | None:
+    """Compiler for `export_library`, None where this machine's own links for the target.
+
+    Raises LinkerError where the target has another architecture and no compiler for it is installed.
+    """
+    triple = str(target.attrs.get("mtriple", ""))
+    architecture = triple.partition("-")[0]
+    if target.kind.name != "llvm" or not triple or _same(architecture, platform.machine()):
+        return None
+    names = [f"{triple}-g++", f"{architecture}-linux-gnu-g++"]
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    if found is None:
+        raise LinkerError(
+            f"export: a library for mtriple={triple} is linked by a compiler for {architecture}, and this "
+            f"machine has no {names[-1]}; install one (on Debian g++-{architecture}-linux-gnu), or leave "
+            "export out"
+        )
+    compiler: Callable[..., Any] = cc.cross_compiler(found)
+    return compiler
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names of architectures mean the same; arm64 is another name of aarch64."""
+    names = {"arm64": "aarch64", "amd64": "x86_64", "x86-64": "x86_64"}
+    return names.get(one.lower(), one.lower()) == names.get(other.lower(), other.lower())

@@ -1,0 +1,163 @@
+"""Exported networks in a user's own process: `load` gives one back as a function of arrays."""
+
+from __future__ import annotations
+
+import platform
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from ...dataset.tvm_compat import missing_instruction_sets, parse_target, target_cores
+from ...errors import UserError
+from ..result import NetworkProfile
+from .arrays import Array, InputTensors, as_outputs, is_torch
+from .compile import flatten
+from .description import Description, TensorSpec, read_description
+from .profile import profile_network
+from .scope_warnings import without_scope_warnings
+from .threads import PoolOfThread, checked_threads
+
+_ELF_HEADER = struct.Struct("<4sB35xQ10xHH")
+"""Magic, class, and offset, size and number of the section headers, the last part of a 64-bit library."""
+_ELF_MAGIC, _ELF_64_BITS = b"\x7fELF", 2
+
+
+class LoadError(UserError, ValueError):
+    """A file is no exported network that runs here."""
+
+
+class LoadedNetwork:
+    """Exported network as a function: `outputs = network(*inputs)`.
+
+    It takes NumPy arrays and torch tensors of the CPU, in the order of `inputs`, and returns torch tensors if
+    an input is one, else NumPy arrays: one array for a network with one output, else a tuple of them.
+
+    Inputs belong to the caller. They are read during the call alone, in place where they are contiguous and
+    lie at a multiple of 64 bytes (torch's tensors do), and are never written. Outputs belong to the caller as
+    well: each call returns new memory, which no later call touches.
+
+    Calls from several threads wait for each other.
+    """
+
+    def __init__(
+        self, path: Path, library: tvm.runtime.Module, description: Description, threads: int
+    ) -> None:
+        """See `load`."""
+        self.path = path
+        self.inputs: tuple[TensorSpec, ...] = description.inputs
+        """Name, shape and dtype of each input."""
+        self.outputs: tuple[TensorSpec, ...] = description.outputs
+        """Name, shape and dtype of each output."""
+        self.target: str = description.target
+        """TVM target of its code, as JSON."""
+        self.threads: int = threads
+        """Threads that a call uses."""
+        self._fresh = description.fresh
+        self._library, self._tasks = library, description.tasks
+        self._main = relax.VirtualMachine(library, tvm.cpu())["main"]
+        self._tensors = InputTensors(self.inputs)
+        self._lock = threading.Lock()
+        self._pool = PoolOfThread(threads)
+
+    def __call__(self, *inputs: Array) -> Any:
+        """Runs the network. Raises InputError."""
+        return self._pool.run(self._call, inputs)
+
+    def profile(self, *inputs: Array, repeats: int = 10) -> NetworkProfile:
+        """Times each call of a run, as the shortest of up to `repeats` runs: `print(network.profile(x))`.
+
+        Names of functions are TVM's; `CallTime.task` names the task of `report.json`. Raises InputError,
+        ProfileError.
+        """
+        return self._pool.run(self._profile, inputs, repeats)
+
+    def _profile(self, inputs: Sequence[Any], repeats: int) -> NetworkProfile:
+        with self._lock:
+            tensors = self._tensors.take(inputs)
+            return profile_network(self._library, tvm.cpu(), tensors, self._tasks, repeats)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"LoadedNetwork({str(self.path)!r}: ({inputs}) -> ({outputs}), threads={self.threads})"
+
+    def _call(self, inputs: Sequence[Any]) -> Any:
+        with self._lock:
+            results = flatten(self._main(*self._tensors.take(inputs)))
+            outputs = as_outputs(results, self._fresh, torch=any(map(is_torch, inputs)))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def load(path: str | Path, *, threads: int | None = None) -> LoadedNetwork:
+    """Loads a network that `foretune tune export=FILE` wrote, for calls at the latency that was reported.
+
+    Loading a shared library executes code of it, and so does every call: load only files that you trust.
+
+    TVM's threads are set up for these calls, whatever ran in this process before. The threads of other
+    libraries are left alone, and the environment but for TVM_NUM_THREADS, which is set where it is not.
+
+    Args:
+        path: the shared library.
+        threads: threads that a call uses; None for as many as the network was tuned for, at most one a core.
+
+    Raises LoadError for a file that is missing, is no exported network, or was built for a CPU with other
+    instruction sets; ThreadsError; DescriptionError.
+    """
+    path = Path(path)
+    library = _opened(path)
+    description = read_description(library)
+    if description is None:
+        raise LoadError(
+            f"{path}: a Relax executable that does not tell its inputs, such as one of stock TVM or of an "
+            "older release; export it again, or run it by tvm.relax.VirtualMachine"
+        )
+    target = parse_target(description.target)
+    if target.kind.name != "llvm":
+        raise LoadError(
+            f"{path}: exported for {target.kind.name}, and load runs networks on the CPU alone; run it by "
+            f"tvm.relax.VirtualMachine on tvm.runtime.device({target.kind.name!r}, 0)"
+        )
+    if missing := missing_instruction_sets(target):
+        raise LoadError(
+            f"{path}: built for the CPU {target.attrs.get('mcpu', '')}, whose instruction sets "
+            f"{', '.join(missing)} this CPU lacks; tune and export the network on this machine"
+        )
+    return LoadedNetwork(path, library, description, checked_threads(threads, target_cores(target)))
+
+
+def _opened(path: Path) -> tvm.runtime.Module:
+    """The library as a module that makes virtual machines. Raises LoadError."""
+    if not path.is_file():
+        raise LoadError(f"{path}: no such file; give the file that foretune tune export=FILE wrote")
+    if platform.system() == "Linux":
+        _check_elf(path)
+    try:
+        with without_scope_warnings():
+            library = tvm.runtime.load_module(str(path))
+    except Exception as error:  # TVM passes on what the system's loader says
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        raise LoadError(f"{path}: cannot be loaded ({reason}); export the network on this machine") from error
+    if not library.implements_function("vm_load_executable"):
+        raise LoadError(
+            f"{path}: a shared library, but no Relax executable; give the file that foretune tune "
+            "export=FILE wrote"
+        )
+    return library
+
+
+def _check_elf(path: Path) -> None:
+    """Raises LoadError for a file of another format, and for one cut off, which would end the process."""
+    with path.open("rb") as file:
+        head = file.read(_ELF_HEADER.size)
+    if not head.startswith(_ELF_MAGIC):
+        raise LoadError(f"{path}: no shared library; give the file that foretune tune export=FILE wrote")
+    whole, found = _ELF_HEADER.size, path.stat().st_size
+    if len(head) == whole:
+        _, bits, offset, size, number = _ELF_HEADER.unpack(head)
+        whole = offset + size * number if bits == _ELF_64_BITS else 0
+    if found < whole:
+        raise LoadError(f"{path}: cut off, {found:,} of {whole:,} bytes; copy or export it again")

@@ -1,0 +1,78 @@
+"""PyTorch eager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from ...result import EAGER
+from .base import Call, Engine, Form, Source
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class TorchEngine(Engine):
+    """Engine of PyTorch: an inference of the module on as many threads as given."""
+
+    form = Form.MODULE
+    module = package = "torch"
+
+    def prepare(self) -> None:
+        """See Engine."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+
+    def load(self, source: Source) -> Call:
+        """See Engine."""
+        import torch
+
+        assert source.module is not None
+        inputs = tuple(torch.from_numpy(array) for array in source.inputs)
+        module, inputs = self.fitted(source.module, inputs)
+
+        def call() -> Any:
+            with torch.inference_mode():
+                return module(*inputs)
+
+        return call
+
+    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
+        """Module and inputs as the engine runs them."""
+        return module, inputs
+
+    def arrays(self, outputs: Any) -> list[NDArray[Any]]:
+        """See Engine."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        return [leaf.numpy() for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+
+
+class Eager(TorchEngine):
+    """PyTorch as it is, one operator after the other."""
+
+    title = EAGER
+
+
+class EagerChannelsLast(TorchEngine):
+    """PyTorch with images and the weights of convolutions channels last, oneDNN's own layout."""
+
+    title = "PyTorch eager, channels last"
+
+    @classmethod
+    def unfit(cls, module: nn.Module) -> str:
+        """See Engine."""
+        if any(parameter.dim() == 4 for parameter in module.parameters()):
+            return ""
+        return "the network has no two-dimensional convolution"
+
+    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
+        """See TorchEngine."""
+        import torch
+
+        layout = torch.channels_last
+        images = (tensor.to(memory_format=layout) if tensor.dim() == 4 else tensor for tensor in inputs)
+        return module.to(memory_format=layout), tuple(images)

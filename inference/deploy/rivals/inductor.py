@@ -1,0 +1,61 @@
+"""torch.compile with its default compiler, Inductor."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from .base import Call, Source
+from .eager import TorchEngine
+
+
+class Inductor(TorchEngine):
+    """Inductor with weights as constants (`freezing`), which folds batch norms and packs weights."""
+
+    title = "torch.compile"
+    mode = "default"
+
+    @classmethod
+    def environment(cls, threads: int, folder: Path) -> dict[str, str]:
+        """See Engine; without a cache of its own, `ready_s` would depend on earlier runs."""
+        return {**super().environment(threads, folder), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+
+    def load(self, source: Source) -> Call:
+        """See Engine.
+
+        Calls between kernels are compiled to C++ as well (`cpp_wrapper`), which made four networks 5 to 14 %
+        faster. PyTorch calls that experimental, so that a network with which it fails goes without.
+        """
+        import torch
+        from torch._inductor import config
+
+        config.freezing = config.cpp_wrapper = True
+        call = super().load(source)
+        try:
+            call()
+        except Exception:
+            torch._dynamo.reset()
+            config.cpp_wrapper = False
+            call = super().load(source)
+        return call
+
+    @classmethod
+    def missing(cls) -> str:
+        """See Engine."""
+        if shutil.which("g++") is None and shutil.which("clang++") is None:
+            return "torch.compile needs a C++ compiler (install g++)"
+        return super().missing()
+
+    def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
+        """See TorchEngine."""
+        import torch
+
+        return torch.compile(module, mode=self.mode, dynamic=False), inputs
+
+
+class InductorMaxAutotune(Inductor):
+    """Inductor that also times several kernels of each matrix product and takes the fastest."""
+
+    title = "torch.compile, max-autotune"
+    mode = "max-autotune"

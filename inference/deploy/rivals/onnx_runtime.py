@@ -1,0 +1,31 @@
+"""ONNX Runtime."""
+
+from __future__ import annotations
+
+from .base import Call, Engine, Form, Source
+
+
+class OnnxRuntime(Engine):
+    """ONNX Runtime on the CPU with all graph optimisations."""
+
+    title = "ONNX Runtime"
+    form = Form.ONNX
+    module = package = "onnxruntime"
+
+    def prepare(self) -> None:
+        """See Engine."""
+        import onnxruntime  # noqa: F401
+
+    def load(self, source: Source) -> Call:
+        """See Engine."""
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        session = ort.InferenceSession(str(source.path), options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_inputs()]
+        feed = dict(zip(names, source.inputs, strict=True))
+        return lambda: session.run(None, feed)

@@ -1,0 +1,136 @@
+"""Process of one engine, or of the export to ONNX: what runs in it. See `dataset.worker_loop.main`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....dataset.worker_loop import main
+from ..turn import Meter, timed_turn
+from .base import Engine, Form, Source
+from .onnx_export import export_onnx
+from .registry import engine_class
+
+_STATUS = Path("/proc/self/status")
+_ALIGNMENT_BYTES = 64
+
+
+class EngineProcess:
+    """Operations of the process of one engine.
+
+    Args:
+        engine: location of its class, as in `registry.RIVALS`.
+        threads: threads that it may use.
+        inputs: file of `save_arrays` with the example inputs.
+        network: arguments of `load_network`, for an engine that takes a module.
+        path: file of the network, for an engine that takes one; it may appear before `load`.
+    """
+
+    def __init__(
+        self, engine: str, threads: int, inputs: str, network: Mapping[str, Any] | None, path: str | None
+    ) -> None:
+        self._engine: Engine = engine_class(engine)(threads)
+        self._inputs, self._network = Path(inputs), network
+        self._path = None if path is None else Path(path)
+
+    def usable(self) -> bool:
+        """See Operations."""
+        return True
+
+    def prepare(self) -> None:
+        """Imports the engine and builds the module that it takes."""
+        self._engine.prepare()
+        inputs = load_arrays(self._inputs)
+        if self._engine.form is Form.MODULE:
+            assert self._network is not None
+            self._source = module_source(self._network, inputs)
+        else:
+            self._source = Source(inputs, path=self._path)
+
+    def load(self, outputs: str) -> dict[str, Any]:
+        """Makes the network runnable and writes the outputs of its first run to a file of `save_arrays`."""
+        start = time.perf_counter()
+        self._call = self._engine.load(self._source)
+        first = self._call()
+        ready_s = time.perf_counter() - start
+        save_arrays(Path(outputs), self._engine.arrays(first))
+        self._meter = Meter()
+        return {"ready_s": ready_s, "version": self._engine.version()}
+
+    def turn(self, seconds: float) -> dict[str, Any]:
+        """Fields of a Turn, and the process's peak of memory so far."""
+        return {**asdict(timed_turn(self._call, seconds, meter=self._meter)), "peak_mb": peak_mb()}
+
+
+class ExportProcess:
+    """Operations of the process that exports a PyTorch network to ONNX."""
+
+    def __init__(self, inputs: str, network: Mapping[str, Any]) -> None:
+        self._inputs, self._network = Path(inputs), network
+
+    def usable(self) -> bool:
+        """See Operations."""
+        return True
+
+    def prepare(self) -> None:
+        """Builds the module."""
+        self._source = module_source(self._network, load_arrays(self._inputs))
+
+    def export(self, path: str) -> dict[str, Any]:
+        """Writes the ONNX file."""
+        start = time.perf_counter()
+        export_onnx(self._source, Path(path))
+        return {"export_s": time.perf_counter() - start}
+
+
+def module_source(network: Mapping[str, Any], inputs: tuple[NDArray[Any], ...]) -> Source:
+    """The module that `load_network` builds from these arguments."""
+    from ....dataset.networks import load_network  # imports torch
+
+    return Source(inputs, module=load_network(**network).module)
+
+
+def save_arrays(path: Path, arrays: tuple[NDArray[Any], ...] | list[NDArray[Any]]) -> None:
+    """Writes arrays in order."""
+    with path.open("wb") as file:
+        np.savez(file, *arrays)
+
+
+def load_arrays(path: Path) -> tuple[NDArray[Any], ...]:
+    """Inverse of `save_arrays`; arrays begin at multiples of 64 bytes, so that engines read them in place."""
+    with np.load(path, allow_pickle=False) as found:
+        return tuple(_aligned(found[f"arr_{number}"]) for number in range(len(found.files)))
+
+
+def _aligned(array: NDArray[Any]) -> NDArray[Any]:
+    memory = np.empty(array.nbytes + _ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def peak_mb() -> float | None:
+    """Most memory that this process had resident, in megabytes; None where the system does not tell.
+
+    Linux alone tells: the peak of `getrusage` counts the process that started this one.
+    """
+    try:
+        fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines())
+        return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _make(role: str, target: str, config: Mapping[str, Any], settings: dict[str, Any]) -> Any:
+    return {"engine": EngineProcess, "export": ExportProcess}[role](**settings)
+
+
+if __name__ == "__main__":
+    main(_make)

@@ -1,0 +1,33 @@
+"""A network that TVM compiled, from its exported library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .base import Call, Engine, Form, Source
+
+
+class TvmLibrary(Engine):
+    """Exported library as `foretune.load` runs it, with threads that are bound to no core."""
+
+    title = "TVM"
+    form = Form.LIBRARY
+    module, package = "tvm", "apache-tvm"
+
+    def prepare(self) -> None:
+        """See Engine."""
+        from .. import load  # noqa: F401
+
+    def load(self, source: Source) -> Call:
+        """See Engine."""
+        from ..load import load
+
+        assert source.path is not None
+        network = load(source.path, threads=self.threads)
+        return lambda: network(*source.inputs)
+
+    def arrays(self, outputs: Any) -> list[NDArray[Any]]:
+        """See Engine."""
+        return list(outputs) if isinstance(outputs, tuple) else [outputs]

@@ -1,0 +1,198 @@
+"""Runners: contestants of a comparison as their owner sees them, in a process of their own or in this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from tvm.target import Target
+
+from ...dataset.measure.isolation import pinned_to_first_core
+from ...dataset.measure.job import MeasureConfig
+from ...dataset.measure.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ...dataset.records import FailureKind
+from .compile import CompiledNetwork
+from .rivals.process import load_arrays
+from .rivals.registry import engine_class
+from .rivals.tvm_library import TvmLibrary
+from .turn import Turn, timed_turn
+
+MODULE = "foretune.inference.deploy.rivals.process"
+
+TURN_LIMIT_S = 300.0
+"""Seconds after which a turn is given up."""
+
+_SHOWN_CHARS = 200
+
+
+class RunnerError(Exception):
+    """The contestant failed, died or timed out; the message is for its row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A contestant that can run."""
+
+    outputs: list[NDArray[Any]]
+    """Of its first run."""
+    ready_s: float
+    """Seconds to load or compile the network, with the first run."""
+    version: str
+
+
+class Runner(Protocol):
+    """Contestant; each method raises RunnerError."""
+
+    name: str
+    own_process: bool
+    peak_mb: float | None
+    """Most memory that its process had resident so far, None where that is not known."""
+
+    def wait(self) -> None:
+        """Waits until its process has imported what it needs."""
+
+    def load(self) -> Loaded:
+        """Makes the network runnable, and runs it once."""
+
+    def turn(self, seconds: float) -> Turn:
+        """Times it for so many seconds, but at least one call."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class EngineWorker:
+    """Process that serves a role of `rivals.process`; it starts at once."""
+
+    def __init__(self, role: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        spec = WorkerSpec(
+            *(role, Target("llvm"), MeasureConfig()),
+            environment=environment,
+            settings=settings,
+            module=MODULE,
+            torch=True,
+        )
+        self._process = WorkerProcess(spec)
+
+    def wait(self, limit_s: float) -> None:
+        """Waits until the process is ready."""
+        try:
+            self._process.receive_ready(limit_s)
+        except WorkerLostError as gone:
+            raise RunnerError(first_line(str(gone))) from gone
+
+    def ask(self, limit_s: float, **request: Any) -> dict[str, Any]:
+        """The reply to a request."""
+        self._process.send(request)
+        try:
+            reply = self._process.receive(limit_s, FailureKind.RUN_TIMEOUT)
+        except WorkerLostError as gone:
+            raise RunnerError(first_line(str(gone))) from gone
+        if "error" in reply:
+            raise RunnerError(first_line(str(reply["error"])))
+        return reply
+
+    def close(self) -> None:
+        self._process.kill()
+
+
+class ProcessRunner:
+    """Engine in a process of its own, which imports at once and loads when asked.
+
+    Args:
+        engine: location of its class, as in `rivals.registry.RIVALS`.
+        inputs: file of `save_arrays` with the example inputs.
+        folder: empty folder for what the process writes.
+        network: arguments of `load_network`, for an engine that takes a module.
+        path: file of the network, for an engine that takes one.
+        limit_s: seconds that importing, and then loading, may take.
+    """
+
+    own_process = True
+
+    def __init__(
+        self,
+        name: str,
+        engine: str,
+        *,
+        threads: int,
+        inputs: Path,
+        folder: Path,
+        network: Mapping[str, Any] | None = None,
+        path: Path | None = None,
+        limit_s: float,
+    ) -> None:
+        self.name = name
+        self.peak_mb: float | None = None
+        self._folder, self._limit_s = folder, limit_s
+        folder.mkdir()
+        kind = engine_class(engine)
+        self._worker = EngineWorker(
+            "engine",
+            {
+                "engine": engine,
+                "threads": threads,
+                "inputs": str(inputs),
+                "network": network,
+                "path": None if path is None else str(path),
+            },
+            kind.environment(threads, folder / "cache"),
+        )
+
+    def wait(self) -> None:
+        """See Runner."""
+        self._worker.wait(self._limit_s)
+
+    def load(self) -> Loaded:
+        """See Runner."""
+        outputs = self._folder / "outputs.npz"
+        reply = self._worker.ask(self._limit_s, op="load", outputs=str(outputs))
+        return Loaded(list(load_arrays(outputs)), reply["ready_s"], reply["version"])
+
+    def turn(self, seconds: float) -> Turn:
+        """See Runner."""
+        reply = self._worker.ask(TURN_LIMIT_S, op="turn", seconds=seconds)
+        self.peak_mb = reply.pop("peak_mb")
+        return Turn(**reply)
+
+    def close(self) -> None:
+        """See Runner."""
+        self._worker.close()
+
+
+class InlineRunner:
+    """Network that TVM compiled in this process, for a GPU or where no compiler links a library.
+
+    It is timed from the first core: TVM binds its other threads to the cores after it.
+    """
+
+    own_process = False
+    peak_mb: float | None = None
+
+    def __init__(self, name: str, compiled: CompiledNetwork, inputs: tuple[NDArray[Any], ...]) -> None:
+        self.name = name
+        self._compiled, self._inputs = compiled, inputs
+        self._call: Callable[[], Any] = compiled.bind(*inputs)
+
+    def wait(self) -> None:
+        """See Runner."""
+
+    def load(self) -> Loaded:
+        """See Runner."""
+        return Loaded(self._compiled(*self._inputs), 0.0, TvmLibrary.version())
+
+    def turn(self, seconds: float) -> Turn:
+        """See Runner."""
+        return timed_turn(self._call, seconds, around=pinned_to_first_core)
+
+    def close(self) -> None:
+        """See Runner."""
+
+
+def first_line(text: str) -> str:
+    """The first line of a message that says something, cut to what fits a table."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}..."

@@ -1,0 +1,124 @@
+"""`foretune inspect`: tasks of a network, what the database has of them, and how long tuning will take.
+
+Nothing is searched, measured or, unless asked, written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from tvm.target import Target
+
+from ..configuration import from_hydra
+from ..dataset.exchange import HERE, find_hardware
+from ..dataset.hardware import Hardware
+from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..dataset.target_hardware import target_hardware
+from ..dataset.tvm_compat import parse_target
+from ..errors import UserError
+from ..models.checkpoint import Checkpoint
+from .checkpoint_fit import AUTO
+from .config import OneShotConfig
+from .database_folder import read_device
+from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
+from .inspection.estimate import estimate
+from .inspection.predicted import LatencyPredictor, latency_checkpoint
+from .inspection.terminal import print_outlook
+
+
+class InspectConfigError(UserError, ValueError):
+    """A setting of the inspection is out of range."""
+
+
+@dataclass(frozen=True)
+class InspectConfig:
+    """One inspection; the fields are those of conf/inspect.yaml."""
+
+    network: str
+    database: Path
+    checkpoint: str | None = AUTO
+    target: Any = "llvm"
+    hardware: str = HERE
+    inputs: Any = None
+    kwargs: dict[str, Any] | None = None
+    batch: int = 1
+    seed: int = 0
+    programs: int = 8
+    output: Path | None = None
+    lowering: Lowering = AS_FASTEST
+    search: OneShotConfig = field(default_factory=OneShotConfig)
+
+    def __post_init__(self) -> None:
+        if self.programs < 1:
+            raise InspectConfigError(
+                f"programs={self.programs}: must be at least 1; checkpoint=null draws none"
+            )
+
+
+def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook:
+    """Reads a network and its database, prints what is known, and returns it. Raises UserError."""
+    console = console or Console()
+    target = parse_target(config.target)
+    checkpoint = latency_checkpoint(config.checkpoint, target)
+    device = _device(config, target, measured=False)
+    with console.status(f"turning {config.network} into tasks"):
+        network = load_network(
+            config.network,
+            inputs=config.inputs,
+            batch=config.batch,
+            seed=config.seed,
+            kwargs=config.kwargs,
+        )
+        tasks = extract_tasks(to_relax(network, target, config.lowering), target, network.name)
+    predicted_s: list[float | None] = [None] * len(tasks)
+    if checkpoint is not None:
+        with console.status("predicting latencies"):
+            predictor = _predictor(config, checkpoint, target, device)
+            predicted_s = [predictor.best_s(task) for task in tasks]
+    folder = database_folder(config.database, target, device)
+    with snapshot(config.database, target, device) as database:
+        outlooks = task_outlooks(tasks, config.search, database, predicted_s)
+        due = sum(task.due for task in outlooks)
+        runs = database.notes.runs(config.search.fitted(target))
+        outlook = NetworkOutlook(
+            network=network.name,
+            target=str(target),
+            hardware=device.name,
+            database="" if folder is None else str(folder),
+            checkpoint="" if checkpoint is None else checkpoint.path.name,
+            programs=config.programs,
+            tasks=outlooks,
+            estimate=estimate(due, config.search, device, runs) if due else None,
+        )
+    print_outlook(outlook, console)
+    if config.output is not None:
+        config.output.parent.mkdir(parents=True, exist_ok=True)
+        config.output.write_text(json.dumps(asdict(outlook), indent=1) + "\n", encoding="utf-8")
+        console.print(f"wrote {config.output}", highlight=False, soft_wrap=True)
+    return outlook
+
+
+def _device(config: InspectConfig, target: Target, measured: bool) -> Hardware:
+    if config.hardware == HERE and target.kind.name == "llvm":
+        return target_hardware(target, measured)
+    return find_hardware(config.hardware, target)
+
+
+def _predictor(
+    config: InspectConfig, checkpoint: Checkpoint, target: Target, device: Hardware
+) -> LatencyPredictor:
+    """The figures of the device are those that a run has noted beside the database, if there is one."""
+    folder = database_folder(config.database, target, device)
+    noted = None if folder is None else read_device(folder)
+    hardware = noted[1] if noted is not None else _device(config, target, measured=True)
+    return LatencyPredictor(checkpoint, target, hardware, config.programs, config.seed)
+
+
+def main(config: DictConfig) -> None:
+    """Entry of `foretune inspect`."""
+    run(from_hydra(config, InspectConfig))

@@ -1,0 +1,127 @@
+"""What is known of a network and its tasks before a run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvm.target import Target
+
+from ...dataset.database_lines import RECORD_FILE
+from ...dataset.exchange import database_folder_name
+from ...dataset.hardware import Hardware
+from ...dataset.task import Task
+from ...dataset.tvm_compat import target_to_json
+from ..config import OneShotConfig
+from ..tasks.due import opened_searches
+from ..tasks.persistence import Ledger
+from ..tasks.search import TaskSearch
+from ..tasks.shares import LatencySharePlanner
+from ..tuning_database import TuningDatabase
+from .estimate import TimeEstimate
+
+
+@dataclass(frozen=True)
+class TaskOutlook:
+    """One task before a run. Latencies are seconds a call, None where not known."""
+
+    name: str
+    operator: str
+    workload_hash: str
+    weight: int
+    """Calls in one run of the network."""
+    flops: float
+    """Operations of one call."""
+    share_of_operations: float
+    """Share of the network's operations, in [0, 1]."""
+    state: str
+    """In words: "new", "tuned", "3 of 6 rounds", or why its search ended without a schedule."""
+    due: bool
+    """Whether a run would search it."""
+    tuned_latency_s: float | None = None
+    """Of the best schedule in the database."""
+    untuned_latency_s: float | None = None
+    """Without a schedule, as an earlier run measured it."""
+    predicted_latency_s: float | None = None
+    """Shortest latency that the cost model predicts of some programs drawn at random."""
+
+
+@dataclass(frozen=True)
+class NetworkOutlook:
+    """A network before a run; `estimate` is None where nothing is known of the time."""
+
+    network: str
+    target: str
+    hardware: str
+    database: str
+    """Folder of the schedules, "" where there is none yet."""
+    checkpoint: str
+    """Cost model of the predicted latencies, "" for none."""
+    programs: int
+    """Programs of each task that it rated."""
+    tasks: list[TaskOutlook]
+    estimate: TimeEstimate | None = None
+
+    @property
+    def due(self) -> int:
+        """Number of tasks that a run would search."""
+        return sum(task.due for task in self.tasks)
+
+
+def database_folder(root: Path, target: Target, hardware: Hardware) -> Path | None:
+    """Folder of the schedules of a target and device, None where there is none."""
+    folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
+    return folder if (folder / RECORD_FILE).exists() else None
+
+
+@contextmanager
+def snapshot(root: Path, target: Target, hardware: Hardware) -> Iterator[TuningDatabase]:
+    """Copy of a tuning database, empty where there is none; opening the folder itself may change files."""
+    folder = database_folder(root, target, hardware)
+    with TemporaryDirectory() as copy:
+        if folder is not None:
+            shutil.copytree(folder, Path(copy) / folder.name)
+        yield TuningDatabase(Path(copy), target, hardware)
+
+
+def task_outlooks(
+    tasks: Sequence[Task],
+    search: OneShotConfig,
+    database: TuningDatabase,
+    predicted_s: Sequence[float | None],
+) -> list[TaskOutlook]:
+    """An outlook for each task, in order; `predicted_s` are their predicted latencies."""
+    ledger = Ledger(database, search.rounds)
+    planner = LatencySharePlanner(search)
+    searches = opened_searches(tasks, search, planner, ledger)
+    total = sum(task.weight * task.flops for task in tasks) or 1.0
+    return [
+        TaskOutlook(
+            name=task.name,
+            operator=task.operator,
+            workload_hash=task.workload_hash,
+            weight=task.weight,
+            flops=task.flops,
+            share_of_operations=task.weight * task.flops / total,
+            state=_state(found, search.rounds),
+            due=not found.over and planner.next_round([found], []) is not None,
+            tuned_latency_s=found.known_s,
+            untuned_latency_s=_finite(ledger.untuned_s(task)),
+            predicted_latency_s=seconds,
+        )
+        for task, found, seconds in zip(tasks, searches, predicted_s, strict=True)
+    ]
+
+
+def _state(search: TaskSearch, rounds: int) -> str:
+    if search.known_s is None:
+        return search.reason or "new"
+    return "tuned" if search.earlier_rounds is None else f"{search.earlier_rounds} of {rounds} rounds"
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds == float("inf") else seconds

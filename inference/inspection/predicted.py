@@ -1,0 +1,61 @@
+"""Latencies of tasks as a cost model predicts them, without a search and without a measurement."""
+
+from __future__ import annotations
+
+from tvm.target import Target
+
+from ...dataset.features import FEATURE_VERSION
+from ...dataset.features.assembly import FeatureAssembler
+from ...dataset.hardware import Hardware
+from ...dataset.program_sampling import RandomSampler
+from ...dataset.task import Task
+from ...dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
+from ...models.checkpoint import Checkpoint, load_checkpoint, shipped_checkpoints
+from ..checkpoint_fit import AUTO
+
+_SHIPPED = {"llvm": "cpu-latency", "cuda": "cuda-latency"}
+"""Checkpoint that predicts latencies for each kind of target, whether or not it is shipped yet."""
+
+
+def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
+    """The checkpoint to predict latencies with; AUTO is the shipped one for the target, if there is one.
+
+    Raises TargetError for a model of scores, which ranks the programs of a task and gives no seconds, and
+    what `load_checkpoint` raises.
+    """
+    if name == AUTO:
+        name = _SHIPPED.get(target.kind.name)
+        name = name if name in shipped_checkpoints() else None
+    if name is None:
+        return None
+    found = load_checkpoint(name, feature_version=FEATURE_VERSION)
+    found.predictor.target.require_absolute()
+    return found
+
+
+class LatencyPredictor:
+    """Predicts the latency of the best of some programs of a task, drawn at random."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, target: Target, hardware: Hardware, programs: int, seed: int
+    ) -> None:
+        """`hardware` is the device, with measured figures; `programs` are drawn of each task."""
+        if target.kind.name == "llvm":
+            load_cpu_intrinsics()
+        self._predictor = checkpoint.predictor
+        self._assembler = FeatureAssembler(hardware)
+        self._target = target
+        self._programs = programs
+        self._seed = seed
+
+    def best_s(self, task: Task) -> float | None:
+        """Shortest predicted latency in seconds; None for a task without a design space or valid programs."""
+        try:
+            sampler = RandomSampler(task, self._target, per_round=self._programs, seed=self._seed)
+        except NoDesignSpaceError:
+            return None
+        drawn = [candidate for _, candidate in sampler.propose()]
+        if not drawn:
+            return None
+        table = self._assembler.assemble(sampler.context, drawn)
+        return float(self._predictor.predict_latency_s(table.batch()).min())

@@ -1,0 +1,1 @@
+"""Plug-ins for stock MetaSchedule: search strategy and builder."""

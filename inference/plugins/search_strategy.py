@@ -1,0 +1,209 @@
+"""`OneShotStrategy`: Foretune's search as the search strategy of stock MetaSchedule tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+from ...dataset.described_task import described_task
+from ...dataset.hardware import Hardware
+from ...dataset.measure import MeasureOutcome
+from ...dataset.records import FailureKind
+from ...dataset.target_hardware import target_hardware
+from ...dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
+from ..config import OneShotConfig, OneShotConfigError
+from ..proposal import Candidate
+from ..strategies.draft.model import DraftModel
+from ..strategies.loop import Batch, SearchLoop
+from ..strategies.registry import strategy_class
+from ..strategies.session import SearchSession
+from ..surrogate.shared import own_surrogate
+from ..tasks.search import TaskSearch
+from ..tasks.shares import LatencySharePlanner
+
+_OF_NETWORKS = ("measure", "min_latency_share", "processes", "overlap")
+"""Settings of `foretune tune` that stock tuning has no place for."""
+
+
+@derived_object
+class OneShotStrategy(ms.search_strategy.PySearchStrategy):
+    """Search of a task in rounds, for `ms.tune_tir`, `tune_relax` and `tune_tasks`.
+
+    ```python
+    from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
+
+    database = ms.tune_tir(
+        mod, target, work_dir, max_trials_global=64,
+        cost_model=PretrainedCostModel.load("cpu"),
+        strategy=OneShotStrategy(OneShotConfig(strategy="annealing", rounds=1, top_k=64)),
+    )
+    ```
+
+    With networks in Relax it goes into stock tuning as it is, and the schedules come out as always:
+
+    ```python
+    database = ms.relax_integration.tune_relax(
+        mod, {}, target, work_dir, max_trials_global=1000,
+        cost_model=PretrainedCostModel.load("cpu"), strategy=OneShotStrategy(),
+    )
+    with target, database:
+        tuned = relax.transform.MetaScheduleApplyDatabase()(mod)
+    ```
+
+    MetaSchedule's own strategies search until the trials are spent. This one measures up to `top_k`
+    candidates a task in `rounds`, as `stop` says, remeasures `finalists`, and is done (One-Shot Tuner
+    section 4.2). Give `max_trials_global` generously: fewer trials are spent on the first tasks alone. The
+    search uses the cost model and the space generator that the tuning was given. Each task is alone here:
+    `measure`, `min_latency_share`, `processes` and `overlap` are refused unless they have their defaults.
+    """
+
+    def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
+        """`draft_model` serves the strategy `draft` for every task.
+
+        None loads the one that `config.strategy.checkpoint` names, for this machine's CPU as the target uses
+        it; a target that no checkpoint fits is searched by evolution. Raises OneShotConfigError for a
+        setting that stock tuning cannot honour.
+        """
+        super().__init__()
+        load_tensor_intrinsics()  # see PretrainedCostModel
+        self.config = config or OneShotConfig()
+        _refuse_settings_of_networks(self.config)
+        self._draft_model = draft_model
+        self._context: ms.TuneContext | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._session: SearchSession | None = None
+        self._search: TaskSearch | None = None
+        self._planner = LatencySharePlanner(self.config)
+        self._left = 0
+        self._batch: Batch | None = None
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """MetaSchedule calls this several times; the last context counts."""
+        self._context = context
+
+    def pre_tuning(
+        self,
+        max_trials: int,
+        num_trials_per_iter: int,
+        design_spaces: Sequence[Any],
+        database: ms.database.Database | None = None,
+        cost_model: ms.CostModel | None = None,
+    ) -> None:
+        """Starts the search of the context's task.
+
+        Raises ValueError without a cost model, and what `OneShotConfig.fitted` raises.
+        """
+        if cost_model is None:
+            raise ValueError("OneShotStrategy searches with a cost model: give cost_model=")
+        assert self._context is not None
+        context = self._context
+        self._reset()
+        task = described_task(context.mod, context.task_name or "")
+        if self._draft_model is None:
+            config, resources, hardware = _fitted(self.config, target_to_json(context.target))
+        else:
+            config, resources, hardware = self.config, self._draft_model, self._draft_model.hardware
+        try:
+            self._session = SearchSession(
+                task,
+                context.target,
+                cost_model,
+                config,
+                hardware=hardware,
+                resources=resources,
+                space=context.space_generator,
+                threads=context.num_threads,
+            )
+        except NoDesignSpaceError:  # nothing to tune is no error to stock tuning either
+            return
+        self._left = max_trials
+        self._search = TaskSearch(task, SearchLoop(config.stop, config.finalists, own_surrogate()))
+        self._planner.begin([self._search])
+
+    def post_tuning(self) -> None:
+        """Lets go of the search."""
+        self._reset()
+
+    def generate_measure_candidates(self) -> list[ms.MeasureCandidate] | None:
+        """The candidates to measure next; None when the search is over."""
+        while self._search is not None and self._left > 0:
+            if (batch := self._search.loop.next_batch()) is not None:
+                self._batch = replace(batch, proposals=batch.proposals[: self._left])
+                self._left -= len(self._batch.proposals)
+                return [proposal.program for proposal in _in_process(self._batch)]
+            if not self._start_round(self._search):
+                break
+        return None
+
+    def notify_runner_results(
+        self, measure_candidates: Sequence[ms.MeasureCandidate], results: Sequence[ms.runner.RunnerResult]
+    ) -> None:
+        """Takes the outcomes of the batch that was proposed last."""
+        if self._search is None or self._batch is None:
+            return
+        outcomes = [
+            MeasureOutcome(tuple(float(seconds) for seconds in result.run_secs))
+            if result.run_secs
+            else MeasureOutcome(failure=FailureKind.RUN_ERROR, message=str(result.error_msg))
+            for result in results
+        ]
+        self._search.loop.learn(self._batch, outcomes)
+        self._batch = None
+
+    def clone(self) -> OneShotStrategy:
+        """A strategy of the same settings, for another task."""
+        return OneShotStrategy(self.config, self._draft_model)
+
+    def _start_round(self, search: TaskSearch) -> bool:
+        """Ends the last round and starts the next; returns whether there is one."""
+        assert self._session is not None
+        if search.rounds:
+            search.round_ends(search.loop.measured_in_round, complete=True, all_rounds=self.config.rounds)
+            self._session.learn(search.untold)
+            search.untold = {}
+        planned = None if search.over else self._planner.next_round([search], [])
+        if planned is None:
+            return False
+        search.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
+        candidates = self._session.propose(search.budget)
+        search.round_begins()
+        search.loop.start_round(candidates, search.budget)
+        return True
+
+
+def _in_process(batch: Batch) -> list[Candidate]:
+    """The proposals of a batch, which all come from this process."""
+    return [proposal for proposal in batch.proposals if isinstance(proposal, Candidate)]
+
+
+def _refuse_settings_of_networks(config: OneShotConfig) -> None:
+    defaults = {field.name: field.default for field in fields(config)}
+    for name in _OF_NETWORKS:
+        if (value := getattr(config, name)) != defaults[name]:
+            raise OneShotConfigError(
+                f"search.{name}={value}: stock tuning measures and schedules itself; leave "
+                f"search.{name}={defaults[name]}, or use foretune.inference.tune_tasks"
+            )
+
+
+@lru_cache(maxsize=8)  # once for all tasks of a target
+def _fitted(config: OneShotConfig, target: str) -> tuple[OneShotConfig, object, Hardware | None]:
+    """The settings for a target, the resources of their strategy, and the device where it is known."""
+    found = parse_target(target)
+    config = config.fitted(found)
+    if found.kind.name == "llvm":
+        hardware = target_hardware(found)
+        return config, strategy_class(config.strategy.name).load(config.strategy, hardware), hardware
+    if config.strategy.name == "draft":
+        raise OneShotConfigError(
+            f"search.strategy.checkpoint={config.strategy.checkpoint}: the device of {found.kind.name} "
+            "targets is not known here; give draft_model=DraftModel.load(checkpoint, hardware)"
+        )
+    return config, None, None

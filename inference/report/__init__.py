@@ -1,0 +1,1 @@
+"""Reports of a tuning run: terminal, JSON, HTML page and plots."""

@@ -1,0 +1,69 @@
+"""Coverage of a run: what became of its candidates, in sum and by task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ...page import Fact
+from ..result import TaskResult
+
+COVERAGE_HEADS = ("Task", "Drafted", "Tried", "Rejected", "Proposed", "Measured", "Failed")
+COVERAGE_NOTE = (
+    "The draft model rates drafted candidates by their decisions alone. Those tried are replayed into "
+    "programs, and are then rejected or proposed. Of those proposed, the search selects which are measured."
+)
+
+
+def coverage(tasks: Sequence[TaskResult]) -> list[Fact]:
+    """The line about the candidates of a run; none where nothing was searched.
+
+    A report of before these counts tells of what was scored, measured and failed alone.
+    """
+    drafted, tried, proposed, measured, failed = (
+        sum(getattr(task, f"candidates_{of}") for task in tasks)
+        for of in ("drafted", "tried", "proposed", "measured", "failed")
+    )
+    rejected = _summed([task.candidates_rejected for task in tasks])
+    failures = _summed([task.failures for task in tasks])
+    scored = sum(task.candidates_scored for task in tasks)
+    if not tried and not measured:
+        return []
+    parts = [
+        f"{drafted:,} drafted",
+        f"{tried:,} tried",
+        f"{sum(rejected.values()):,} rejected{_causes(rejected)}",
+        f"{proposed:,} proposed",
+    ]
+    known = [*(parts if tried else ()), f"{scored:,} scored", f"{failed:,} failed{_causes(failures)}"]
+    return [Fact("Candidates", f"{measured:,} measured", ", ".join(known))]
+
+
+def coverage_rows(tasks: Sequence[TaskResult]) -> list[list[str]]:
+    """Cells of each task that was searched, under COVERAGE_HEADS."""
+    return [
+        [
+            task.name,
+            f"{task.candidates_drafted:,}",
+            f"{task.candidates_tried:,}",
+            f"{sum(task.candidates_rejected.values()):,}{_causes(task.candidates_rejected)}",
+            f"{task.candidates_proposed:,}",
+            f"{task.candidates_measured:,}",
+            f"{task.candidates_failed:,}{_causes(task.failures)}",
+        ]
+        for task in tasks
+        if task.candidates_tried or task.candidates_measured
+    ]
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for of_task in counts:
+        total.update(of_task)
+    return total
+
+
+def _causes(counts: Mapping[str, int]) -> str:
+    """The counts in brackets, the largest first; empty without any."""
+    listed = ", ".join(f"{n:,} {cause.replace('_', ' ')}" for cause, n in Counter(counts).most_common())
+    return f" ({listed})" if listed else ""

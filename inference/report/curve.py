@@ -1,0 +1,94 @@
+"""Tuning curve of a report's page: estimated latency of the network over time."""
+
+from __future__ import annotations
+
+import math
+from itertools import cycle
+
+from matplotlib.axes import Axes
+
+from ...figures import AFTER, BEFORE, INK, PEER, canvas, fragment, log_axis
+from ...page import Plot
+from ..result import TuneResult
+from .quantities import duration, milliseconds
+
+WIDE = 15.0
+"""Width in inches of a plot over the full width of the page."""
+
+
+def curve_plot(result: TuneResult) -> Plot | None:
+    """The tuning curve, with those of the comparison runs; None if fewer than two points are finite."""
+    known = _finite(result.curve)
+    if len(known) < 2:
+        return None
+    elapsed, latency = zip(*known, strict=True)
+    others = {run.name: points for run in result.comparison_runs if (points := _finite(run.curve))}
+    last = max(elapsed[-1], *(points[-1][0] for points in others.values()), 0.0)
+    milli = [value * 1e3 for points in (known, *others.values()) for _, value in points]
+    with canvas(WIDE, 4.6) as figure:
+        axes = figure.subplots()
+        for (name, points), style in zip(others.items(), cycle(("-", "--", ":")), strict=False):
+            _steps(axes, points, last, colour=BEFORE, label=name, style=style)
+        _steps(axes, known, last, colour=AFTER, label="this run", style="-")
+        axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
+        # Beside a run that took 30 times as long, this one would be a few millimetres wide.
+        if last > 8 * elapsed[-1] and elapsed[0] > 0:
+            log_axis(axes, "x")
+        else:
+            axes.set_xlim(0, last * 1.02 or 1)
+        rival = result.best_rival()
+        if rival is not None and rival.median_s is not None:
+            axes.axhline(rival.median_s * 1e3, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
+            axes.annotate(
+                rival.name,
+                (0, rival.median_s * 1e3),
+                (4, 4),
+                xycoords=("axes fraction", "data"),
+                textcoords="offset points",
+                color=INK,
+            )
+            milli.append(rival.median_s * 1e3)
+        if max(milli) > 5 * min(milli):
+            log_axis(axes, "y")
+        else:
+            axes.set_ylim(0, 1.1 * max(milli))
+        axes.set_xlabel("seconds since the start")
+        axes.set_ylabel("estimated latency of the network, ms")
+        if others:
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0)
+        caption = (
+            "Sum over tasks of weight times best latency so far: "
+            f"from {milliseconds(latency[0])} to {milliseconds(latency[-1])} after {duration(elapsed[-1])}."
+        )
+        for name, points in others.items():
+            caption += (
+                f" {name} reached {milliseconds(points[-1][1])} after {duration(points[-1][0])}"
+                f"{_overtaken(known, points[-1])}."
+            )
+        return Plot("Tuning curve", caption, fragment(figure, "curve", caption), wide=True)
+
+
+def _finite(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [point for point in curve if math.isfinite(point[1])]
+
+
+def _steps(
+    axes: Axes, points: list[tuple[float, float]], last_s: float, *, colour: str, label: str, style: str
+) -> None:
+    """Draws a curve of (seconds, seconds) as steps in milliseconds, extended to `last_s`."""
+    drawn = [*points, (last_s, points[-1][1])]
+    elapsed, latency = zip(*drawn, strict=True)
+    milli = [value * 1e3 for value in latency]
+    axes.step(
+        elapsed, milli, where="post", color=colour, linewidth=2.2, linestyle=style, label=label, zorder=2
+    )
+
+
+def _overtaken(ours: list[tuple[float, float]], end: tuple[float, float]) -> str:
+    """Says when our curve reached the end point of another; empty if it never did."""
+    reached = next((elapsed for elapsed, latency in ours if latency <= end[1]), None)
+    if reached is None:
+        return ""
+    if reached <= 0:
+        return "; this run started there"
+    return f"; this run reached that after {duration(reached)} ({end[0] / reached:.3g}x less time)"

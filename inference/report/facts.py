@@ -1,0 +1,125 @@
+"""Summary and notes of a report, shared by the terminal and the page."""
+
+from __future__ import annotations
+
+from ...page import Fact, significant
+from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
+from .coverage import coverage
+from .energy import estimate_energy
+from .network_time import time_notes
+from .quantities import duration, milliseconds
+
+
+def facts(result: TuneResult) -> list[Fact]:
+    """The summary: speed, correctness, cost; a dry run is told first."""
+    found = [Fact("Dry run", "not measured", "every latency is made up", False)] if result.simulated else []
+    found += [*_predicted(result), *_comparisons(result), *_untuned_by_tasks(result)]
+    tuned = sum(task.tuned_latency_s is not None for task in result.tasks)
+    return [
+        *found,
+        _outputs(result),
+        *_exported(result),
+        Fact("Wall time", duration(result.total_s), f"{tuned} of {len(result.tasks)} tasks tuned"),
+        *coverage(result.tasks),
+        *_energy(result),
+    ]
+
+
+def _predicted(result: TuneResult) -> list[Fact]:
+    """The schedules that nothing was measured of."""
+    predicted = sum(task.predicted for task in result.tasks)
+    if not predicted:
+        return []
+    return [
+        Fact(
+            "Schedules",
+            "predicted, not measured",
+            f"{predicted} of {len(result.tasks)} tasks run with the candidate that the cost model rates "
+            "best; some may be slower than plain loops",
+        )
+    ]
+
+
+def _energy(result: TuneResult) -> list[Fact]:
+    """Energy of the run under the assumptions of the result (One-Shot Tuner section 7)."""
+    estimate = estimate_energy(result)
+    if estimate is None:
+        return []
+    detail = f"assuming {result.power_w:g} W and {result.co2_kg_per_kwh:g} kg of CO2 per kWh"
+    if estimate.runs_to_pay_back is not None:
+        detail += f"; paid back after {estimate.runs_to_pay_back:,.0f} runs compared with {estimate.peer}"
+    value = f"{significant(estimate.kwh * 1e3)} Wh, {significant(estimate.co2_kg * 1e3)} g CO2"
+    return [Fact("Energy, estimated", value, detail)]
+
+
+def _comparisons(result: TuneResult) -> list[Fact]:
+    """A fact for each other contestant that was timed: the best rival first, the untuned network last."""
+    tuned = next((one for one in result.contestants if one.name == TUNED), None)
+    if tuned is None:
+        return []
+    others = [*result.rivals(), *(one for one in result.contestants if one.name == UNTUNED)]
+    best = result.best_rival()
+    others.sort(key=lambda one: one is not best)
+    return [_comparison(tuned, one, one is best) for one in others if one.median_s is not None]
+
+
+def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
+    if tuned.median_s is None or tuned.error or other.median_s is None or other.error:
+        failed = tuned if tuned.median_s is None or tuned.error else other
+        return Fact(f"Compared with {other.name}", "no ratio", f"{failed.name}: {failed.error}")
+    detail = f"median {milliseconds(tuned.median_s)} instead of {milliseconds(other.median_s)}"
+    if tuned.disturbed or other.disturbed:
+        detail += "; other work slowed the machine down, time it again when it is quiet"
+        return Fact(f"Compared with {other.name}", "timing disturbed, no ratio", detail)
+    detail = f"best rival: {detail}" if best else detail
+    return _compared(other.name, other.median_s / tuned.median_s, detail)
+
+
+def _compared(name: str, ratio: float, detail: str, about: str = "") -> Fact:
+    """A fact from `ratio`, the latency of `name` over the tuned network's."""
+    faster = ratio >= 1
+    value = f"{about}{significant(ratio if faster else 1 / ratio)}x {'faster' if faster else 'slower'}"
+    return Fact(f"Compared with {name}", value, detail, faster)
+
+
+def _untuned_by_tasks(result: TuneResult) -> list[Fact]:
+    """Comparison with the sum of the untuned tasks, where the untuned network was not timed."""
+    tuned_s, untuned_s = result.median_s(TUNED), untuned_by_tasks_s(result.tasks)
+    if tuned_s is None or untuned_s is None or any(one.name == UNTUNED for one in result.contestants):
+        return []
+    detail = f"median {milliseconds(tuned_s)}; the untuned tasks sum to {milliseconds(untuned_s)}"
+    return [_compared(UNTUNED, untuned_s / tuned_s, detail, "about ")]
+
+
+def _outputs(result: TuneResult) -> Fact:
+    if result.max_abs_difference is None:
+        return Fact("Outputs", "not compared", "no reference to compare with")
+    return Fact(
+        "Outputs",
+        "equal" if result.outputs_match else "differ",
+        f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}",
+        result.outputs_match,
+    )
+
+
+def _exported(result: TuneResult) -> list[Fact]:
+    """Latency of the exported library outside this run."""
+    loaded, stock = (
+        next((one for one in result.exported if one.name == name), None) for name in (BY_LOAD, BY_STOCK)
+    )
+    if loaded is None or loaded.median_s is None or stock is None or stock.median_s is None:
+        return []
+    detail = (
+        f"by {BY_LOAD}; {BY_STOCK} takes {milliseconds(stock.median_s)} "
+        f"(medians of {len(loaded.samples_s)} calls in a new process)"
+    )
+    return [Fact("Exported network", milliseconds(loaded.median_s), detail)]
+
+
+def notes(result: TuneResult) -> list[str]:
+    """Remarks below the table: tasks that were not tuned, schedules from a database, where time is lost."""
+    found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
+    reused = sum(task.from_database for task in result.tasks)
+    if reused:
+        found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
+    return found + time_notes(result)

@@ -1,0 +1,265 @@
+"""Result of one tuning run: tasks, latencies of the network, time spent. `result_file` stores it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+TUNED = "tuned TVM"
+UNTUNED = "untuned TVM"
+EAGER = "PyTorch eager"
+BY_LOAD = "foretune.load"
+BY_STOCK = "stock TVM with nothing set"
+
+NOTHING_TO_TUNE = "nothing to tune"
+UNTUNED_IS_FASTER = "untuned is faster"
+"""Reasons why a task that was searched to its end has no schedule."""
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """Result of tuning one task. Latencies are seconds per call, None where none was measured."""
+
+    name: str
+    operator: str
+    workload_hash: str
+    weight: int
+    """Number of calls in one run of the network."""
+    flops: float
+    """Floating-point operations of one call."""
+    untuned_latency_s: float | None
+    tuned_latency_s: float | None
+    candidates_scored: int
+    candidates_measured: int
+    """Candidates built and run on the device, including those that failed."""
+    candidates_failed: int
+    search_s: float
+    measure_s: float
+    predicted_scores: list[float]
+    """The cost model's score of each measured candidate, best first."""
+    measured_latencies_s: list[float]
+    """Latencies of the same candidates in the same order, +inf for a failure."""
+    reason: str = ""
+    """Reason why the task was not tuned; empty for a tuned task."""
+    from_database: bool = False
+    """True if the schedule came from a database, without a search."""
+    parent: str = ""
+    """Name of the task whose adapted programs the search began with; empty for a search of its own."""
+    predicted: bool = False
+    """True if the task has a schedule by the cost model's prediction alone, which no device measured."""
+    candidates_drafted: int = 0
+    """Different candidates that the draft model rated by their decisions."""
+    candidates_tried: int = 0
+    """Candidates that were replayed into programs: those proposed and those rejected."""
+    candidates_rejected: dict[str, int] = field(default_factory=dict)
+    """Candidates that were tried and not proposed, by cause; see `CandidateCounts`."""
+    candidates_proposed: int = 0
+    """Valid programs that the search handed on to be measured."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """Failed measurements by kind (`FailureKind`); they add up to `candidates_failed`."""
+
+    def __post_init__(self) -> None:
+        for name in ("untuned_latency_s", "tuned_latency_s"):
+            latency = getattr(self, name)
+            if latency is not None and not 0 < latency < math.inf:
+                raise ValueError(
+                    f"{name}={latency} of task {self.name}: a latency is positive and finite; "
+                    "use None if nothing ran"
+                )
+        if len(self.predicted_scores) != len(self.measured_latencies_s):
+            raise ValueError(
+                f"task {self.name} has {len(self.predicted_scores)} predicted_scores and "
+                f"{len(self.measured_latencies_s)} measured_latencies_s: give one of each per candidate"
+            )
+
+    @property
+    def speedup(self) -> float | None:
+        """Untuned latency over tuned latency, None unless both are known."""
+        if self.untuned_latency_s is None or self.tuned_latency_s is None:
+            return None
+        return self.untuned_latency_s / self.tuned_latency_s
+
+    @property
+    def latency_s(self) -> float | None:
+        """Latency as the network runs it: tuned if it was tuned, else untuned."""
+        return self.untuned_latency_s if self.tuned_latency_s is None else self.tuned_latency_s
+
+    @property
+    def network_s(self) -> float | None:
+        """Seconds that one run of the network spends in the task."""
+        return None if self.latency_s is None else self.weight * self.latency_s
+
+    @property
+    def measured_scores(self) -> list[float]:
+        """Best measured latency over each measured latency, 0 for a failure."""
+        best = min(self.measured_latencies_s, default=math.inf)
+        return [best / latency if latency < math.inf else 0.0 for latency in self.measured_latencies_s]
+
+
+def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], float | None]) -> float | None:
+    """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known."""
+    times = [latency(task) for task in tasks]
+    known = [time * task.weight for task, time in zip(tasks, times, strict=True) if time is not None]
+    return sum(known) if known and len(known) == len(tasks) else None
+
+
+def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
+    """`by_tasks_s` of the untuned latencies."""
+    return by_tasks_s(tasks, lambda task: task.untuned_latency_s)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Form of the whole network, or rival that runs it, with its latency in seconds per run."""
+
+    name: str
+    """TUNED, UNTUNED, the title of a rival, or the caller's own name."""
+    version: str = ""
+    own_process: bool = True
+    """Whether it ran in a process of its own; False beside other contestants."""
+    ready_s: float | None = None
+    """Seconds from the network as the user has it to the end of its first run."""
+    peak_mb: float | None = None
+    """Most memory that its process had resident, in megabytes."""
+    samples_s: list[float] = field(default_factory=list)
+    """Median latency of each turn."""
+    median_s: float | None = None
+    """Median of `samples_s`, None if it was not timed."""
+    min_s: float | None = None
+    disturbed: bool = False
+    """Whether other work of the machine disturbed its timing, so that no ratio is claimed."""
+    max_abs_difference: float | None = None
+    """Difference of its outputs from the reference, None if not compared."""
+    error: str = ""
+    """Why it was not timed, or not to the end; empty where nothing failed."""
+
+
+def comparable(contestant: Contestant) -> bool:
+    """Whether a ratio may be claimed from the contestant's latency."""
+    return contestant.median_s is not None and not contestant.disturbed and not contestant.error
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Calls of one function in a run of the compiled network."""
+
+    name: str
+    """Name of the function: one that runs a task, another compiled one, or a builtin of TVM's virtual machine
+    (`vm.builtin.*`), which allocates, checks shapes and makes views."""
+    calls: int
+    """Number of calls in one run."""
+    seconds: float
+    """Of all these calls together, in the run where they were shortest."""
+    task: str = ""
+    """Name of the task that the function runs, empty for a function that runs none."""
+
+
+@dataclass(frozen=True)
+class NetworkProfile:
+    """A run of the compiled network by its calls. Printed, it is a table."""
+
+    run_s: float
+    """Seconds of the shortest run."""
+    calls: list[CallTime]
+    """Those that take longest first."""
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds of a run outside of all calls: interpreting the bytecode. Noise may make it negative."""
+        return self.run_s - sum(call.seconds for call in self.calls)
+
+    def __str__(self) -> str:
+        rows = [(call.name, str(call.calls), call.seconds) for call in self.calls]
+        rows += [("between calls", "", self.rest_s), ("one run", "", self.run_s)]
+        width = max(len(name) for name, _, _ in rows)
+        return "\n".join(
+            f"{name:<{width}}  {calls:>5}  {seconds * 1e3:9.4f} ms  {seconds / self.run_s:6.1%}"
+            for name, calls, seconds in rows
+        )
+
+
+@dataclass(frozen=True)
+class ComparisonRun:
+    """Another tuning run of the same network, whose curve is drawn beside this one's."""
+
+    name: str
+    curve: list[tuple[float, float]]
+    """Same layout as `TuneResult.curve`."""
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """One tuning run of one network."""
+
+    network: str
+    target: str
+    hardware: str
+    checkpoint: str
+    settings: dict[str, Any]
+    tasks: list[TaskResult]
+    contestants: list[Contestant]
+    """Forms of the network and rivals; empty where the network did not run here."""
+    max_abs_difference: float | None
+    """Difference of the tuned network's outputs from the reference; NaN if an output is NaN, None if not
+    compared."""
+    tolerance: float
+    """Largest absolute difference that counts as equal."""
+    total_s: float
+    stage_s: dict[str, float]
+    """Wall time of each stage; they add up to at most `total_s`."""
+    curve: list[tuple[float, float]]
+    """Pairs (seconds since the start, estimated latency of the network in seconds with the best schedules so
+    far); the estimate is +inf until every task has a latency."""
+    versions: dict[str, str]
+    started_at: str
+    """ISO 8601, with the time zone."""
+    profile_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of work by step, summed over all processes that search and measure."""
+    power_w: float | None = None
+    """Assumed power of the machine while it tunes, in watts; None for no estimate of energy."""
+    co2_kg_per_kwh: float | None = None
+    """Assumed emission per kilowatt-hour."""
+    comparison_runs: list[ComparisonRun] = field(default_factory=list)
+    simulated: bool = False
+    """True for a dry run, whose latencies are made up."""
+    exported: list[Contestant] = field(default_factory=list)
+    """Latencies of the exported library in a process of its own, BY_LOAD and BY_STOCK; empty without one."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Rivals that could not take part, with the reason."""
+    network_profile: NetworkProfile | None = None
+    """The tuned network by its calls, timed beside nothing else in the process that tuned it; None if it did
+    not run there, on its CPU."""
+    peak_gflops: float | None = None
+    """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
+    measured."""
+
+    def median_s(self, name: str) -> float | None:
+        """Median latency of a contestant, None unless it was timed without disturbance."""
+        return next((one.median_s for one in self.contestants if one.name == name and comparable(one)), None)
+
+    def speedup_over(self, name: str) -> float | None:
+        """Median latency under `name` over the tuned network's, None unless both are comparable."""
+        tuned_s, other_s = self.median_s(TUNED), self.median_s(name)
+        return None if tuned_s is None or other_s is None else other_s / tuned_s
+
+    def rivals(self) -> list[Contestant]:
+        """Contestants other than the two forms that TVM compiled: fastest first, failed ones last."""
+        others = [one for one in self.contestants if one.name not in (TUNED, UNTUNED)]
+        return sorted(others, key=lambda one: math.inf if one.error else one.median_s or math.inf)
+
+    def best_rival(self) -> Contestant | None:
+        """The fastest rival that was timed without disturbance."""
+        return next(filter(comparable, self.rivals()), None)
+
+    @property
+    def outputs_match(self) -> bool | None:
+        """True if outputs are equal within the tolerance (NaN never is), None if not compared."""
+        return None if self.max_abs_difference is None else self.max_abs_difference <= self.tolerance
+
+    def shares(self) -> list[float | None]:
+        """Each task's share of the time that the network spends in its tasks, in the order of `tasks`."""
+        times = [task.network_s for task in self.tasks]
+        total = sum(time for time in times if time is not None)
+        return [None if time is None else time / total for time in times]

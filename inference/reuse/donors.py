@@ -1,0 +1,72 @@
+"""Donors: tasks whose measured programs other tasks begin with, adapted to their extents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from ...dataset.task import Task
+from .parent import ReuseParent
+
+Adapt: TypeAlias = Callable[[Task, str, Task], str | None]
+"""Trace of a program of the first task as a trace of the second; None where it does not fit."""
+
+
+@dataclass(frozen=True)
+class Donor:
+    """A task with its measured programs."""
+
+    task: Task
+    latencies_s: Mapping[str, float]
+    """Latency in seconds of the programs that ran, by trace."""
+
+    @property
+    def fastest(self) -> list[str]:
+        """Traces, the fastest first."""
+        return sorted(self.latencies_s, key=lambda trace: (self.latencies_s[trace], trace))
+
+
+class StartChoice(Protocol):
+    """Chooses the programs that a child begins with."""
+
+    def __call__(
+        self, child: Task, parent: Donor, others: Sequence[Donor]
+    ) -> Iterator[tuple[str, ReuseParent]]:
+        """Yields traces of the child, the most promising first, each once and with the program it comes from.
+
+        Args:
+            child: task to be searched.
+            parent: its parent in the reuse tree.
+            others: all other tasks of the run that are searched by now.
+        """
+
+
+class ParentsBest:
+    """The parent's programs, the fastest first: TopK of Selective Tuning (ETO section 7.1).
+
+    The paper applies the parent's sketches and annotations to the child as they are. Where factors do not
+    divide the child's extents, `adapt` takes near ones that do.
+    """
+
+    def __init__(self, adapt: Adapt) -> None:
+        self._adapt = adapt
+
+    def __call__(
+        self, child: Task, parent: Donor, others: Sequence[Donor]
+    ) -> Iterator[tuple[str, ReuseParent]]:
+        """See StartChoice."""
+        programs = (ReuseParent(parent.task, trace) for trace in parent.fastest)
+        return adapted_once(programs, child, self._adapt)
+
+
+def adapted_once(
+    programs: Iterable[ReuseParent], child: Task, adapt: Adapt
+) -> Iterator[tuple[str, ReuseParent]]:
+    """Traces of the child that programs make, each the first time that it comes."""
+    seen = set()
+    for program in programs:
+        trace = adapt(program.task, program.trace, child)
+        if trace is not None and trace not in seen:
+            seen.add(trace)
+            yield trace, program

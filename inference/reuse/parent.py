@@ -1,0 +1,16 @@
+"""Parent of a task: another task whose fast program is reused (ETO: β with S*_β)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dataset.task import Task
+
+
+@dataclass(frozen=True)
+class ReuseParent:
+    """Tuned task and its program, by which another task is searched."""
+
+    task: Task
+    trace: str
+    """Canonical trace (JSON) of a fast program of it."""

@@ -1,0 +1,81 @@
+"""Reuse relationships of a set of operators: a tree whose root stands for the backend's search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+ROOT = ""
+"""Name of the root, the parent of operators that the backend searches; no operator is called so."""
+
+
+class ReuseTreeError(ValueError):
+    """Reuse relationships that are no tree."""
+
+
+@dataclass(frozen=True)
+class ReuseTree:
+    """Parent of each operator: ROOT, or the operator whose program it reuses (ETO section 4, Figure 4).
+
+    Raises ReuseTreeError where a parent is missing or operators wait for each other.
+    """
+
+    parents: Mapping[str, str]
+    """Parent by name of the child."""
+    costs: Mapping[str, float]
+    """Estimated cost of searching each operator from its parent: programs, or seconds."""
+
+    def __post_init__(self) -> None:
+        if ROOT in self.parents:
+            raise ReuseTreeError("the root has a parent; leave it out of `parents`")
+        for child, parent in self.parents.items():
+            if parent != ROOT and parent not in self.parents:
+                raise ReuseTreeError(
+                    f"{child} reuses {parent}, which is no operator of the tree; add it, or give ROOT"
+                )
+        if cycle := self._cycle():
+            raise ReuseTreeError(
+                f"{' reuses '.join(cycle)}: none of them can be first; give one of them ROOT as its parent"
+            )
+
+    @property
+    def cost(self) -> float:
+        """Sum of the costs."""
+        return sum(self.costs.values())
+
+    @property
+    def searched(self) -> list[str]:
+        """Operators that the backend searches."""
+        return self.children(ROOT)
+
+    def children(self, parent: str) -> list[str]:
+        """Operators that reuse `parent`."""
+        return [child for child, other in self.parents.items() if other == parent]
+
+    def in_order(self) -> Iterator[tuple[str, int]]:
+        """Yields each operator after its parent, with its depth: 0 for one that the backend searches."""
+        waiting = [(name, 0) for name in reversed(self.searched)]
+        while waiting:
+            name, depth = waiting.pop()
+            yield name, depth
+            waiting += [(child, depth + 1) for child in reversed(self.children(name))]
+
+    def descendants(self, name: str) -> list[str]:
+        """Operators that reuse `name`, directly or by way of others."""
+        found = self.children(name)
+        for child in found:  # grows while it is read
+            found += self.children(child)
+        return found
+
+    def _cycle(self) -> list[str]:
+        """Operators that reuse each other in a circle, the first also at the end; empty where none do."""
+        safe = {ROOT}
+        for start in self.parents:
+            path = [start]
+            while path[-1] not in safe:
+                parent = self.parents[path[-1]]
+                if parent in path:
+                    return [*path[path.index(parent) :], parent]
+                path.append(parent)
+            safe.update(path)
+        return []

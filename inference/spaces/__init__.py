@@ -1,0 +1,1 @@
+"""Design spaces: which candidates of a task exist."""

@@ -1,0 +1,68 @@
+"""Postprocessor that rejects programs above a code-size limit, and stock's design space with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule
+from tvm.target import Target
+
+from ...dataset.code_size import code_size
+from ...dataset.tvm_compat import parse_target, stock_space, target_to_json
+from .base import DesignSpace
+
+CODE_SIZE = "code size"
+"""Cause of a candidate that CodeLimit rejected."""
+
+PYTHON_POSTPROCESSOR = "PyPostproc"
+"""Name by which TVM calls every postprocessor in Python; CodeLimit is the only one of `StockSpace`."""
+
+
+@derived_object
+class CodeLimit(ms.postproc.PyPostproc):
+    """Postprocessor that rejects programs of more than `most` vector instructions; see `code_size`."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
+        """Needs nothing of the context."""
+
+    def apply(self, sch: Schedule) -> bool:
+        """Whether the program is within the limit."""
+        return code_size(sch.mod) <= self.most
+
+    def clone(self) -> CodeLimit:
+        """Copy with the same limit."""
+        return CodeLimit(self.most)
+
+
+@dataclass(frozen=True)
+class StockSpace(DesignSpace):
+    """MetaSchedule's design space, on CPUs without programs above `max_code` vector instructions.
+
+    Such programs compile slowly and are rarely the fastest. `max_code` None sets no limit; GPUs have limits
+    of their own.
+    """
+
+    max_code: int | None
+
+    def generator(self, target: Target) -> ms.SpaceGenerator:
+        """See DesignSpace."""
+        limited = self.max_code is not None and target.kind.name == "llvm"
+        return _generator(target_to_json(target), self.max_code if limited else None)
+
+
+@lru_cache(maxsize=8)  # rules depend on the target alone, and reading them takes a tune context
+def _generator(target: str, most: int | None) -> ms.SpaceGenerator:
+    limit = [] if most is None else [CodeLimit(most)]
+    stock = stock_space(parse_target(target))
+    return ms.space_generator.PostOrderApply(
+        sch_rules=list(stock.sch_rules),
+        postprocs=[*stock.postprocs, *limit],
+        mutator_probs=dict(stock.mutator_probs),
+    )

@@ -1,0 +1,1 @@
+"""Start sources: candidates that a search begins with."""

@@ -1,0 +1,30 @@
+"""Interface of start sources: candidates that a search of a task begins with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dataset.task import Task
+
+
+@dataclass(frozen=True)
+class Start:
+    """One candidate to begin with."""
+
+    trace: str
+    """Canonical trace (JSON); one that does not replay on the task is passed over."""
+    latency_s: float | None = None
+    """Latency in seconds on this device, inf for a failure; None where it is to be measured."""
+
+
+class StartSource(ABC):
+    """Gives searches candidates to begin with, such as those of an earlier run or of a similar task."""
+
+    @abstractmethod
+    def starts(self, task: Task) -> Sequence[Start]:
+        """Candidates for the first round of a task.
+
+        Those with a latency teach the search; those without are measured first.
+        """

@@ -1,0 +1,22 @@
+"""Start source over a tuning database: what earlier runs measured of the task on this device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dataset.task import Task
+from ..tuning_database import TuningDatabase
+from .base import Start, StartSource
+
+
+class DatabaseStarts(StartSource):
+    """Measured programs of a tuning database, which a search goes on from without measuring them again."""
+
+    def __init__(self, database: TuningDatabase) -> None:
+        self._database = database
+
+    def starts(self, task: Task) -> Sequence[Start]:
+        """See StartSource."""
+        if self._database.best_latency_s(task) is None:
+            return ()
+        return [Start(trace, latency_s) for trace, latency_s in self._database.latencies_s(task).items()]

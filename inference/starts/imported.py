@@ -1,0 +1,20 @@
+"""Start source over imported bundles: what another device found, which this one measures first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dataset.task import Task
+from ..tuning_database import TuningDatabase
+from .base import Start, StartSource
+
+
+class ImportedStarts(StartSource):
+    """Candidates that `foretune bundle import adapt=true` put beside a tuning database, without latencies."""
+
+    def __init__(self, database: TuningDatabase) -> None:
+        self._database = database
+
+    def starts(self, task: Task) -> Sequence[Start]:
+        """See StartSource."""
+        return [Start(trace) for trace in self._database.imported_starts(task)]

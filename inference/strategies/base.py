@@ -1,0 +1,114 @@
+"""Interface of search strategies, and what one is made from."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.program_sampling.counts import CandidateCounts
+from ...dataset.task import Task
+from ..profiling import StageClock
+from ..surrogate.base import Surrogate
+from .loop import RoundBudget
+
+Found: TypeAlias = tuple[str, ms.MeasureCandidate]
+"""Canonical trace (JSON) of a candidate, and the candidate."""
+
+
+@dataclass(frozen=True)
+class StrategyConfig:
+    """Settings of a strategy, the fields of conf/search/strategy/<name>.yaml; subclasses add theirs."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StrategySetting:
+    """Everything that a strategy is made from: one task, its target and what the search provides."""
+
+    task: Task
+    target: Target
+    space: ms.SpaceGenerator
+    """Design space; see `spaces.base.DesignSpace`."""
+    scorer: ms.CostModel
+    """Cost model that rates replayed candidates, corrected by the measurements where the search learns."""
+    surrogate: Surrogate | None
+    """Surrogate for candidates that the strategy rates by a model of its own; None learns nothing."""
+    per_round: int
+    """Candidates that a round proposes."""
+    random_share: float
+    """Share of them that is drawn at random."""
+    seed: int
+    threads: int | None = None
+    """Threads that replay candidates; None is one a core."""
+    resources: Any = None
+    """Return value of the strategy's `load`."""
+    clock: StageClock = field(default_factory=StageClock)
+
+    def of_sampler(self) -> dict[str, Any]:
+        """Keyword arguments that every program sampler takes."""
+        return {
+            "per_round": self.per_round,
+            "seed": self.seed,
+            "space": self.space,
+            "threads": self.threads,
+        }
+
+
+class Strategy(ABC):
+    """Search of one task, round by round: proposes candidates and hears their latencies.
+
+    A class in a module of its own, its `Config`, one line in `registry.STRATEGIES` and one file
+    conf/search/strategy/<name>.yaml make a strategy that `search/strategy=<name>` chooses.
+    """
+
+    Config: ClassVar[type[StrategyConfig]]
+    """Class of its settings."""
+
+    @classmethod
+    def fitted(cls, config: Any, target: Target) -> StrategyConfig:
+        """The settings for a target; those of another strategy where this one cannot serve the target."""
+        found: StrategyConfig = config
+        return found
+
+    @classmethod
+    def load(cls, config: Any, hardware: Hardware) -> Any:
+        """Models that all tasks of a process share; becomes `StrategySetting.resources`."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """The search of one task; raises NoDesignSpaceError where there is nothing to tune."""
+
+    @property
+    @abstractmethod
+    def context(self) -> ms.TuneContext:
+        """Tune context of the task, in which its candidates are replayed."""
+
+    @property
+    def counts(self) -> CandidateCounts | None:
+        """Candidates so far, by what became of them; None where the strategy does not count them."""
+        return None
+
+    @abstractmethod
+    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+        """Start candidates (traces) that replay on the task and are new; the search goes on from them."""
+
+    @abstractmethod
+    def propose(self, budget: RoundBudget) -> list[Found]:
+        """The candidates of the next round, none proposed or known before; empty where none is left."""
+
+    @abstractmethod
+    def mark_measured(self, traces: Iterable[str]) -> None:
+        """Marks candidates as measured already, so that they are not proposed."""
+
+    @abstractmethod
+    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+        """Takes measured candidates and their latencies in seconds by trace, inf for a failure."""

@@ -1,0 +1,261 @@
+"""Drafting: an evolutionary search over decisions alone, whose best candidates are replayed and verified.
+
+One-Shot Tuner searches with a frozen model (section 4.2) and evolves 512 candidates for up to 120 steps
+(Table 2). A draft model needs no program, so that thousands of candidates take seconds here:
+
+    drafter = Drafter(task, target, DraftModel.load("path/to/draft"), context)
+    for trace, candidate in verified(context, drafter.draft(DraftConfig(keep=256))):
+        ...  # rate the candidates with the store-level model, measure the best
+
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ....dataset.drafting.input_locations import InputLocation, input_locations
+from ....dataset.drafting.limits import within_limits
+from ....dataset.drafting.nest import Nest
+from ....dataset.drafting.read_spaces import gpu_limits, read_spaces
+from ....dataset.drafting.space import SketchSpace
+from ....dataset.features.reading import task_reading
+from ....dataset.program_sampling.counts import DUPLICATE
+from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ....dataset.task import Task
+from ....dataset.tvm_compat import NoDesignSpaceError
+from ...surrogate.base import Surrogate
+from .drafts import Draft, DraftConfig, measuring_cost_s
+from .keeping import best_scores, kept_traces, shares
+from .model import DraftModel, Rater
+from .population import Allowed, Population, Rate
+
+LEAST_LANES = 4
+"""Fewest lanes of an innermost loop that count as vectorised: float32 of the narrowest registers."""
+
+_OTHER_LOCATIONS = len(InputLocation) - 1
+"""Compute locations of inputs besides that of most candidates."""
+
+
+class UnreadableSpaceError(Exception):
+    """A task or design space that drafting cannot read, such as that of an unknown schedule rule."""
+
+
+class Drafter:
+    """Drafts candidates of one task on one target.
+
+    `candidates_drafted` is the number of different candidates that the model rated.
+    """
+
+    def __init__(self, task: Task, target: Target, model: DraftModel, context: ms.TuneContext) -> None:
+        """`context` is a tune context of the task and target.
+
+        Raises NoDesignSpaceError where the task has nothing to tune, UnreadableSpaceError where none of its
+        sketches can be drafted.
+        """
+        try:
+            reading = task_reading(context.mod)
+            structure = reading.structure
+            self.spaces = read_spaces(context, structure, task.name)
+        except NoDesignSpaceError:
+            raise
+        except Exception as error:  # TVM raises ScheduleError, InternalError and others
+            raise UnreadableSpaceError(f"{type(error).__name__}: {error}") from error
+        if not self.spaces:
+            raise UnreadableSpaceError("no sketch draws a decision")
+        vector = reading.features
+        limits = gpu_limits(target)
+        self._allowed: Allowed | None = None if limits is None else partial(within_limits, limits=limits)
+        self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
+        self._has_input_locations = limits is None and any(space.sketch.producers for space in self.spaces)
+        self._has_guards = limits is None and any(space.sketch.guards for space in self.spaces)
+        self._raters = [model.rater(space.sketch, structure, vector) for space in self.spaces]
+        self._drafted: list[set[Any]] = [set() for _ in self.spaces]
+
+    @property
+    def candidates_drafted(self) -> int:
+        """Number of different candidates rated so far."""
+        return sum(len(keys) for keys in self._drafted)
+
+    def draft(
+        self,
+        config: DraftConfig,
+        parents: Sequence[str] = (),
+        known: Sequence[str] = (),
+        surrogate: Surrogate | None = None,
+    ) -> list[Draft]:
+        """Up to `config.keep` different candidates; equal arguments give equal drafts.
+
+        Candidates of all kinds come first, by descending score and then some at random. Those that evolved
+        apart (`config.vectorised_share`, `config.compute_location_share`) follow in the same order.
+
+        Args:
+            parents: traces to start from, such as the fastest measured.
+            known: traces that are not drafted again.
+            surrogate: corrects the scores during the search; the drafts keep those of the model.
+        """
+        rng = np.random.default_rng(config.seed)
+        rates = self._raters if surrogate is None else self._corrected(surrogate)
+        niches = _OTHER_LOCATIONS * self._has_input_locations + self._has_guards
+        share = config.compute_location_share / max(niches, 1)
+        niche = _sized(config, round(share * config.population), round(share * config.keep))
+        rest = niche and _sized(
+            config, config.population - niches * niche.population, config.keep - niches * niche.keep
+        )
+        if niche is None or rest is None or not niches:
+            return self.rated(self._mixed(config, rates, parents, set(known), rng))
+        traces = self._mixed(rest, rates, parents, set(known), rng)
+        for allowed in self._niches(traces):
+            traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
+        return self.rated(traces)
+
+    def _niches(self, usual: Sequence[str]) -> list[Allowed]:
+        """Kinds of candidates that evolve apart, because few of the `usual` ones are of them."""
+        niches: list[Allowed] = []
+        if self._has_input_locations:
+            most = Counter(self._input_locations(usual)).most_common(1)
+            others = sorted(set(InputLocation) - {location for location, _ in most})
+            niches += [partial(_with_inputs_at, location=location) for location in others]
+        if self._has_guards:
+            niches.append(_with_known_guards)
+        return [partial(_and_vectorised, allowed=niche) for niche in niches] if self._has_vectors else niches
+
+    def _mixed(
+        self,
+        config: DraftConfig,
+        rates: Sequence[Rate],
+        parents: Sequence[str],
+        known: set[str],
+        rng: np.random.Generator,
+    ) -> list[str]:
+        """Traces of candidates of all kinds, then of vectorised ones that evolved apart."""
+        share = config.vectorised_share if self._has_vectors else 0.0
+        part = _sized(config, round(share * config.population), round(share * config.keep))
+        apart = self._evolved(part, _vectorised, rates, parents, known, rng)
+        spent = part.population if part and apart else 0
+        rest = _sized(config, config.population - spent, config.keep - len(apart))
+        return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
+
+    def _input_locations(self, traces: Sequence[str]) -> list[int]:
+        """Compute location of the inputs (an `InputLocation`) of each own candidate."""
+        found: dict[str, int] = {}
+        for space, _, known, values in self._read(traces):
+            locations = input_locations(Nest.of(space.sketch, values)).tolist()
+            found.update(zip(known, locations, strict=True))
+        return [found[trace] for trace in traces]
+
+    def _evolved(
+        self,
+        config: DraftConfig | None,
+        allowed: Allowed | None,
+        rates: Sequence[Rate],
+        parents: Sequence[str],
+        known: set[str],
+        rng: np.random.Generator,
+    ) -> list[str]:
+        """Traces that evolution finds among the allowed candidates; none without `config`."""
+        if config is None:
+            return []
+        populations = [
+            Population(space, rate, allowed) for space, rate in zip(self.spaces, rates, strict=True)
+        ]
+        for population in populations:
+            population.add_traces(parents)
+        share = shares(populations, config.population)
+        for population, count in zip(populations, share, strict=True):
+            population.add(population.sample(count, rng))
+        by_space = populations
+        populations = [population for population in populations if len(population.scores)]
+        if not populations:
+            return []
+        for _ in range(config.generations):
+            best = best_scores(populations, config.population // 4)
+            share = shares(populations, config.population, best)
+            for population, count in zip(populations, share, strict=True):
+                fresh = round(config.random_share * count)
+                children = population.children(count - fresh, config.mutation_probability, rng)
+                population.add(np.concatenate([children, population.sample(fresh, rng)]))
+        for population, drafted in zip(by_space, self._drafted, strict=True):
+            drafted.update(population.keys())
+        return kept_traces(populations, config, known, rng)
+
+    def rated(self, traces: Sequence[str]) -> list[Draft]:
+        """Drafts of traces, in order, without traces of sketches that are not drafted."""
+        found: dict[str, Draft] = {}
+        for space, rater, known, values in self._read(traces):
+            scores, embeddings = rater.with_embeddings(values)
+            costs_s = measuring_cost_s(Nest.of(space.sketch, values)).tolist()
+            for trace, *of in zip(known, scores.tolist(), embeddings, costs_s, strict=True):
+                found[trace] = Draft(trace, *of)
+        return [found[trace] for trace in traces if trace in found]
+
+    def _read(
+        self, traces: Sequence[str]
+    ) -> Iterator[tuple[SketchSpace, Rater, list[str], NDArray[np.int64]]]:
+        """Yields each space with its rater, its traces among the given, and their values [m, width]."""
+        for space, rater in zip(self.spaces, self._raters, strict=True):
+            read = [(trace, space.sketch.values_in(trace)) for trace in traces]
+            known = {trace: values for trace, values in read if values is not None}
+            if known:
+                yield space, rater, list(known), np.array(list(known.values()), dtype=np.int64)
+
+    def _corrected(self, surrogate: Surrogate) -> list[Rate]:
+        return [partial(_corrected, rater, surrogate) for rater in self._raters]
+
+
+def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | None:
+    """The settings for so many candidates; None where there is nothing to do."""
+    return replace(config, population=population, keep=keep) if population and keep else None
+
+
+def _vectorised(nest: Nest) -> NDArray[np.bool_]:
+    return nest.lanes(loops=1) >= LEAST_LANES
+
+
+def _with_inputs_at(nest: Nest, location: InputLocation) -> NDArray[np.bool_]:
+    return input_locations(nest) == location
+
+
+def _with_known_guards(nest: Nest) -> NDArray[np.bool_]:
+    return nest.live_fraction() < 1
+
+
+def _and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
+    return allowed(nest) & _vectorised(nest)
+
+
+def _corrected(rater: Rater, surrogate: Surrogate, values: NDArray[np.int64]) -> NDArray[np.floating]:
+    scores, embeddings = rater.with_embeddings(values)
+    return surrogate.corrected(embeddings, scores)
+
+
+def verified(
+    context: ms.TuneContext, drafts: Sequence[Draft], rejected: Counter[str] | None = None
+) -> Iterator[tuple[str, ms.MeasureCandidate]]:
+    """Replays drafts and yields each different program with its trace.
+
+    The trace is read back from the program, because TVM moves decisions that it does not allow. `rejected`
+    takes the number of the other drafts by cause.
+    """
+    rejected = Counter() if rejected is None else rejected
+    seen: set[str] = set()
+    for draft in drafts:
+        try:
+            candidate = replay_or_reject(context, draft.trace)
+        except RejectedError as error:
+            rejected[str(error)] += 1
+            continue
+        trace = candidate_trace_json(candidate)
+        if trace in seen:
+            rejected[DUPLICATE] += 1
+        else:
+            seen.add(trace)
+            yield trace, candidate

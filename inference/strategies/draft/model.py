@@ -1,0 +1,112 @@
+"""`DraftModel`: a checkpoint of draft features that rates candidates by their decisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....dataset.drafting import DRAFT_VERSION
+from ....dataset.drafting.dataset import draft_table
+from ....dataset.drafting.features import DraftFeaturizer
+from ....dataset.drafting.nest import Nest
+from ....dataset.drafting.sketch import Sketch
+from ....dataset.drafting.structure import TaskStructure
+from ....dataset.hardware import Hardware, probe_cpu
+from ....dataset.tvm_compat import available_cores
+from ....models.checkpoint import Checkpoint, load_checkpoint
+from ....models.cost_model import Predictor
+from ...surrogate.embedding import embeddings_of
+from .config import DraftingConfig
+
+_CHUNK = 4096  # candidates at a time through the network
+
+LIVE_FRACTION_EXPONENT = 4.0
+"""Power of `Nest.live_fraction`, which no model sees, that divides a score. The surrogate trusts a quarter of
+the log-scores (`residual.TRUST`); the live fraction is counted, so that this power restores it in full."""
+
+
+class DraftModel:
+    """A frozen draft model for one device; serves any number of tasks."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        hardware: Hardware | None = None,
+        lcb_coefficient: float = DraftingConfig.lcb_coefficient,
+    ) -> None:
+        """`hardware` is the device that is tuned for; None is this machine's CPU with all its cores.
+
+        A score is the lower confidence bound of the output, `lcb_coefficient` standard deviations below the
+        mean, for models that predict one: a search over thousands of candidates converges on those that the
+        model overrates, and ensemble members rarely agree on these.
+        """
+        self.checkpoint = checkpoint
+        self.lcb_coefficient = lcb_coefficient
+        self.hardware = hardware or probe_cpu(available_cores())
+        self._predictor = replace(checkpoint.predictor, chunk=_CHUNK)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        hardware: Hardware | None = None,
+        lcb_coefficient: float = DraftingConfig.lcb_coefficient,
+    ) -> DraftModel:
+        """Loads a checkpoint directory or one that comes with foretune by its name.
+
+        Raises CheckpointNotFoundError, FeatureVersionError (as for a model of replayed programs) or
+        CorruptCheckpointError.
+        """
+        return cls(load_checkpoint(path, feature_version=DRAFT_VERSION), hardware, lcb_coefficient)
+
+    def rater(self, sketch: Sketch, structure: TaskStructure, task: NDArray[np.float32]) -> Rater:
+        """Rates candidates of a sketch; `task` is the task vector of `features.task`."""
+        featurizer = DraftFeaturizer(sketch, structure, self.hardware)
+        return Rater(self._predictor, featurizer, task, self.hardware.features(), self.lcb_coefficient)
+
+
+class Rater:
+    """Rates candidates of one sketch by their values, int64 [n, width]; higher is faster."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        featurizer: DraftFeaturizer,
+        task: NDArray[np.float32],
+        device: NDArray[np.float32],
+        lcb_coefficient: float,
+    ) -> None:
+        self._predictor = predictor
+        self._featurizer = featurizer
+        self._task = task
+        self._device = device
+        self._lcb_coefficient = lcb_coefficient
+
+    def __call__(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Predicted scores, float32 [n]."""
+        return self._scores(self.vectors(values), self._nest(values))
+
+    def with_embeddings(self, values: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Predicted scores, float32 [n], and embeddings, float32 [n, EMBEDDING_DIM]."""
+        vectors, nest = self.vectors(values), self._nest(values)
+        return self._scores(vectors, nest), embeddings_of(vectors[:, len(self._task) :], nest)
+
+    def _nest(self, values: NDArray[np.int64]) -> Nest:
+        return Nest.of(self._featurizer.sketch, values)
+
+    def vectors(self, values: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Input of the model, float32 [n, TASK_DIM + DRAFT_DIM]."""
+        tasks = np.broadcast_to(self._task, (len(values), len(self._task)))
+        return np.concatenate([tasks, self._featurizer(values)], axis=1)
+
+    def _scores(self, vectors: NDArray[np.float32], nest: Nest) -> NDArray[np.float32]:
+        table = draft_table(vectors, np.broadcast_to(self._device, (len(vectors), len(self._device))))
+        prediction = self._predictor.predict_all(table.batch())
+        score = prediction.score
+        if prediction.std is not None:
+            cautious = prediction.output - np.float32(self._lcb_coefficient) * prediction.std
+            score = self._predictor.target.decode(cautious)
+        return score / nest.live_fraction() ** np.float32(LIVE_FRACTION_EXPONENT)

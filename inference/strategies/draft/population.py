@@ -1,0 +1,122 @@
+"""Population of one sketch: the candidates that a drafting search has rated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....dataset.drafting.domains import DomainError
+from ....dataset.drafting.nest import Nest
+from ....dataset.drafting.space import Choices, SketchSpace
+
+Rate: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.floating]]
+"""Values of candidates of one sketch, int64 [n, width], to scores [n], higher is faster."""
+
+Allowed: TypeAlias = Callable[[Nest], NDArray[np.bool_]]
+"""Which candidates may be taken in, bool [n], by their loop nests."""
+
+_TRIES = 30
+"""Draws for each candidate wanted: on a GPU few random tiles are within the limits."""
+
+PARENT_SHARE = 0.125
+"""Share of a sketch's best candidates that have children, at least 16 candidates."""
+
+
+class Population:
+    """Candidates of one sketch, each new, allowed and rated once."""
+
+    def __init__(self, space: SketchSpace, rate: Rate, allowed: Allowed | None = None) -> None:
+        """`allowed` None allows the whole space."""
+        self.space = space
+        self.choices: Choices = np.zeros((0, len(space.domains)), dtype=np.int32)
+        self.scores: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+        self._rate = rate
+        self._is_allowed = allowed
+
+    def add_traces(self, traces: Sequence[str]) -> None:
+        """Adds candidates by their traces, without those of other sketches."""
+        rows = []
+        for trace in traces:
+            if (values := self.space.sketch.values_in(trace)) is not None:
+                # A location that this space has not seen is no reason to fail.
+                with contextlib.suppress(DomainError):
+                    rows.append(self.space.choices(np.array([values], dtype=np.int64)))
+        if rows:
+            self.add(np.concatenate(rows))
+
+    def add(self, choices: Choices) -> None:
+        """Rates candidates that are new and allowed, and takes them in."""
+        fresh = self._new(choices)
+        if len(fresh):
+            rated = self._rate(self.space.values(fresh)).astype(np.float32)
+            self.choices = np.concatenate([self.choices, fresh])
+            self.scores = np.concatenate([self.scores, rated])
+
+    def sample(self, count: int, rng: np.random.Generator) -> Choices:
+        """Up to `count` different candidates drawn evenly from those allowed."""
+        found = self._none()
+        for _ in range(_TRIES):
+            if len(found) >= count or count < 1:
+                break
+            drawn = self._allowed(self.space.canonical(self.space.sample(max(2 * count, 64), rng)))
+            found = self.space.unique(np.concatenate([found, drawn]))
+        return found[:count]
+
+    def children(self, count: int, mutation_probability: float, rng: np.random.Generator) -> Choices:
+        """Up to `count` new candidates, mutations and crossings of the best."""
+        if not len(self.scores) or count < 1:
+            return self._none()
+        best = max(round(PARENT_SHARE * min(len(self.scores), 8 * count)), min(16, len(self.scores)))
+        parents = self.choices[np.argsort(-self.scores, kind="stable")[:best]]
+        found = self._none()
+        for _ in range(4):
+            left, right = (parents[_ranked(best, 2 * count, rng)] for _ in range(2))
+            mutated = self.space.mutate(left, rng)
+            crossed = self.space.crossover(left, right, rng)
+            made = np.where(rng.random((len(left), 1)) < mutation_probability, mutated, crossed)
+            fresh = self._new(made)
+            found = self.space.unique(np.concatenate([found, fresh])) if len(fresh) else found
+            if len(found) >= count:
+                break
+        return found[:count]
+
+    def traces(self, rows: NDArray[np.int64]) -> list[str]:
+        """Canonical JSON of the traces of some candidates."""
+        return self.space.traces(self.choices[rows])
+
+    def keys(self) -> list[Any]:
+        """Hashable keys of the candidates, equal exactly where candidates are."""
+        return self.space.keys(self.choices).tolist() if len(self.choices) else []
+
+    def neighbours(self, row: int, chosen: Sequence[int]) -> int:
+        """Number of chosen candidates that differ from one in at most a single decision."""
+        if not chosen:
+            return 0
+        different = (self.choices[list(chosen)] != self.choices[row]).sum(axis=1)
+        return int((different <= 1).sum())
+
+    def _new(self, choices: Choices) -> Choices:
+        """Candidates that are different, allowed and new."""
+        if not len(choices):
+            return choices
+        rows = self.space.unique(self.space.canonical(choices))
+        if len(self.choices):
+            rows = rows[~np.isin(self.space.keys(rows), self.space.keys(self.choices))]
+        return self._allowed(rows)
+
+    def _allowed(self, choices: Choices) -> Choices:
+        if self._is_allowed is None or not len(choices):
+            return choices
+        return choices[self._is_allowed(Nest.of(self.space.sketch, self.space.values(choices)))]
+
+    def _none(self) -> Choices:
+        return np.zeros((0, len(self.space.domains)), dtype=np.int32)
+
+
+def _ranked(size: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Ranks below `size`, the better the more often: the smaller of two even draws."""
+    return np.minimum(rng.integers(0, size, count), rng.integers(0, size, count))

@@ -1,0 +1,86 @@
+"""Draft-then-verify: the default strategy, and evolution where a target or a task cannot be drafted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.target import Target
+
+from ....dataset.hardware import Hardware
+from ..base import Found, Strategy, StrategyConfig, StrategySetting
+from ..evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from ..sampled import QUICK_PROPOSALS, SampledStrategy
+from .checkpoint import fitting_checkpoint
+from .config import DraftingConfig
+from .drafter import UnreadableSpaceError
+from .drafts import DraftConfig
+from .model import DraftModel
+from .sampler import DraftSampler
+
+_LOG = logging.getLogger(__name__)
+
+
+class DraftStrategy(SampledStrategy):
+    """Rates decisions by the thousand with a draft model, and replays only the best drafts."""
+
+    Config = DraftingConfig
+    _sampler: DraftSampler
+
+    @classmethod
+    def fitted(cls, config: Any, target: Target) -> StrategyConfig:
+        """The settings with their checkpoint named; evolution, with a warning, where none fits the target.
+
+        Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError for a draft checkpoint
+        that the user named.
+        """
+        return fitting_checkpoint(config, target) or EvolutionaryConfig()
+
+    @classmethod
+    def load(cls, config: Any, hardware: Hardware) -> DraftModel:
+        """The draft model; raises as `DraftModel.load` does."""
+        return DraftModel.load(config.checkpoint, hardware, config.lcb_coefficient)
+
+    @classmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """See Strategy; a task whose loops drafting cannot read is searched by evolution."""
+        if setting.resources is None:
+            raise ValueError("search.strategy=draft: needs a draft model; see DraftStrategy.load")
+        try:
+            sampler = DraftSampler(
+                setting.task,
+                setting.target,
+                model=setting.resources,
+                config=DraftConfig(
+                    population=config.population,
+                    generations=config.generations,
+                    keep=config.keep,
+                    vectorised_share=config.vectorised_share,
+                    compute_location_share=config.compute_location_share,
+                ),
+                refining=DraftConfig(
+                    population=config.refine_population,
+                    generations=config.refine_generations,
+                    keep=config.refine_keep,
+                    vectorised_share=0.0,
+                    compute_location_share=0.0,
+                ),
+                random_share=setting.random_share,
+                surrogate=setting.surrogate,
+                **setting.of_sampler(),
+                clock=setting.clock,
+            )
+        except UnreadableSpaceError as error:
+            _LOG.info("%s cannot be drafted (%s): it is searched by evolution", setting.task.name, error)
+            return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)
+        return cls(sampler, setting)
+
+    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+        """See Strategy; drafts descend from start candidates, too."""
+        found = super().take_starts(starts)
+        self._sampler.descend_from(trace for trace, _ in found)
+        return found
+
+    def _propose_quickly(self) -> list[Found]:
+        return self._sampler.propose_quickly(QUICK_PROPOSALS)

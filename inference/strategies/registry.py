@@ -1,0 +1,58 @@
+"""Registry of search strategies: name to class, whose `Config` holds its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from omegaconf import OmegaConf
+from tvm.target import Target
+
+from ...configuration import ConfigError, from_hydra
+from .base import Strategy, StrategyConfig
+from .checks import OneShotConfigError
+
+STRATEGIES = {
+    "draft": ".draft.strategy:DraftStrategy",
+    "evolutionary": ".evolutionary:EvolutionaryStrategy",
+    "annealing": ".annealing:AnnealingStrategy",
+}
+"""Module and class of each strategy, imported when first used; a leading dot stands for this package."""
+
+
+def strategy_class(name: str) -> type[Strategy]:
+    """The class of a strategy; raises OneShotConfigError."""
+    if name not in STRATEGIES:
+        raise OneShotConfigError(
+            f"search.strategy={name}: unknown; use search/strategy= with one of {', '.join(STRATEGIES)}"
+        )
+    module, _, attribute = STRATEGIES[name].partition(":")
+    found: type[Strategy] = getattr(import_module(module, __package__), attribute)
+    return found
+
+
+def strategy_config(given: Any) -> StrategyConfig:
+    """Settings of a strategy from its name, from a mapping with the key `name`, or from settings.
+
+    Raises OneShotConfigError, and what the settings raise for values out of range.
+    """
+    if isinstance(given, StrategyConfig):
+        return given
+    values = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    schema = strategy_class(str(values.get("name", given))).Config
+    if unknown := sorted(set(values) - {field.name for field in fields(schema)}):
+        raise OneShotConfigError(
+            f"search.strategy.{unknown[0]}: the strategy {values['name']} has no such setting; it has "
+            f"{', '.join(field.name for field in fields(schema) if field.name != 'name')}"
+        )
+    try:
+        return from_hydra(OmegaConf.create(values), schema)
+    except ConfigError as error:
+        raise OneShotConfigError(f"search.strategy.{error}") from error
+
+
+def fitted_strategy(config: StrategyConfig, target: Target) -> StrategyConfig:
+    """The settings of a strategy that can serve the target; see `Strategy.fitted`."""
+    return strategy_class(config.name).fitted(config, target)

@@ -1,0 +1,107 @@
+"""Strategies that draw their candidates from a program sampler of `dataset.program_sampling`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tvm.s_tir import meta_schedule as ms
+
+from ...dataset.measure import MeasureOutcome
+from ...dataset.program_sampling import ProgramSampler, RandomSampler
+from ...dataset.program_sampling.counts import DUPLICATE, CandidateCounts
+from ...dataset.records import FailureKind
+from ...dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
+from .base import Found, Strategy, StrategySetting
+from .loop import RoundBudget
+
+QUICK_PROPOSALS = 16
+"""Candidates of a quick round, from a short search or drawn at random."""
+
+_FAILED = MeasureOutcome(failure=FailureKind.RUN_ERROR)
+
+
+class SampledStrategy(Strategy):
+    """A program sampler as a strategy.
+
+    Where the sampler finds no population to begin with, candidates are drawn at random: most programs break
+    the limits of a GPU.
+    """
+
+    def __init__(self, sampler: ProgramSampler, setting: StrategySetting) -> None:
+        self._sampler = sampler
+        self._setting = setting
+        self._at_random: RandomSampler | None = None
+        self._measured = False
+        self._seen: set[str] = set()
+        self._starts = CandidateCounts()
+
+    @property
+    def context(self) -> ms.TuneContext:
+        """See Strategy."""
+        return self._sampler.context
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See Strategy."""
+        counts = self._sampler.counts + self._starts
+        return counts if self._at_random is None else counts + self._at_random.counts
+
+    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+        """See Strategy; a candidate goes by the trace that TVM made of it."""
+        found: dict[str, ms.MeasureCandidate] = {}
+        rejected: Counter[str] = Counter()
+        for start in starts:
+            try:
+                candidate = replay_or_reject(self.context, start)
+            except RejectedError as error:
+                rejected[str(error)] += 1
+                continue
+            trace = candidate_trace_json(candidate)
+            if trace in self._seen or trace in found:
+                rejected[DUPLICATE] += 1
+            else:
+                found[trace] = candidate
+        self._starts += CandidateCounts(tried=len(starts), proposed=len(found), rejected=rejected)
+        self._seen.update(found)
+        self._sampler.mark_measured(found)
+        return list(found.items())
+
+    def propose(self, budget: RoundBudget) -> list[Found]:
+        """See Strategy."""
+        found = self._propose_quickly() if budget.quick else self._sampler.propose()
+        if not found and (self._at_random or not self._measured):
+            found = self._draw_random()
+        self._seen.update(trace for trace, _ in found)
+        return found
+
+    def mark_measured(self, traces: Iterable[str]) -> None:
+        """See Strategy."""
+        traces = list(traces)
+        self._measured = self._measured or bool(traces)
+        self._seen.update(traces)
+        self._sampler.mark_measured(traces)
+
+    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+        """See Strategy."""
+        outcomes = [
+            MeasureOutcome((latencies_s[trace],)) if math.isfinite(latencies_s[trace]) else _FAILED
+            for trace, _ in measured
+        ]
+        self._sampler.learn(measured, outcomes)
+
+    def _propose_quickly(self) -> list[Found]:
+        """The candidates of a quick round; most of what tuning gains over plain loops is in any good one."""
+        return self._draw_random()
+
+    def _draw_random(self) -> list[Found]:
+        setting = replace(self._setting, per_round=QUICK_PROPOSALS)
+        self._at_random = self._at_random or RandomSampler(
+            setting.task, setting.target, **setting.of_sampler()
+        )
+        self._at_random.mark_measured(self._seen)
+        found = self._at_random.propose()
+        self._sampler.mark_measured(trace for trace, _ in found)
+        return found

@@ -1,0 +1,203 @@
+"""Search session of one task: a strategy, the cost model that rates its proposals, and their embeddings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.interruption import interrupts_deferred
+from ...dataset.program_sampling.counts import DUPLICATE, CandidateCounts
+from ...dataset.replay import RejectedError, apply_postprocessors, replay, trace_to_json
+from ...dataset.task import Task
+from ...dataset.threads import linear_algebra_threads
+from ...dataset.tvm_compat import NoDesignSpaceError, make_tune_context
+from ..config import OneShotConfig
+from ..profiling import StageClock
+from ..proposal import Candidate
+from ..spaces.base import DesignSpace
+from ..spaces.code_limit import CODE_SIZE, PYTHON_POSTPROCESSOR, StockSpace
+from ..surrogate.base import Surrogate
+from ..surrogate.embedding import CandidateEmbedder
+from ..surrogate.shared import Surrogates
+from .base import StrategySetting
+from .loop import RoundBudget
+from .registry import strategy_class
+from .scoring import CorrectedCostModel
+
+UNCHANGED = "as the plain loops"
+"""Cause of a rejected schedule that changes nothing."""
+
+_PARALLEL = ("Parallel", "Vectorize", "Bind")
+"""Instructions that make a program run otherwise than the plain loops."""
+
+
+class Session(Protocol):
+    """A task that is searched."""
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """Candidates so far, by what became of them."""
+
+    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+        """The candidates of the next round, none of which was proposed before; empty where none is left."""
+
+    def learn(self, latencies_s: Mapping[str, float]) -> None:
+        """Takes latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
+
+
+class SearchSession:
+    """A strategy searching one task in this process."""
+
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        model: ms.CostModel,
+        config: OneShotConfig,
+        *,
+        hardware: Hardware | None,
+        resources: object = None,
+        space: DesignSpace | ms.SpaceGenerator | None = None,
+        surrogates: Surrogates | None = None,
+        group: str = "",
+        threads: int | None = None,
+        clock: StageClock | None = None,
+    ) -> None:
+        """Opens the task with `config.strategy`, whose `resources` its class has loaded.
+
+        Args:
+            model: frozen cost model, not necessarily Foretune's.
+            hardware: the device, for embeddings; None embeds candidates by their decisions.
+            space: design space; None is stock's within `config.max_code`.
+            surrogates, group: the surrogate that the strategy learns with; see `Surrogates.of`.
+
+        Raises NoDesignSpaceError where the task has nothing to tune.
+        """
+        self._model = model
+        self._clock = clock or StageClock()
+        self._embedder = CandidateEmbedder(task.mod, hardware)
+        space = space or StockSpace(config.max_code)
+        self._is_stock_space = isinstance(space, StockSpace)
+        book = surrogates or Surrogates()
+
+        def surrogate_over(scores: str) -> Surrogate:
+            """Draft scores and cost-model scores differ in their errors: each has a surrogate."""
+            return book.of(f"{task.workload_hash}/{scores}", f"{group}/{scores}" if group else "")
+
+        scorer = model
+        if config.surrogate:
+            scorer = CorrectedCostModel(model, self._embedder, surrogate_over("scores"))
+        with self._clock.stage("design space"):
+            self._strategy = strategy_class(config.strategy.name).make(
+                config.strategy,
+                StrategySetting(
+                    task=task,
+                    target=target,
+                    space=space.generator(target) if isinstance(space, DesignSpace) else space,
+                    scorer=scorer,
+                    surrogate=surrogate_over("drafts") if config.surrogate else None,
+                    per_round=config.proposed,
+                    random_share=config.random_share,
+                    seed=config.seed,
+                    threads=threads,
+                    resources=resources,
+                    clock=self._clock,
+                ),
+            )
+        self._open: dict[str, ms.MeasureCandidate] = {}
+        """Proposed candidates that were not measured."""
+        self._proposed = 0
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See Session; of a strategy that does not count, the proposals alone."""
+        counts = self._strategy.counts
+        if counts is None:
+            return CandidateCounts(tried=self._proposed, proposed=self._proposed)
+        return counts.renamed(PYTHON_POSTPROCESSOR, CODE_SIZE) if self._is_stock_space else counts
+
+    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+        """See Session; up to `config.proposed` candidates, after those of `starts` that replay.
+
+        A budget without search has the starts alone.
+        """
+        with self._clock.stage("replay and postprocessing"):
+            first = self._strategy.take_starts(starts)
+            proposed = first + (self._strategy.propose(budget) if budget.search else [])
+        if not proposed:
+            return []
+        self._open |= dict(proposed)
+        self._proposed += len(proposed)
+        programs = [program for _, program in proposed]
+        # The caller corrects by what it measures: the frozen model's scores are wanted.
+        with linear_algebra_threads(1):
+            scores = self._model.predict(self._strategy.context, programs)
+        with self._clock.stage("embedding and serialising"):
+            rows = zip(proposed, scores.tolist(), self._embedder(programs), strict=True)
+            return [
+                Candidate(*found, score, embedding, is_start=number < len(first))
+                for number, (found, score, embedding) in enumerate(rows)
+            ]
+
+    def learn(self, latencies_s: Mapping[str, float]) -> None:
+        """See Session; a trace that does not replay on the task is passed over."""
+        known = {trace: self._open.pop(trace, None) for trace in latencies_s}
+        for trace, candidate in known.items():
+            known[trace] = candidate or replay(self._strategy.context, trace)
+        self._strategy.mark_measured(latencies_s)
+        measured = [(trace, candidate) for trace, candidate in known.items() if candidate is not None]
+        self._strategy.learn(measured, latencies_s)
+
+
+class FixedSession:
+    """A task whose schedules leave nothing to decide: each is proposed once.
+
+    Element-wise tasks of a CPU are such: TVM has one schedule for them, whose loops run in parallel and in
+    vectors.
+    """
+
+    def __init__(self, task: Task, target: Target) -> None:
+        """Raises NoDesignSpaceError where no schedule changes how the task runs."""
+        context = make_tune_context(task.mod, target, seed=0, name=task.name)
+        with interrupts_deferred():
+            spaces = list(context.generate_design_space())
+        self._left: list[Candidate] = []
+        self._tried = len(spaces)
+        self._proposed = 0
+        self._rejected: Counter[str] = Counter()
+        for space in spaces:
+            try:
+                program = apply_postprocessors(context, space)
+            except RejectedError as error:
+                self._rejected[str(error)] += 1
+                continue
+            if any(instruction.kind.name in _PARALLEL for instruction in program.sch.trace.insts):
+                self._left.append(Candidate(trace_to_json(program.sch.trace), program, 0.0))
+            else:
+                self._rejected[UNCHANGED] += 1
+        if not self._left:
+            raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
+
+    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+        """See Session; all schedules in the first round, unrated, and none later."""
+        proposals, self._left = self._left, []
+        self._proposed += len(proposals)
+        return proposals
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See Session; the schedules are tried when the task is opened."""
+        return CandidateCounts(
+            tried=self._tried - len(self._left), proposed=self._proposed, rejected=self._rejected
+        )
+
+    def learn(self, latencies_s: Mapping[str, float]) -> None:
+        """See Session; leaves out what was measured before."""
+        left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
+        self._rejected[DUPLICATE] += len(self._left) - len(left)
+        self._left = left

@@ -1,0 +1,199 @@
+"""Gaussian-process surrogate over the residuals of the frozen cost model.
+
+The pretrained model is the prior mean and stays frozen. Its error on a task, the residual of the log-speed,
+depends on the decisions: programs with similar tiles are misjudged alike. The posterior tells how much an
+unmeasured candidate may still gain, which decides how many are measured. None of the papers has this:
+One-Shot Tuner measures 64 in any case (section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .acquisition import Posterior, expected_improvement
+from .base import Embedded
+from .gaussian_process import GaussianProcess, Kernel, usual_distance
+
+SPREAD_BEFORE = 0.35
+"""Prior standard deviation of the residual; it weighs as much as `SPREAD_WEIGHT` measurements."""
+
+SPREAD_WEIGHT = 4.0
+
+SCORE_FLOOR = 1e-3
+"""Scores are compared on a log scale; lower ones count as this."""
+
+TRUST = 0.25
+"""Share of the differences between predicted log-scores that is believed: a search over many candidates
+converges on those that the frozen model overrates."""
+
+SHORTLIST = 96
+"""Candidates whose joint posterior is computed, at least: those of the highest expected improvement alone."""
+
+FIRST_SHORTLIST = 512
+"""Candidates that `first_batch` considers, best predicted first; twice as many take eight times as long."""
+
+
+def first_batch(
+    candidates: Sequence[Embedded],
+    count: int,
+    cost: NDArray[np.floating] | float = 1.0,
+    siblings: ResidualModel | None = None,
+) -> NDArray[np.int64]:
+    """Rows of up to `count` candidates to measure first, before any of the task ran.
+
+    The batch that may hold the best together for its `cost` [n]: similar candidates share the frozen model's
+    error, and its favourites are often similar. `siblings` are measurements of other tasks that share the
+    model's errors.
+    """
+    every = trusted(_scores(candidates))
+    if siblings is not None:
+        every = every + siblings.errors(_embeddings(candidates))
+    likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
+    embeddings, mean = _embeddings(candidates)[likely].astype(np.float64), every[likely]
+    covariance = Kernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
+    slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
+    cost = np.broadcast_to(np.asarray(cost, np.float64), len(every))[likely]
+    return likely[Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]]
+
+
+@dataclass(frozen=True)
+class ResidualModel:
+    """Residuals of measured candidates that ran, of one task or of several; see `fit`."""
+
+    embeddings: NDArray[np.float64]  # [m, d]
+    scores: NDArray[np.float64]  # [m]
+    log_speeds: NDArray[np.float64]  # [m]
+    tasks: NDArray[np.int64]  # [m], number of the task of each
+
+    @classmethod
+    def fit(
+        cls,
+        embeddings: NDArray[np.floating],
+        scores: NDArray[np.floating],
+        latencies_s: NDArray[np.floating],
+        tasks: NDArray[np.integer] | None = None,
+    ) -> ResidualModel:
+        """Learns from `latencies_s` [m]; candidates that failed (inf) are left out.
+
+        Args:
+            embeddings: [m, d], close where candidates are similar, as of `CandidateEmbedder`.
+            scores: [m], predictions of the frozen model.
+            tasks: [m], number of each candidate's task; None is one task. Each has an offset of its own, and
+                all share the process over residuals.
+
+        Raises ValueError where none ran.
+        """
+        ran = np.isfinite(latencies_s)
+        if not ran.any():
+            raise ValueError("no candidate ran: there is nothing to learn from")
+        numbers = np.zeros(len(ran), np.int64) if tasks is None else np.asarray(tasks, np.int64)
+        return cls(
+            np.asarray(embeddings, np.float64)[ran],
+            np.asarray(scores, np.float64)[ran],
+            -np.log(np.asarray(latencies_s, np.float64)[ran]),
+            numbers[ran],
+        )
+
+    @classmethod
+    def of(
+        cls,
+        measured: Sequence[Embedded],
+        latencies_s: Sequence[float],
+        tasks: Sequence[int] | None = None,
+    ) -> ResidualModel:
+        """Learns from candidates; see `fit`."""
+        numbers = None if tasks is None else np.array(tasks)
+        return cls.fit(_embeddings(measured), _scores(measured), np.array(latencies_s), numbers)
+
+    def best_of(
+        self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0, task: int = 0
+    ) -> tuple[NDArray[np.int64], float]:
+        """`best_batch` of candidates."""
+        return self.best_batch(_embeddings(left), _scores(left), count, cost, task)
+
+    def best_batch(
+        self,
+        embeddings: NDArray[np.floating],
+        scores: NDArray[np.floating],
+        count: int,
+        cost: NDArray[np.floating] | float = 1.0,
+        task: int = 0,
+    ) -> tuple[NDArray[np.int64], float]:
+        """Rows of up to `count` candidates to measure together, and their joint expected improvement.
+
+        The improvement is a share of the best latency of `task`, of which at least one candidate ran. The
+        unmeasured candidates have embeddings [n, d], scores [n] and measuring costs [n]; the highest
+        improvement for its cost wins.
+        """
+        cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
+        best = float(self.log_speeds[self.tasks == task].max())
+        mean, deviation = self._process.marginals(np.asarray(embeddings, np.float64))
+        alone = expected_improvement(self._offset(task) + trusted(scores) + mean - best, deviation)
+        likely = np.argsort(-alone / cost, kind="stable")[: max(SHORTLIST, 2 * count)]
+        posterior = self.posterior(np.asarray(embeddings)[likely], np.asarray(scores)[likely], task)
+        rows, gain = posterior.best_batch(count, float(np.exp(-best)), cost[likely])
+        return likely[rows], gain
+
+    def posterior(
+        self, embeddings: NDArray[np.floating], scores: NDArray[np.floating], task: int = 0
+    ) -> Posterior:
+        """Joint posterior of candidates of `task` with these embeddings [n, d] and scores [n]."""
+        mean, covariance = self._process.joint(np.asarray(embeddings, np.float64))
+        return Posterior(self._offset(task) + trusted(scores) + mean, covariance)
+
+    def corrected(
+        self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
+    ) -> NDArray[np.float64]:
+        """Scores [n] with the expected residual included; 1 is the best that the measurements imply."""
+        corrected: NDArray[np.float64] = np.exp(trusted(scores) + self.errors(embeddings))
+        return corrected
+
+    def errors(self, embeddings: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Expected residual [n] of the frozen model's log-scores at embeddings [n, d]."""
+        return self._process.mean(np.asarray(embeddings, np.float64))
+
+    @cached_property
+    def _process(self) -> GaussianProcess:
+        kernel = Kernel(self._spread, usual_distance(self.embeddings))
+        return GaussianProcess(kernel, self.embeddings, self._centred)
+
+    @cached_property
+    def _residual(self) -> NDArray[np.float64]:
+        """Log-speeds [m] less what scores explain, with the unknown level of each task still included."""
+        return self.log_speeds - trusted(self.scores)
+
+    @cached_property
+    def _centred(self) -> NDArray[np.float64]:
+        """Residuals [m] less the offset of their task."""
+        offsets = {task: self._offset(task) for task in np.unique(self.tasks).tolist()}
+        return self._residual - np.array([offsets[task] for task in self.tasks.tolist()])
+
+    def _offset(self, task: int) -> float:
+        """The level of a task, its best log-speed, which scores are relative to and do not tell."""
+        return float(self._residual[self.tasks == task].mean())
+
+    @cached_property
+    def _spread(self) -> float:
+        """Standard deviation of the residual, shrunk towards `SPREAD_BEFORE`."""
+        squares = float(np.square(self._centred).sum())
+        variance = (SPREAD_WEIGHT * SPREAD_BEFORE**2 + squares) / (SPREAD_WEIGHT + len(self._residual))
+        return float(np.sqrt(variance))
+
+
+def _embeddings(candidates: Sequence[Embedded]) -> NDArray[np.float32]:
+    return np.stack([candidate.embedding for candidate in candidates])
+
+
+def _scores(candidates: Sequence[Embedded]) -> NDArray[np.float64]:
+    return np.array([candidate.score for candidate in candidates])
+
+
+def trusted(scores: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Log-speeds that scores imply, up to the offset of the task."""
+    logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(scores, np.float64), SCORE_FLOOR))
+    return TRUST * logs

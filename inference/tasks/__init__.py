@@ -1,0 +1,1 @@
+"""Tuning of several tasks: planners, supervision of search processes, measuring and persistence."""

@@ -1,0 +1,49 @@
+"""Opening of the tasks of a run, and whether anything is left to do for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dataset.task import Task
+from ..config import OneShotConfig
+from ..predicted_schedules import PredictedSchedules
+from ..strategies.loop import SearchLoop
+from ..surrogate.shared import Surrogates
+from ..tuning_database import TuningDatabase
+from .persistence import Ledger
+from .planner import TaskPlanner
+from .search import TaskSearch
+from .shares import LatencySharePlanner
+
+
+def opened_searches(
+    tasks: Sequence[Task], config: OneShotConfig, planner: TaskPlanner, ledger: Ledger
+) -> list[TaskSearch]:
+    """A search for each task, which knows what earlier runs have found, and which the planner has taken."""
+    surrogates = Surrogates()
+    searches = []
+    for task in tasks:
+        surrogate = surrogates.of(task.workload_hash, planner.surrogate_group(task))
+        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate))
+        ledger.take_up(search)
+        searches.append(search)
+    planner.begin(searches)
+    return searches
+
+
+def anything_due(
+    tasks: Sequence[Task],
+    config: OneShotConfig,
+    database: TuningDatabase,
+    *,
+    breadth_first: bool = False,
+    retune: bool = False,
+    predicted: PredictedSchedules | None = None,
+) -> bool:
+    """Whether a run has a round to search or an untuned task to measure, with the default planner."""
+    ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
+    planner = LatencySharePlanner(config, breadth_first=breadth_first)
+    searches = opened_searches(tasks, config, planner, ledger)
+    if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
+        return True
+    return planner.next_round([search for search in searches if not search.over], []) is not None

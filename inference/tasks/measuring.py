@@ -1,0 +1,135 @@
+"""Measuring threads: rounds are measured beside the searches, and wake the tuner when they are done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+
+import tvm
+
+from ...dataset.measure import Executor, MeasureJob
+from ...dataset.task import Task
+from ..proposal import Measurement
+from ..strategies.loop import Batch, SearchLoop
+from .search import TaskSearch
+
+UNTUNED_BEST_S = 5e-4
+"""Best latency given for unscheduled tasks: those slower than `measure.slow_factor` times this run once."""
+
+_UNTUNED_BATCH = 4
+"""Unscheduled tasks that are built and run before an interrupt is heard."""
+
+
+class MeasuringThreads:
+    """Measures rounds and unscheduled tasks in threads, one for each device of the executor."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        in_time: Callable[[], bool],
+        around: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """`in_time` tells whether another batch may start; `around` is entered while a round is measured."""
+        self._executor = executor
+        self._in_time = in_time
+        self._around = around
+        self._threads = ThreadPoolExecutor(max(1, executor.devices))
+        self._rounds: dict[Future[list[Measurement]], TaskSearch] = {}
+        self._untuned: Future[list[float]] | None = None
+        self._stopped = False
+        self.woken: Connection
+        """Connection that becomes readable when something is measured."""
+        self.woken, self._wake_up = Pipe(duplex=False)
+
+    def __enter__(self) -> MeasuringThreads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = True  # the batches under way are the last
+        self._threads.shutdown(wait=True)
+        self.woken.close()
+        self._wake_up.close()
+
+    @property
+    def rounds_under_way(self) -> int:
+        """Rounds that are measured or wait for it."""
+        return len(self._rounds)
+
+    @property
+    def untuned_under_way(self) -> bool:
+        """Whether unscheduled tasks are measured."""
+        return self._untuned is not None
+
+    def start_round(self, search: TaskSearch) -> None:
+        """Measures the round that the task's loop has begun."""
+        future = self._threads.submit(self._measure_round, search)
+        self._rounds[future] = search
+        future.add_done_callback(self._wake)
+
+    def start_untuned(self, tasks: Sequence[Task]) -> None:
+        """Measures tasks without a schedule."""
+        self._untuned = self._threads.submit(self._measure_untuned, tasks)
+        self._untuned.add_done_callback(self._wake)
+
+    def take_untuned(self) -> list[float] | None:
+        """Latencies in seconds of the unscheduled tasks, once, when they are measured; None otherwise."""
+        self._quiet()
+        if self._untuned is None or not self._untuned.done():
+            return None
+        done, self._untuned = self._untuned, None
+        return done.result()
+
+    def take_rounds(self) -> list[tuple[TaskSearch, list[Measurement]]]:
+        """Rounds that are done, each once, with their measurements."""
+        self._quiet()
+        done = [future for future in self._rounds if future.done()]
+        return [(self._rounds.pop(future), future.result()) for future in done]
+
+    def _wake(self, _: object) -> None:
+        self._wake_up.send_bytes(b".")
+
+    def _quiet(self) -> None:
+        while self.woken.poll():
+            self.woken.recv_bytes()
+
+    def _may_go_on(self) -> bool:
+        return not self._stopped and self._in_time()
+
+    def _measure_round(self, search: TaskSearch) -> list[Measurement]:
+        if self._stopped:
+            return []
+        start = time.monotonic()
+        try:
+            with self._around():
+                self._measure_batches(search.loop)
+            return search.loop.measured_in_round
+        finally:
+            search.measure_s += time.monotonic() - start
+
+    def _measure_batches(self, loop: SearchLoop) -> None:
+        while self._may_go_on() and (batch := loop.next_batch()) is not None:
+            loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s)))
+
+    def _measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
+        latencies_s: list[float] = []
+        for start in range(0, len(tasks), _UNTUNED_BATCH):
+            if self._stopped:
+                break
+            jobs = [
+                MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
+                for task in tasks[start : start + _UNTUNED_BATCH]
+            ]
+            latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
+        return latencies_s
+
+
+def jobs(batch: Batch, best_s: float) -> list[MeasureJob]:
+    """Jobs of a batch; programs far slower than the best are cut short."""
+    return [MeasureJob(p.module, best_s, keep_built=batch.keep_built) for p in batch.proposals]

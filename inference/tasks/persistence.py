@@ -1,0 +1,90 @@
+"""Persistence of a run: what the tuning database knows of its tasks, and what it learns of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...dataset.task import Task
+from ..predicted_schedules import PredictedSchedules
+from ..proposal import Proposal
+from ..result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER
+from ..starts.base import StartSource
+from ..starts.database import DatabaseStarts
+from ..starts.imported import ImportedStarts
+from ..tuning_database import TuningDatabase
+from .search import TaskSearch
+
+
+class Ledger:
+    """The tuning database of a run, which goes on where an earlier run was stopped."""
+
+    def __init__(
+        self,
+        database: TuningDatabase,
+        rounds: int,
+        *,
+        retune: bool = False,
+        predicted: PredictedSchedules | None = None,
+    ) -> None:
+        """`rounds` is how many a task gets in all; `retune` takes nothing from the database.
+
+        `predicted` are schedules of a run that measures nothing: they serve tasks without a measured one.
+        """
+        self._database = database
+        self._predicted = predicted
+        self._rounds = rounds
+        self._retune = retune
+        self._committed: dict[int, int] = {}  # measurements of each search that are kept, by its id
+
+    def start_sources(self) -> Sequence[StartSource]:
+        """Start sources for searches of the run."""
+        imported = ImportedStarts(self._database)
+        return (imported,) if self._retune else (DatabaseStarts(self._database), imported)
+
+    def take_up(self, search: TaskSearch) -> None:
+        """Notes what the database knows of a task and how far an earlier run has come with it."""
+        if self._retune:
+            return
+        if (known_s := self._database.best_latency_s(search.task)) is None:
+            search.reason = self._database.notes.ended(search.task)
+            search.predicted = not search.reason and search.task in (self._predicted or ())
+            search.over = bool(search.reason) or search.predicted
+            return
+        search.known_s = known_s
+        search.earlier_rounds = self._database.rounds_of_unfinished(search.task)
+        search.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
+
+    def untuned_s(self, task: Task) -> float | None:
+        """Latency in seconds of a task without a schedule, None where no earlier run measured it."""
+        return None if self._retune else self._database.notes.untuned_s(task)
+
+    def note_untuned(self, search: TaskSearch) -> None:
+        """Keeps the latency of a task without a schedule."""
+        self._database.notes.note_untuned(search.task, search.untuned_s)
+
+    def predict(self, search: TaskSearch, proposals: Sequence[Proposal]) -> None:
+        """Keeps the proposal that the cost model rates best as a task's schedule, and ends the search."""
+        assert self._predicted is not None
+        search.over = True
+        if proposals:
+            search.predicted = True
+            self._predicted.commit(search.task, max(proposals, key=lambda one: one.score).record)
+
+    def note_ended(self, search: TaskSearch) -> None:
+        """Keeps why a task has no schedule after its search has come to its end."""
+        if search.reason == NOTHING_TO_TUNE:
+            self._database.notes.note_ended(search.task, NOTHING_TO_TUNE)
+        elif search.rounds and search.known_s is None:
+            slower = search.untuned_s <= search.best_s < math.inf
+            self._database.notes.note_ended(search.task, UNTUNED_IS_FASTER if slower else "")
+
+    def commit(self, search: TaskSearch) -> None:
+        """Keeps what was measured since the last time, where a schedule beats the untuned program."""
+        if search.best_s >= search.untuned_s:
+            return
+        committed = self._committed.get(id(search), 0)
+        self._database.commit(search.task, search.loop.known[committed:])
+        self._committed[id(search)] = len(search.loop.known)
+        if search.rounds:
+            self._database.note_rounds(search.task, min(search.full_rounds, self._rounds), self._rounds)

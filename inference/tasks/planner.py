@@ -1,0 +1,57 @@
+"""Interface of task planners: which task is searched next, how much it may measure, what it begins with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dataset.task import Task
+from ..reuse.parent import ReuseParent
+from ..strategies.loop import RoundBudget
+from .search import TaskSearch
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one task."""
+
+    search: TaskSearch
+    budget: RoundBudget
+    starts: tuple[str, ...] = ()
+    """Traces of candidates that are measured before others, such as a parent's adapted program."""
+    parents: tuple[ReuseParent, ...] = ()
+    """Programs of other tasks that this one reuses, the most promising first."""
+
+
+class TaskPlanner(ABC):
+    """Plans the rounds of all tasks of a run.
+
+    A task of weight 0 is measured but is no part of the network.
+    """
+
+    def surrogate_group(self, task: Task) -> str:
+        """Name of the surrogate that a task shares with others; "" for one of its own."""
+        return ""
+
+    def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Tasks of weight 0 to search beside those of the run; called once, before `begin`."""
+        return ()
+
+    @abstractmethod
+    def begin(self, searches: Sequence[TaskSearch]) -> None:
+        """Takes all tasks of the run, whose state it reads from then on."""
+
+    @abstractmethod
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
+        """The next round for a searcher; None where it should wait or nothing is left.
+
+        Args:
+            preferred: tasks that are free, and that this searcher or none knows.
+            others: free tasks that another busy searcher knows: this one would read their design spaces and
+                replay what was measured anew.
+        """
+
+    @abstractmethod
+    def share_done(self) -> float:
+        """Share of the planned rounds that is done, in [0, 1]."""

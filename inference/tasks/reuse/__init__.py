@@ -1,0 +1,1 @@
+"""Planner that searches some tasks in full and others from their programs."""

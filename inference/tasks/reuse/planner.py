@@ -1,0 +1,230 @@
+"""Reuse planner: some tasks are searched in full, others from the programs of tasks before them.
+
+This is the workflow of ETO (section 4, Figure 4). A task without a parent goes to the backend, which is the
+search by latency share here. Its children follow when it is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ....dataset.task import Task
+from ...config import OneShotConfig
+from ...reuse.donors import Donor, StartChoice
+from ...reuse.selection import ReuseSelection
+from ...reuse.tree import ROOT
+from ...strategies.loop import RoundBudget
+from ..planner import Round
+from ..search import TaskSearch
+from ..shares import QUICK_ROOM, LatencySharePlanner
+
+
+@dataclass(frozen=True)
+class ChildBudget:
+    """Limits of the round of a task that has a parent."""
+
+    programs: int = 8
+    """Candidates measured at most, the adapted ones among them."""
+    starts: int = 4
+    """Adapted programs that it begins with at most."""
+    search: bool = True
+    """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Selection for the tasks of a run."""
+
+    selection: ReuseSelection
+    bridges: Sequence[Task] = ()
+    """Tasks of weight 0 that the reuse tree may hold."""
+    library: Sequence[Donor] = ()
+    """Tasks of earlier runs that the reuse tree may hold, with their programs."""
+
+
+class ReusePlanner(LatencySharePlanner):
+    """Plans full searches by latency share, and one round for each task that has a parent.
+
+    A child waits for its parent. It is searched in full if the parent has no program that ran, if none of the
+    parent's programs fits, or if no program of its own round ran.
+
+    A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
+    is searched as these would be. Bridges come first.
+    """
+
+    def __init__(
+        self,
+        config: OneShotConfig,
+        select: Callable[[Sequence[Task]], Selected],
+        starts: StartChoice,
+        *,
+        child: ChildBudget | None = None,
+        known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {},
+        sketch_of: Callable[[Task, str], Hashable] | None = None,
+        breadth_first: bool = False,
+    ) -> None:
+        """Sets a planner up.
+
+        Args:
+            select: selection for the tasks of a run.
+            starts: programs that a child begins with.
+            child: limits of a child's round.
+            known_programs: latency in seconds by trace of what earlier runs measured of a task.
+            sketch_of: sketch of a program of a task; None does not tell the selection which ones are fast.
+            breadth_first: see LatencySharePlanner.
+        """
+        super().__init__(config, breadth_first=breadth_first)
+        self._select = select
+        self._starts = starts
+        self._child = child or ChildBudget()
+        self._known_programs = known_programs
+        self._sketch_of = sketch_of
+        self._library: dict[str, Donor] = {}
+        self._by_name: dict[str, TaskSearch] = {}
+        self._selection: ReuseSelection | None = None
+        self._parents: dict[str, str] = {}
+        self._children: dict[str, list[TaskSearch]] = {}
+        self._sketches: dict[str, Hashable] = {}
+        self._earlier: dict[
+            str, Mapping[str, float]
+        ] = {}  # what earlier runs measured, once it was asked for
+        self._back: set[str] = set()  # children that are searched in full after all
+        self._tried: dict[str, int] = {}  # adapted programs that children were given
+
+    def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """See TaskPlanner: the bridges."""
+        selected = self._select(tasks)
+        self._selection = selected.selection
+        self._library = {donor.task.workload_hash: donor for donor in selected.library}
+        return selected.bridges
+
+    def begin(self, searches: Sequence[TaskSearch]) -> None:
+        """See TaskPlanner."""
+        super().begin(searches)
+        self._by_name = {search.task.workload_hash: search for search in searches}
+        self._reconsider()
+
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
+        """See TaskPlanner."""
+        self._reconsider()
+        return super().next_round(preferred, others)
+
+    def share_done(self) -> float:
+        """See TaskPlanner."""
+        self._reconsider()
+        return super().share_done()
+
+    # --- The tree -------------------------------------------------------------------------------------------
+
+    def _reconsider(self) -> None:
+        """Takes the tree of what is known by now, and sends children back that no parent can help."""
+        assert self._selection is not None, "a planner is asked for further tasks before it begins"
+        begun = {
+            name: self._parent(name)
+            for name, search in self._by_name.items()
+            if search.busy or search.rounds or search.complete_before
+        }
+        if self._sketch_of is not None:
+            for name in begun.keys() - self._sketches.keys():
+                if not self._by_name[name].busy and (fastest := self._donor(name).fastest):
+                    self._sketches[name] = self._sketch_of(self._by_name[name].task, fastest[0])
+        self._parents = {**self._selection.tree(begun, self._sketches).parents, **begun}
+        for name, search in self._by_name.items():
+            if not search.busy and self._parent(name) != ROOT and self._is_helpless(search):
+                self._back.add(name)
+        self._children = {}
+        for name, search in self._by_name.items():
+            self._children.setdefault(self._parent(name), []).append(search)
+
+    def _parent(self, name: str) -> str:
+        return ROOT if name in self._back else self._parents.get(name, ROOT)
+
+    def _is_helpless(self, child: TaskSearch) -> bool:
+        """Whether a child's round, or its parent's search, is over without a program."""
+        if _had_round(child):
+            return self._child.search and math.isinf(child.best_s)
+        parent = self._parent(child.task.workload_hash)
+        return self._is_settled(parent) and not self._donor(parent).latencies_s
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether a task is searched as far as it is planned, so that others can reuse it."""
+        search = self._by_name.get(name)
+        return search is None or not (search.busy or self._share_left(search))
+
+    def _is_pending(self, search: TaskSearch) -> bool:
+        """Whether a task waits for its parent, or for its round as a child."""
+        if self._parent(search.task.workload_hash) == ROOT or search.over:
+            return False
+        return not _had_round(search) or (not self._child.search and math.isinf(search.best_s))
+
+    def _donor(self, name: str) -> Donor:
+        search = self._by_name.get(name)
+        if search is None:
+            return self._library[name]
+        if search.known_s is not None and name not in self._earlier:
+            self._earlier[name] = self._known_programs(search.task)
+        measured = {**self._earlier.get(name, {}), **search.loop.latencies_s()}
+        return Donor(search.task, {trace: s for trace, s in measured.items() if math.isfinite(s)})
+
+    def _is_left_out(self, search: TaskSearch) -> bool:
+        """Whether a task is a bridge that the tree does without."""
+        return not search.task.weight and search.task.workload_hash not in self._parents
+
+    # --- Rounds ---------------------------------------------------------------------------------------------
+
+    def _is_due(self, search: TaskSearch) -> bool:
+        if self._is_left_out(search):
+            return False
+        if self._is_pending(search):
+            return self._is_settled(self._parent(search.task.workload_hash))
+        return self._parent(search.task.workload_hash) == ROOT and super()._is_due(search)
+
+    def _share_left(self, search: TaskSearch) -> float:
+        return 1.0 if self._is_pending(search) else super()._share_left(search)
+
+    def _stake_s(self, search: TaskSearch) -> float:
+        """Seconds of the task and of all that wait for its programs."""
+        waiting = [search]
+        for known in waiting:  # grows while it is read
+            waiting += self._children.get(known.task.workload_hash, [])
+        return sum(known.network_s for known in waiting)
+
+    def _order(self, search: TaskSearch) -> tuple[float, ...]:
+        return (float(search.task.weight > 0), *super()._order(search))
+
+    def _most_rounds(self, search: TaskSearch) -> int:
+        if self._is_left_out(search) or self._is_pending(search):
+            return 0
+        return super()._most_rounds(search)
+
+    def _round(self, search: TaskSearch) -> Round:
+        if not self._is_pending(search):
+            return super()._round(search)
+        name = search.task.workload_hash
+        parent = self._donor(self._parent(name))
+        others = [
+            self._donor(other)
+            for other in [*self._by_name, *self._library]
+            if other not in (name, parent.task.workload_hash) and self._is_settled(other)
+        ]
+        tried = self._tried.get(name, 0)
+        found = list(islice(self._starts(search.task, parent, others), tried, tried + self._child.starts))
+        if not found:
+            self._back.add(name)
+            return super()._round(search)
+        self._tried[name] = tried + len(found)
+        programs = self._child.programs if self._child.search else len(found)
+        budget = RoundBudget(
+            min(programs, QUICK_ROOM) if self._breadth_first else min(programs, self._config.top_k),
+            quick=self._breadth_first,
+            search=self._child.search,
+        )
+        return Round(search, budget, tuple(trace for trace, _ in found), tuple(of for _, of in found))
+
+
+def _had_round(search: TaskSearch) -> bool:
+    """Whether a task had a round, in this run or in full in an earlier one."""
+    return search.rounds > 0 or search.full_rounds > 0

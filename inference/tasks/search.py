@@ -1,0 +1,101 @@
+"""State of one task while it is tuned."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ...dataset.program_sampling.counts import CandidateCounts
+from ...dataset.task import Task
+from ..proposal import Measurement
+from ..strategies.loop import RoundBudget, SearchLoop
+from ..workers.searchers import Searcher
+from .gains import Progress, gain
+
+
+@dataclass(eq=False)
+class TaskSearch:
+    """One task: its search loop, what earlier runs know of it, and how far it is.
+
+    Planners read it and change nothing.
+    """
+
+    task: Task
+    loop: SearchLoop
+    """Open proposals, and what they measured in this run."""
+    untuned_s: float = math.inf
+    """Latency without a schedule, inf where it is not known or does not run."""
+    known_s: float | None = None
+    """Latency of the database's schedule, None where it has none."""
+    earlier_rounds: int | None = None
+    """Rounds of an earlier run that was stopped; None where none was, or its search was complete."""
+    rounds: int = 0
+    """Rounds of this run."""
+    full_rounds: int = 0
+    """Rounds searched and measured in full, those of the earlier run included, quick rounds not."""
+    gains: list[float] = field(default_factory=list)
+    over: bool = False
+    """Whether the search has nothing more to propose."""
+    busy: bool = False
+    """Whether it is searched or measured right now."""
+    predicted: bool = False
+    """Whether it has a schedule that was not measured, from this run or an earlier one."""
+    reason: str = ""
+    """Why the task ended without a search, "" where it did not."""
+    scored: int = 0
+    counts: CandidateCounts = field(default_factory=CandidateCounts)
+    """Candidates of this run's searches, by what became of them."""
+    search_s: float = 0.0
+    measure_s: float = 0.0
+    searcher: Searcher | None = None
+    """Searcher that knows the task; None before the first round and after that searcher died."""
+    budget: RoundBudget = field(default_factory=lambda: RoundBudget(0))
+    """Budget of the current or last round."""
+    parent: str = ""
+    """Name of the task whose adapted programs it began with, "" where it began with none."""
+    untold: dict[str, float] = field(default_factory=dict)
+    """Measured latencies by trace that the searcher was not told."""
+    deaths: int = 0
+    """Searchers that died searching it."""
+    asked_at: float = 0.0
+    _before_s: float = math.inf
+
+    @property
+    def best_s(self) -> float:
+        """Best latency with a schedule in seconds, inf where none ran."""
+        found = self.loop.best_s
+        return found if self.known_s is None else min(found, self.known_s)
+
+    @property
+    def network_s(self) -> float:
+        """Seconds that a run of the network spends in the task with the best so far; 0 for weight 0."""
+        return self.task.weight * min(self.best_s, self.untuned_s) if self.task.weight else 0.0
+
+    @property
+    def complete_before(self) -> bool:
+        """Whether an earlier run searched the task to its end."""
+        return self.known_s is not None and self.earlier_rounds is None
+
+    @property
+    def progress(self) -> Progress:
+        """Progress by which the expected gain of another round is estimated."""
+        per_round = (self.search_s + self.measure_s) / max(self.rounds, 1)
+        latency_s = min(self.best_s, self.untuned_s)
+        return Progress(self.task.weight, latency_s, tuple(self.gains), per_round or 1.0)
+
+    def round_begins(self) -> None:
+        """Notes the latency before a round whose proposals have arrived."""
+        self.rounds += 1
+        self._before_s = self.best_s
+
+    def round_ends(self, measured: list[Measurement], *, complete: bool, all_rounds: int) -> None:
+        """Notes what a round measured; one that a limit cut short is repeated, so that it does not count."""
+        self.busy = False
+        # Starts that do not replay say nothing about other candidates.
+        self.over = self.over or (self.budget.search and self.loop.exhausted)
+        self.full_rounds += complete and not self.budget.quick
+        if self.over:
+            self.full_rounds = max(self.full_rounds, all_rounds)
+        self.untold |= {m.trace: m.latency_s for m in measured}
+        if self.rounds > 1 or self.known_s is not None:
+            self.gains.append(gain(self._before_s, self.best_s))

@@ -1,0 +1,117 @@
+"""Supervision of searchers: who searches which task, what each is told, and what happens when one dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+
+from ...dataset.measure.process import WorkerLostError
+from ..starts.base import StartSource
+from ..workers.messages import RoundReply, RoundRequest
+from ..workers.searchers import Searcher, replied
+from .planner import Round
+from .search import TaskSearch
+
+_DEATHS_ALLOWED = 1
+"""Searchers that may die of a task before it is given up."""
+
+
+class SearchSupervisor:
+    """Hands rounds to searchers and collects their replies.
+
+    A searcher that does not know a task is given it with all that was measured of it, so that a session lost
+    with a dead process is opened again elsewhere.
+    """
+
+    def __init__(
+        self,
+        searchers: Sequence[Searcher],
+        searches: Sequence[TaskSearch],
+        start_sources: Sequence[StartSource] = (),
+    ) -> None:
+        """`searches` are all tasks of the run; `start_sources` give them candidates when they are opened."""
+        self.searchers = searchers
+        self._searches = searches
+        self._start_sources = start_sources
+        self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
+
+    @property
+    def any_asked(self) -> bool:
+        """Whether a reply is awaited."""
+        return bool(self._asked)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a searcher works in this process, so that replies are there at once."""
+        return any(searcher.connection is None for searcher in self.searchers)
+
+    def idle(self) -> list[int]:
+        """Numbers of the searchers without a request."""
+        return [number for number in range(len(self.searchers)) if number not in self._asked]
+
+    def choices(self, number: int) -> tuple[list[TaskSearch], list[TaskSearch]]:
+        """Free tasks for a searcher: those that it or none knows, and those that a busy one knows.
+
+        Tasks that an idle searcher knows wait for that one.
+        """
+        at_work = [self.searchers[asked] for asked in self._asked]
+        free = [search for search in self._searches if not search.busy and not search.over]
+        preferred = [s for s in free if s.searcher in (None, self.searchers[number])]
+        return preferred, [search for search in free if search.searcher in at_work]
+
+    def ask(self, number: int, planned: Round, surrogate_group: str = "") -> None:
+        """Asks a searcher for the proposals of a round."""
+        search, searcher = planned.search, self.searchers[number]
+        learned, starts = search.untold, list(planned.starts)
+        opened = search.searcher is not searcher
+        if opened:
+            learned = search.loop.latencies_s()
+            for start in (start for source in self._start_sources for start in source.starts(search.task)):
+                if start.latency_s is not None:
+                    learned.setdefault(start.trace, start.latency_s)
+                elif not search.rounds:
+                    starts.append(start.trace)
+        search.untold = {}
+        self._asked[number] = search
+        search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
+        if planned.parents and not search.parent:
+            search.parent = planned.parents[0].task.name
+        searcher.ask(
+            RoundRequest(
+                key=search.task.workload_hash,
+                budget=planned.budget,
+                learned=learned,
+                starts=tuple(starts),
+                surrogate_group=surrogate_group,
+                task=search.task if opened else None,
+            )
+        )
+        search.searcher = searcher
+
+    def replies(self, *beside: Connection) -> Iterator[tuple[TaskSearch, RoundReply]]:
+        """Tasks with the replies of their searchers.
+
+        Waits until there is one, or until a connection `beside` is readable. A task whose searcher died is
+        free for another try; at the second death it is over, with the reason, and an empty reply.
+        """
+        for number in replied(self.searchers, self._asked, *beside):
+            search = self._asked.pop(number)
+            search.search_s += time.monotonic() - search.asked_at
+            try:
+                reply = self.searchers[number].reply()
+            except WorkerLostError as gone:
+                self._bury(number)
+                search.busy = False
+                search.deaths += 1
+                if search.deaths <= _DEATHS_ALLOWED:
+                    continue
+                search.reason = f"the search process died: {gone}"
+                reply = RoundReply()
+            yield search, reply
+
+    def _bury(self, number: int) -> None:
+        """Forgets the sessions of a searcher that died; it goes on with a new process."""
+        for search in self._searches:
+            if search.searcher is self.searchers[number]:
+                search.searcher = None

@@ -1,0 +1,229 @@
+"""Tuner of the tasks of a network: several are searched side by side, and others measured meanwhile."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+
+from ...dataset.measure import Executor
+from ...dataset.task import Task
+from ..config import OneShotConfig
+from ..predicted_schedules import PredictedSchedules
+from ..profiling import StageClock
+from ..proposal import Measurement
+from ..result import TaskResult
+from ..starts.base import StartSource
+from ..tuning_database import TuningDatabase
+from ..workers.messages import RoundReply
+from ..workers.searchers import Searcher
+from .due import opened_searches
+from .measuring import MeasuringThreads
+from .persistence import Ledger
+from .planner import TaskPlanner
+from .results import task_result
+from .search import TaskSearch
+from .shares import LatencySharePlanner
+from .supervision import SearchSupervisor
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits that end tuning before all planned rounds are done."""
+
+    in_time: Callable[[], bool] = lambda: True
+    """Whether there is time for another round."""
+    breadth_first: bool = False
+    """Whether each task gets a quick round before any is searched, as a time budget asks for."""
+    latency_target_s: float | None = None
+    """Estimated latency of the network, in seconds, that is good enough."""
+
+
+class NetworkTuner:
+    """Tunes tasks; `curve` and `tuned` tell how far it is, also after an interrupt.
+
+    A planner says which task is next, search processes propose candidates, threads measure them, and a
+    ledger keeps the results.
+    """
+
+    def __init__(
+        self,
+        config: OneShotConfig,
+        executor: Executor,
+        searchers: Sequence[Searcher],
+        database: TuningDatabase,
+        *,
+        planner: TaskPlanner | None = None,
+        start_sources: Sequence[StartSource] = (),
+        limits: Limits | None = None,
+        retune: bool = False,
+        predicted: PredictedSchedules | None = None,
+        clock: StageClock | None = None,
+        elapsed_s: Callable[[], float] | None = None,
+        on_progress: Callable[[str, float], None] = lambda name, done: None,
+        around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Sets a run up.
+
+        Args:
+            planner: by default a LatencySharePlanner.
+            start_sources: candidates for tasks, beside those that the database has measured.
+            retune: whether schedules of the database are searched for again.
+            predicted: takes the schedules of a run that measures nothing (`config.measure`).
+            clock: takes the seconds of work by step.
+            elapsed_s: seconds since the start of the run, for `curve`.
+            on_progress: hears the task that was measured, and the share of all rounds that is done.
+            around_measuring: entered while a round is measured.
+        """
+        self._config = config
+        self._executor = executor
+        self._searchers = searchers
+        self._limits = limits or Limits()
+        self._planner = planner or LatencySharePlanner(config, breadth_first=self._limits.breadth_first)
+        self._ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
+        self._start_sources = [*self._ledger.start_sources(), *start_sources]
+        self._clock = clock or StageClock()
+        start = time.monotonic()
+        self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
+        self._on_progress = on_progress
+        self._around_measuring = around_measuring
+        self.curve: list[tuple[float, float]] = []
+        """(seconds since the start, estimated latency of the network in seconds)."""
+        self._searches: list[TaskSearch] = []
+
+    @property
+    def tuned(self) -> int:
+        """Number of tasks that have a schedule."""
+        return sum(math.isfinite(search.best_s) or search.predicted for search in self._searches)
+
+    @property
+    def starts_measured(self) -> tuple[int, int]:
+        """Number of measured candidates that searches were given to begin with, and of those that failed."""
+        measured = [known for search in self._searches for known in search.loop.known]
+        starts = [known for known in measured if known.proposal.is_start]
+        return len(starts), sum(math.isinf(known.latency_s) for known in starts)
+
+    def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float] | None = None) -> list[TaskResult]:
+        """A result for each task, in order, then one for each bridge that the planner has searched.
+
+        `untuned_s` are latencies in seconds without a schedule, inf where a task does not run; None takes
+        those that earlier runs have noted, and measures the others during the first searches. Bridges have
+        none.
+        """
+        bridges = list(self._planner.further_tasks(tasks))
+        self._searches = opened_searches([*tasks, *bridges], self._config, self._planner, self._ledger)
+        unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
+        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources)
+        with MeasuringThreads(self._executor, self._limits.in_time, self._around_measuring) as measuring:
+            if unknown:
+                measuring.start_untuned([search.task for search in unknown])
+            while True:
+                self._hand_out(supervisor, measuring)
+                under_way = measuring.rounds_under_way or measuring.untuned_under_way
+                if not supervisor.any_asked and not under_way:
+                    break
+                for search, reply in supervisor.replies(measuring.woken):
+                    self._take_proposals(search, reply, measuring)
+                if supervisor.is_inline:
+                    idle = not measuring.rounds_under_way and not measuring.untuned_under_way
+                    wait([measuring.woken], 0.0 if idle else None)
+                if (latencies_s := measuring.take_untuned()) is not None:
+                    self._take_measured_untuned(unknown, latencies_s)
+                for search, measured in measuring.take_rounds():
+                    self._take_measured(search, measured)
+        complete = self._goes_on()
+        for search in self._searches:
+            self._ledger.commit(search)
+            if complete:
+                self._ledger.note_ended(search)
+        searched = [search for search in self._searches[len(tasks) :] if search.rounds]
+        return [task_result(search) for search in [*self._searches[: len(tasks)], *searched]]
+
+    def _take_known_untuned(
+        self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
+    ) -> list[TaskSearch]:
+        """Takes untuned latencies that are given or noted; returns the searches without one."""
+        known: Sequence[float | None] = untuned_s or [
+            self._ledger.untuned_s(search.task) for search in searches
+        ]
+        for search, seconds in zip(searches, known, strict=True):
+            search.untuned_s = math.inf if seconds is None else seconds
+        unknown = [
+            search
+            for search, seconds in zip(searches, known, strict=True)
+            if seconds is None and self._config.measure
+        ]
+        if not unknown:
+            self._begin_curve()
+        return unknown
+
+    def _take_measured_untuned(self, searches: Sequence[TaskSearch], latencies_s: Sequence[float]) -> None:
+        for search, untuned_s in zip(searches, latencies_s, strict=True):
+            search.untuned_s = untuned_s
+            self._ledger.note_untuned(search)
+        self._begin_curve()
+
+    def _begin_curve(self) -> None:
+        # The first rounds may be measured by now, which is not where the run began.
+        begun_s = [
+            s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches if s.task.weight
+        ]
+        self.curve.append((self._elapsed_s(), sum(begun_s)))
+
+    def _goes_on(self) -> bool:
+        target_s = self._limits.latency_target_s
+        return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
+
+    def _network_s(self) -> float:
+        return sum(search.network_s for search in self._searches)
+
+    def _hand_out(self, supervisor: SearchSupervisor, measuring: MeasuringThreads) -> None:
+        """Gives idle searchers a round each, but searches no further ahead than can be measured soon.
+
+        While the untuned tasks are measured, only first rounds can be searched, which nothing improves.
+        """
+        for number in supervisor.idle():
+            ahead = measuring.rounds_under_way - max(0, self._executor.devices - 1)
+            if ahead > len(self._searchers) and not measuring.untuned_under_way:
+                continue
+            if not self._goes_on():
+                return
+            planned = self._planner.next_round(*supervisor.choices(number))
+            if planned is not None:
+                supervisor.ask(number, planned, self._planner.surrogate_group(planned.search.task))
+
+    def _take_proposals(self, search: TaskSearch, reply: RoundReply, measuring: MeasuringThreads) -> None:
+        self._clock.add(reply.stage_s)
+        search.scored += reply.scored
+        search.counts += reply.counts
+        search.reason = search.reason or reply.reason
+        if search.reason:
+            search.over, search.busy = True, False
+            self._tell(search)
+            return
+        search.round_begins()
+        if not self._config.measure:
+            search.busy = False
+            self._ledger.predict(search, reply.proposals)
+            self._tell(search)
+            return
+        search.loop.start_round(reply.proposals, search.budget)
+        measuring.start_round(search)
+
+    def _take_measured(self, search: TaskSearch, measured: list[Measurement]) -> None:
+        search.round_ends(measured, complete=self._limits.in_time(), all_rounds=self._config.rounds)
+        self._clock.add(
+            {
+                "building": sum(measurement.outcome.build_s for measurement in measured),
+                "timing": sum(measurement.outcome.run_s for measurement in measured),
+            }
+        )
+        self._ledger.commit(search)
+        self._tell(search)
+        self.curve.append((self._elapsed_s(), self._network_s()))
+
+    def _tell(self, search: TaskSearch) -> None:
+        self._on_progress(search.task.name, self._planner.share_done())

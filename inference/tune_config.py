@@ -1,0 +1,114 @@
+"""Settings of a tuning run: conf/tune.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tvm.support.cc import get_cc
+from tvm.target import Target
+
+from ..dataset.measure import ExecutorConfig, MeasureConfig
+from ..dataset.networks import AS_FASTEST, Lowering
+from ..errors import UserError
+from .checkpoint_fit import AUTO
+from .config import OneShotConfig
+from .deploy.linker import linker
+from .deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
+from .report.energy import ReportConfig
+
+
+class TuneConfigError(UserError, ValueError):
+    """A setting of the tuning run cannot be."""
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """One tuning run; the fields are those of conf/tune.yaml."""
+
+    network: str
+    output: Path
+    database: Path
+    checkpoint: str | None = AUTO
+    target: Any = "llvm"
+    inputs: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    batch: int = 1
+    seed: int = 0
+    retune: bool = False
+    require_database: bool = False
+    budget_s: float | None = None
+    latency_target_s: float | None = None
+    export: Path | None = None
+    rivals: list[str] = field(default_factory=lambda: [*DEFAULT_RIVALS])
+    rival_limit_s: float = 120.0
+    timing_repeats: int = 10
+    untuned_limit_s: float | None = 1.0
+    workers: int | None = None
+    profile: bool = False
+    lowering: Lowering = AS_FASTEST
+    search: OneShotConfig = field(default_factory=OneShotConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+
+    def __post_init__(self) -> None:
+        if self.require_database and self.retune:
+            raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
+        if self.timing_repeats < 1:
+            raise TuneConfigError(f"timing_repeats={self.timing_repeats}: must be at least 1")
+        check_rivals(self.rivals)
+        if not self.rival_limit_s > 0:
+            raise TuneConfigError(f"rival_limit_s={self.rival_limit_s}: must be seconds over 0")
+        for name in ("budget_s", "latency_target_s", "untuned_limit_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TuneConfigError(f"{name}={value}: seconds over 0, or null for none")
+        kind = self.executor.kind
+        if self.search.measure and kind == "none":
+            raise TuneConfigError(
+                "executor=none: candidates cannot be measured without a device; use search=no_measurement, "
+                "or another executor"
+            )
+        if not self.search.measure and kind not in ("none", "local"):
+            raise TuneConfigError(
+                f"search.measure=false: executor={kind} has nothing to measure; use executor=none with "
+                "executor.hardware=, the device to search for"
+            )
+        if self.export is not None and kind not in ("local", "none"):
+            raise TuneConfigError(
+                f"export={self.export}: only what runs here is compiled, and executor={kind} "
+                "is elsewhere; leave it out, or use executor=local"
+            )
+        if self.export is not None and get_cc() is None:
+            raise TuneConfigError(
+                f"export={self.export}: a library is linked by a C++ compiler; install g++, or leave it out"
+            )
+
+    def check_for(self, target: Target) -> None:
+        """Raises LinkerError where the target rules out an export."""
+        if self.export is not None:
+            linker(target)
+
+    @property
+    def breadth_first(self) -> bool:
+        """Whether each task gets a quick round before any is searched."""
+        return self.budget_s is not None and self.search.measure
+
+    @property
+    def network_arguments(self) -> dict[str, Any]:
+        """Arguments of `load_network`, by which another process builds the same network."""
+        return {
+            "name_or_path": self.network,
+            **{name: getattr(self, name) for name in ("inputs", "batch", "seed", "kwargs")},
+        }
+
+    @property
+    def task_settings(self) -> dict[str, Any]:
+        """Settings that decide which tasks the network has, and whether they are measured."""
+        return {
+            "measured": self.search.measure,
+            **{name: getattr(self, name) for name in ("network", "inputs", "batch", "kwargs")},
+            "lowering": asdict(self.lowering),
+        }

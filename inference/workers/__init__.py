@@ -1,0 +1,1 @@
+"""Search processes and the messages between them and the tuner."""

@@ -1,0 +1,130 @@
+"""Messages between the tuner and its search processes, and their JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+
+from ...dataset.program_sampling.counts import CandidateCounts
+from ...dataset.task import Task
+from ..proposal import Proposal
+from ..result import NOTHING_TO_TUNE
+from ..strategies.loop import RoundBudget
+
+_DECIMALS = 4
+"""Decimals of embeddings on their way: as many as distances between them need."""
+
+
+@dataclass(frozen=True)
+class RoundRequest:
+    """Request for the next proposals of one task."""
+
+    key: str
+    """Workload hash of the task."""
+    budget: RoundBudget
+    learned: Mapping[str, float] = field(default_factory=dict)
+    """Latencies in seconds by trace that the process does not know yet, inf for a failure."""
+    starts: tuple[str, ...] = ()
+    """Traces of candidates to begin with."""
+    surrogate_group: str = ""
+    """Name of the surrogate that the task shares with others, "" for its own."""
+    task: Task | None = None
+    """The task itself, which opens it in the process."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {
+            "key": self.key,
+            "budget": asdict(self.budget),
+            "learned": {trace: s if math.isfinite(s) else None for trace, s in self.learned.items()},
+            "starts": list(self.starts),
+            "surrogate_group": self.surrogate_group,
+            "task": None if self.task is None else _task_to_json(self.task),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RoundRequest:
+        """Inverse of `to_json`."""
+        task = values["task"]
+        return cls(
+            key=values["key"],
+            budget=RoundBudget(**values["budget"]),
+            learned={trace: math.inf if s is None else s for trace, s in values["learned"].items()},
+            starts=tuple(values["starts"]),
+            surrogate_group=values["surrogate_group"],
+            task=None if task is None else Task(**{**task, "mod": tvm.ir.load_json(task["mod"])}),
+        )
+
+
+@dataclass(frozen=True)
+class RoundReply:
+    """Reply to a RoundRequest."""
+
+    proposals: tuple[Proposal, ...] = ()
+    scored: int = 0
+    """Programs that the cost model rated for it."""
+    stage_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of work by stage."""
+    nothing_to_tune: bool = False
+    """Whether no schedule changes how the task runs."""
+    error: str = ""
+    """Message of the exception that ended the search of the task, "" where none did."""
+    counts: CandidateCounts = field(default_factory=CandidateCounts)
+    """Candidates of the round by what became of them."""
+
+    @property
+    def reason(self) -> str:
+        """Why the task cannot be searched further, "" where it can."""
+        if self.nothing_to_tune:
+            return NOTHING_TO_TUNE
+        return f"the search failed: {self.error.splitlines()[0]}" if self.error else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {
+            "proposals": [_proposal_to_json(proposal) for proposal in self.proposals],
+            "scored": self.scored,
+            "counts": asdict(self.counts),
+            "stage_s": dict(self.stage_s),
+            "nothing_to_tune": self.nothing_to_tune,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> RoundReply:
+        """Inverse of `to_json`; a worker's answer to an exception becomes a reply with its message."""
+        if "error" in values:
+            return cls(error=str(values["error"]).strip() or "no message")
+        return cls(
+            proposals=tuple(_proposal_from_json(proposal) for proposal in values["proposals"]),
+            scored=values["scored"],
+            counts=CandidateCounts(**values["counts"]),
+            stage_s=values["stage_s"],
+            nothing_to_tune=values["nothing_to_tune"],
+        )
+
+
+def _task_to_json(task: Task) -> dict[str, Any]:
+    """The fields of a task that a search needs."""
+    return {
+        "name": task.name,
+        "mod": tvm.ir.save_json(task.mod),
+        "weight": task.weight,
+        "source": task.source,
+        "operator": task.operator,
+        "settings": {},
+        "flops": task.flops,
+    }
+
+
+def _proposal_to_json(proposal: Proposal) -> dict[str, Any]:
+    embedding = proposal.embedding.astype(np.float64).round(_DECIMALS).tolist()
+    return {**vars(proposal), "embedding": embedding}
+
+
+def _proposal_from_json(values: Mapping[str, Any]) -> Proposal:
+    return Proposal(**{**values, "embedding": np.array(values["embedding"], dtype=np.float32)})

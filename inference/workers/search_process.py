@@ -1,0 +1,108 @@
+"""Search process: searches tasks beside others, and while programs are measured.
+
+Replaying and featurising candidates takes most of a tuning run's time. A second thread does not speed TVM up
+at it; a second process does. This module is what such a process runs, see `dataset.worker_loop.main`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.measure import MeasureConfig
+from ...dataset.measure.roles import Role
+from ...dataset.program_sampling.counts import CandidateCounts
+from ...dataset.task import Task
+from ...dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
+from ...dataset.worker_loop import main
+from ..config import OneShotConfig
+from ..cost_model import load_cost_model
+from ..strategies.registry import strategy_class
+from ..strategies.selection import StopConfig
+from ..strategies.session import FixedSession, SearchSession, Session
+from ..surrogate.shared import Surrogates
+from .messages import RoundReply, RoundRequest
+
+
+class SearchRole(Role):
+    """Holds a session for each task that it was asked about.
+
+    Settings: `checkpoint`, None for none; `hardware` as JSON; `search`, the fields of OneShotConfig; and
+    `niceness`, by which the process stands back behind those that build.
+    """
+
+    def prepare(self) -> None:
+        """Loads the checkpoint and the resources of the strategy."""
+        load_tensor_intrinsics()
+        self._hardware = Hardware.from_json(self.settings["hardware"])
+        search = dict(self.settings["search"])
+        self._config = OneShotConfig(**{**search, "stop": StopConfig(**search["stop"])})
+        self._model = load_cost_model(self.settings["checkpoint"], self._hardware)
+        strategy = self._config.strategy
+        self._resources = strategy_class(strategy.name).load(strategy, self._hardware)
+        self._surrogates = Surrogates()
+        self._sessions: dict[str, Session] = {}
+
+    def propose(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """`answer` for the JSON of a RoundRequest."""
+        return self.answer(RoundRequest.from_json(request)).to_json()
+
+    def answer(self, request: RoundRequest) -> RoundReply:
+        """The next proposals for a task."""
+        scored = self._model.candidates_scored
+        try:
+            if request.task is not None:
+                self._sessions[request.key] = self._opened(request.task, request.surrogate_group)
+            session = self._sessions[request.key]
+            before = CandidateCounts() if request.task is not None else session.counts
+            session.learn(request.learned)
+            candidates = session.propose(request.budget, request.starts)
+        except NoDesignSpaceError:
+            return RoundReply(nothing_to_tune=True)
+        with self._model.clock.stage("embedding and serialising"):
+            proposals = tuple(candidate.proposal() for candidate in candidates)
+        return RoundReply(
+            proposals,
+            self._model.candidates_scored - scored,
+            self._model.clock.take(),
+            counts=session.counts - before,
+        )
+
+    def _opened(self, task: Task, group: str) -> Session:
+        """Raises NoDesignSpaceError where the task has nothing to tune."""
+        try:
+            return SearchSession(
+                task,
+                self.target,
+                self._model,
+                self._config,
+                hardware=self._hardware,
+                resources=self._resources,
+                surrogates=self._surrogates,
+                group=group,
+                threads=1,
+                clock=self._model.clock,
+            )
+        except NoDesignSpaceError:
+            return FixedSession(task, self.target)
+
+
+def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[str, Any]) -> Role:
+    torch.set_num_threads(1)  # there is a process for each core
+    with contextlib.suppress(OSError):
+        os.nice(settings["niceness"])
+    found = Target(json.loads(target))
+    if found.kind.name == "llvm":
+        load_cpu_intrinsics()
+    return SearchRole(found, MeasureConfig(**config), **settings)
+
+
+if __name__ == "__main__":
+    main(_make_role)

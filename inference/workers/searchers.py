@@ -1,0 +1,177 @@
+"""Searchers: search processes side by side, or this process between measurements."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Protocol
+
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.measure import Executor, MeasureConfig, WorkerPool
+from ...dataset.measure.process import WorkerProcess, WorkerSpec
+from ...dataset.records import FailureKind
+from ...dataset.tvm_compat import available_cores
+from ..config import OneShotConfig
+from .messages import RoundReply, RoundRequest
+
+_NICENESS = 5
+_MOST_BY_DEFAULT = 8  # each holds TVM, torch and its tasks: half a gigabyte
+_MODULE = "foretune.inference.workers.search_process"
+
+
+class Searcher(Protocol):
+    """Search process or stand-in that answers one request at a time."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """Connection that becomes readable with the reply; None where `reply` answers at once."""
+
+    def ask(self, request: RoundRequest) -> None:
+        """Hands in a request."""
+
+    def reply(self) -> RoundReply:
+        """The reply; raises WorkerLostError where the searcher died, after which it is started again."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+class InlineSearcher:
+    """Search in this process, while nothing is measured."""
+
+    connection = None
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        from .search_process import SearchRole  # its module is an entry point, too
+
+        self._role = SearchRole(spec.target, spec.config, **spec.settings)
+        self._role.prepare()
+        self._reply = RoundReply()
+
+    def ask(self, request: RoundRequest) -> None:
+        try:
+            self._reply = self._role.answer(request)
+        except Exception as error:  # as in a process of its own: it ends one task and not the run
+            self._reply = RoundReply(error=str(error).strip() or type(error).__name__)
+
+    def reply(self) -> RoundReply:
+        return self._reply
+
+    def close(self) -> None:
+        pass
+
+
+class ProcessSearcher:
+    """Search in a process of its own, which starts at once and is waited for with the first request."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._process = WorkerProcess(spec)
+
+    @property
+    def connection(self) -> Connection:
+        return self._process.connection
+
+    @property
+    def pid(self) -> int:
+        return self._process.process.pid
+
+    def ask(self, request: RoundRequest) -> None:
+        """Raises WorkerStartError where the process does not come up."""
+        self._process.wait_ready()
+        self._process.send({"op": "propose", "request": request.to_json()})
+
+    def reply(self) -> RoundReply:
+        try:
+            return RoundReply.from_json(self._process.receive(0.0, FailureKind.BUILD_TIMEOUT))
+        except Exception:
+            self._process.kill()
+            self._process = WorkerProcess(self._spec)
+            raise
+
+    def close(self) -> None:
+        self._process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, to a process that may just have ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def start_searchers(
+    config: OneShotConfig,
+    target: Target,
+    checkpoint: str | Path | None,
+    hardware: Hardware,
+    *,
+    most: int = _MOST_BY_DEFAULT,
+    nice: bool = True,
+) -> list[Searcher]:
+    """Starts `config.processes` searchers, by default one a core but no more than `most`.
+
+    `checkpoint` None searches without a cost model. `nice` searchers stand back behind other work of this
+    machine. Raises what `OneShotConfig.fitted` raises.
+    """
+    config = config.fitted(target)
+    spec = WorkerSpec(
+        "search",
+        target,
+        MeasureConfig(),
+        environment={"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        settings={
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "hardware": hardware.to_json(),
+            "search": asdict(config),
+            "niceness": _NICENESS if nice and config.processes != 0 else 0,
+        },
+        module=_MODULE,
+        torch=True,
+    )
+    if config.processes == 0:
+        return [InlineSearcher(spec)]
+    by_default = max(1, min(available_cores(), _MOST_BY_DEFAULT, most))
+    return [ProcessSearcher(spec) for _ in range(config.processes or by_default)]
+
+
+def replied(searchers: Sequence[Searcher], asked: Collection[int], *beside: Connection) -> list[int]:
+    """Numbers of the asked searchers that have replied.
+
+    Waits until there is one, or until one of the connections `beside` is readable.
+    """
+    connections = {
+        connection: number for number in asked if (connection := searchers[number].connection) is not None
+    }
+    if asked and not connections:
+        return list(asked)
+    ready = wait([*connections, *beside])
+    return [number for connection, number in connections.items() if connection in ready]
+
+
+@contextmanager
+def held_back(searchers: Sequence[Searcher]) -> Iterator[None]:
+    """Pauses search processes during the block, so that they disturb no timing."""
+    stopped = [searcher for searcher in searchers if isinstance(searcher, ProcessSearcher)]
+    for searcher in stopped:
+        searcher.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for searcher in stopped:
+            searcher.signal(signal.SIGCONT)
+
+
+def hold_back(
+    config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
+) -> Callable[[], AbstractContextManager[object]]:
+    """Context manager to enter around a measurement, which pauses searches as `config.overlap` says."""
+    if config.overlap == "building" and isinstance(executor, WorkerPool):
+        executor.timing_context = lambda: held_back(searchers)
+    return (lambda: held_back(searchers)) if config.overlap == "none" else nullcontext

@@ -1,0 +1,141 @@
+"""Benchmark of cost models: models of a table share their records, and no tested shape is trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.table import LabelledFeatures
+from foretune.dataset.split import SplitConfig, split_rows
+from foretune.models.card import Card
+from foretune.models.checkpoint import load_checkpoint
+from foretune.models.gbdt import GbdtConfig, GbdtPredictor
+from foretune.models.metrics import evaluate
+from foretune.models.registry import ModelConfig
+from foretune.training.config import TrainConfig, TrainerConfig
+from foretune.training.datamodule import DataConfig
+from foretune.training.labels import Labels
+from foretune.training.train import train_model
+from support.synthetic import dataset
+
+from benchmarks.cost_models.__main__ import SHIPPED, Table, arguments_of, measure
+from benchmarks.cost_models.records import OtherRecordsError, records_of, united
+
+DATA = dataset(tasks=10, per_task=16, failures=0.05)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small model of `DATA` that tests on three tasks."""
+    folder = tmp_path_factory.mktemp("model")
+    config = TrainConfig(
+        dataset=Path("unused"),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        model=ModelConfig("mlp", {"width": 16}),
+        data=DataConfig(batch_size=32, rivals=8),
+        split=SplitConfig(test=0.3, validation=0.2),
+        trainer=TrainerConfig(max_epochs=1, threads=1, progress_bar=False),
+    )
+    train_model(config, DATA, FEATURE_VERSION)
+    return str(folder / "checkpoint")
+
+
+@pytest.fixture
+def card(checkpoint: str) -> Card:
+    return load_checkpoint(checkpoint).card
+
+
+def of_tasks(data: LabelledFeatures, tasks: list[str]) -> LabelledFeatures:
+    return data.take(np.flatnonzero(np.isin(data.workload_hash, tasks)))
+
+
+def parts(data: LabelledFeatures, config: SplitConfig) -> list[set[str]]:
+    split = split_rows(data, config)
+    return [set(data.workload_hash[split.part(part)]) for part in ("train", "validation", "test")]
+
+
+def test_a_task_of_two_datasets_is_described_by_the_first() -> None:
+    first, second = of_tasks(DATA, ["task000", "task001"]), of_tasks(DATA, ["task001", "task002"])
+    second = replace(second, shape=np.full(len(second), "another"), operator=np.full(len(second), "other"))
+    both = united([first, second])
+    assert len(both) == len(first) + len(second)
+    for task, shape in (("task000", "task000"), ("task001", "task001"), ("task002", "another")):
+        assert set(both.shape[both.workload_hash == task]) == {shape}
+    assert set(both.operator[both.workload_hash == "task001"]) == set(
+        DATA.operator[DATA.workload_hash == "task001"]
+    )
+
+
+def test_records_are_those_of_the_card_less_tests_of_known_shapes(card: Card) -> None:
+    split = card.split
+    whole = records_of({"a": card, "b": card}, DATA)
+    assert whole.left_out_tasks == 0
+    expected = [set(split.train_tasks), set(split.validation_tasks), set(split.test_tasks)]
+    assert parts(whole.data, whole.split) == expected
+    known, *others = split.test_tasks
+    alike = replace(DATA, shape=np.where(DATA.workload_hash == known, split.train_tasks[0], DATA.shape))
+    rest = records_of({"a": card}, alike)
+    assert rest.left_out_tasks == 1
+    assert parts(rest.data, rest.split) == [*expected[:2], set(others)]
+
+
+def test_other_records_than_those_of_the_card_are_refused(card: Card) -> None:
+    with pytest.raises(OtherRecordsError, match=r"a was trained on .*'records': 7\d.*give the datasets"):
+        records_of({"a": card}, DATA.take(np.arange(0, len(DATA), 2)))
+    more = united([DATA, of_tasks(DATA, card.split.train_tasks[:1])])
+    with pytest.raises(OtherRecordsError, match="a was trained on"):
+        records_of({"a": card}, more)
+    other = replace(card, split=replace(card.split, test_tasks=card.split.test_tasks[1:]))
+    with pytest.raises(OtherRecordsError, match="a and b are of different splits"):
+        records_of({"a": card, "b": other}, DATA)
+
+
+def xgboost_spearman(card: Card) -> float:
+    """Spearman correlation of XGBoost that is fitted to the training tasks of the card, on its test tasks."""
+    train, test = (
+        np.flatnonzero(np.isin(DATA.workload_hash, card.split.tasks(part))) for part in ("train", "test")
+    )
+    labels = Labels.of(DATA)
+    trees = GbdtPredictor.fit(DATA.features, train, labels.score, config=GbdtConfig(rounds=20))
+    return evaluate(
+        trees.predict_table(DATA.features, test), DATA.latency_s[test], labels.group[test]
+    ).spearman
+
+
+def test_a_table_compares_on_held_out_tasks_and_on_networks(checkpoint: str, tmp_path: Path) -> None:
+    networks = dataset(tasks=16, per_task=8, seed=3)
+    matter = {Path("one"): DATA, Path("nets"): networks}
+    words = ["--models", "xgb", "random", "--test-dataset", "nets", "--runs-in", str(tmp_path)]
+    options = arguments_of([*words, "--", "+contestants.xgb.trees.rounds=20"])
+    table = measure(Table((checkpoint,), ("one",)), options, matter.__getitem__)
+    assert table["by_task"]["tasks"]["test"] == 3
+    assert table["by_task"]["left_out_tasks"] == 0
+    assert table["title"].startswith("All models are trained on the same 80 records of 5 tasks (`one`)")
+    models = table["by_task"]["models"]
+    assert set(models) == {checkpoint, "xgb", "random"}
+    assert models["xgb"]["spearman"] == pytest.approx(xgboost_spearman(load_checkpoint(checkpoint).card))
+    assert models["xgb"]["rounds"] == 20
+    assert set(models["random"]["ahead_of_baseline"]) == {"spearman", "top_1"}
+    # Ten tasks of the other dataset are trained on under the same names.
+    assert (table["by_network"]["tasks"]["test"], table["by_network"]["left_out_tasks"]) == (6, 10)
+    assert "all networks" in table["by_network"]["models"]["xgb"]["networks"]
+
+
+def test_each_shipped_checkpoint_has_one_table() -> None:
+    names = [name for table in SHIPPED for name in table.checkpoints]
+    assert sorted(names) == ["cpu", "cpu-draft", "cpu-latency"]
+    for table in SHIPPED:
+        first, *others = (load_checkpoint(name).card for name in table.checkpoints)
+        assert all(card.split.train_tasks == first.split.train_tasks for card in others)
+        assert all(card.data.records == first.data.records for card in others)
+
+
+def test_curves_are_of_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert arguments_of(["--tables", "cpu-latency", "--curve-models", "xgb"]).tables == ["cpu-latency"]
+    with pytest.raises(SystemExit):
+        arguments_of(["--curve-models", "xgb"])
+    assert "add --tables cpu" in capsys.readouterr().err

@@ -1,0 +1,317 @@
+"""The campaign script: what is carried arrives whole, the environment is made offline, a run ends in time."""
+
+from __future__ import annotations
+
+import ensurepip
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from foretune.dataset.store import RecordStore
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.paths import ROOT
+
+SCRIPT = ROOT / "benchmarks" / "gpu_campaign.py"
+
+
+def _load():
+    spec = importlib.util.spec_from_file_location("gpu_campaign", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["gpu_campaign"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+campaign = _load()
+
+
+# -- the bundle
+
+
+def make_files(folder: Path, sizes: list[int]) -> list[Path]:
+    folder.mkdir()
+    files = [folder / f"package{number}-1.0-py3-none-any.whl" for number in range(len(sizes))]
+    for number, (path, size) in enumerate(zip(files, sizes, strict=True)):
+        path.write_bytes(bytes((number + position) % 251 for position in range(size)))
+    return files
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=8), st.integers(1, 300))
+def test_what_is_carried_arrives_whole(tmp_path_factory, sizes, part_size):
+    folder = tmp_path_factory.mktemp("bundle")
+    files = make_files(folder / "wheels", sizes)
+    campaign.pack(files, folder / "out", part_size)
+    loads = sorted((folder / "out").iterdir())
+    for load in loads:
+        pieces = [path for path in load.iterdir() if path.name != campaign.MANIFEST]
+        assert 0 < sum(path.stat().st_size for path in pieces) <= part_size
+    # First fit leaves no two loads that would go into one.
+    assert len(loads) <= 2 * -(-sum(sizes) // part_size)
+    campaign.unpack(folder / "out", folder / "in")
+    assert {path.name: path.read_bytes() for path in (folder / "in").iterdir()} == {
+        path.name: path.read_bytes() for path in files
+    }
+
+
+@pytest.fixture
+def carried(tmp_path):
+    campaign.pack(make_files(tmp_path / "wheels", [100, 30]), tmp_path / "bundle", 60)
+    return tmp_path / "bundle"
+
+
+def test_loads_may_lie_in_one_folder(carried, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in carried.rglob("*"):
+        if path.is_file():
+            path.rename(flat / path.name)
+    campaign.unpack(flat, tmp_path / "in")
+    assert sorted(path.stat().st_size for path in (tmp_path / "in").iterdir()) == [30, 100]
+
+
+def test_a_load_that_was_not_carried_is_named(carried, tmp_path):
+    (piece,) = carried.rglob("*.part-01")
+    piece.unlink()
+    with pytest.raises(campaign.CampaignError, match=r"lacks package0-1.0-py3-none-any.whl.part-01; carry"):
+        campaign.unpack(carried, tmp_path / "in")
+
+
+def test_a_damaged_piece_is_named(carried, tmp_path):
+    (piece,) = carried.rglob("*.part-01")
+    content = bytearray(piece.read_bytes())
+    content[3] ^= 1
+    piece.write_bytes(content)
+    with pytest.raises(campaign.CampaignError, match=r"package0-1.0-py3-none-any.whl was damaged"):
+        campaign.unpack(carried, tmp_path / "in")
+
+
+def test_a_folder_that_is_no_bundle_is_an_error(tmp_path):
+    with pytest.raises(campaign.CampaignError, match="sub-command bundle"):
+        campaign.unpack(tmp_path, tmp_path / "in")
+
+
+def test_a_bundle_is_not_mixed_with_other_files(tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(campaign.CampaignError, match="is not empty"):
+        campaign.bundle(tmp_path, 60, "3.12", with_torch=False)
+
+
+def test_the_bundle_holds_what_the_package_needs():
+    needed = campaign.requirements()
+    names = {word.split("=")[0].split(">")[0].split("<")[0] for word in needed}
+    assert {"pip", "setuptools", "apache-tvm", "torch", "xgboost-cpu", "nvidia-cuda-runtime"} <= names
+
+
+def test_the_torch_of_the_machine_stands_in_for_one_of_the_bundle(tmp_path):
+    needed = [word for word in campaign.requirements() if word.startswith("torch")]
+    options = campaign._without_torch(needed, tmp_path)
+    source = ["--quiet", "--no-index", "--find-links", str(tmp_path), "--dest", str(tmp_path / "got")]
+    subprocess.run([sys.executable, "-m", "pip", "download", *source, *options, *needed], check=True)
+    (wheel,) = (tmp_path / "got").iterdir()
+    assert wheel.stat().st_size < 1000
+
+
+@pytest.mark.parametrize(("text", "size"), [("60M", 60_000_000), ("1g", 10**9), ("500K", 500_000), ("7", 7)])
+def test_sizes_are_read(text, size):
+    assert campaign.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "0", "-5M", "60MB", "1.5M"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(campaign.argparse.ArgumentTypeError, match="write it like 60M"):
+        campaign.parse_size(text)
+
+
+# -- the environment
+
+BACKEND = """
+import zipfile
+def get_requires_for_build_editable(settings=None): return []
+def build_editable(folder, settings=None, metadata=None):
+    name = "example-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.writestr("example-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: example\\n"
+            "Version: 1.0\\nRequires-Dist: needed\\nRequires-Dist: extra; extra == 'xgboost'\\n"
+            "Provides-Extra: xgboost\\n")
+        wheel.writestr("example-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("example-1.0.dist-info/RECORD", "")
+        wheel.writestr("example.py", "text = 'editable'")
+    return name
+"""
+
+
+def make_wheel(folder: Path, name: str, version: str) -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+        wheel.writestr(f"bundled_{name}.py", f"version = {version!r}\n")
+
+
+@pytest.fixture
+def small_bundle(tmp_path):
+    """A bundle of made-up packages and the real pip, and a checkout that needs them."""
+    wheels, checkout = tmp_path / "wheels", tmp_path / "checkout"
+    wheels.mkdir()
+    checkout.mkdir()
+    for name, version in (
+        ("needed", "2.0"),
+        ("extra", "3.0"),
+        ("setuptools", "990.0"),
+        ("nvidia_cuda_runtime", "13.0"),
+    ):
+        make_wheel(wheels, name, version)
+    pips = list((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
+    if not pips:
+        pytest.skip("this Python has no copy of pip as a wheel")
+    (wheels / pips[0].name).write_bytes(pips[0].read_bytes())
+    (checkout / "backend.py").write_text(BACKEND)
+    (checkout / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "example"\nversion = "1.0"\n'
+    )
+    campaign.pack(sorted(wheels.iterdir()), tmp_path / "bundle", 300_000)
+    return tmp_path / "bundle", checkout
+
+
+def test_an_environment_is_made_offline_on_top_of_this_machine(small_bundle, tmp_path, monkeypatch):
+    bundle, checkout = small_bundle
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9")
+    folder = tmp_path / "environment"
+    python = campaign.make_environment(bundle, folder, checkout)
+    code = (
+        "import bundled_needed, bundled_extra, bundled_setuptools, example, torch, sys; "
+        "print(bundled_needed.version, example.text, torch.__version__ != '', sys.prefix)"
+    )
+    told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert told == ["2.0", "editable", "True", str(folder)]
+
+    # The second call finds it made.
+    (folder / "mark").touch()
+    assert campaign.make_environment(bundle, folder, checkout) == python
+    assert (folder / "mark").exists()
+
+
+def test_a_folder_with_other_files_is_not_replaced(small_bundle, tmp_path):
+    bundle, checkout = small_bundle
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("keep me")
+    with pytest.raises(campaign.CampaignError, match="is no environment"):
+        campaign.make_environment(bundle, folder, checkout)
+    assert (folder / "letter.txt").read_text() == "keep me"
+
+
+def test_tvm_finds_the_cuda_runtime_of_the_environment(tmp_path, monkeypatch):
+    library = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib" / campaign.CUDA_RUNTIME
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "no-toolkit"))
+    environment = campaign.cuda_environment(tmp_path / "bin" / "python")
+    assert environment["LD_LIBRARY_PATH"] == f"{library.parent}:/somewhere"
+
+
+# -- the end of a run
+
+CHILD = """
+import pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+def stop(number, frame):
+    (folder / "stopped").touch()
+    sys.exit(7)
+signal.signal(signal.SIGINT, stop if sys.argv[2] == "polite" else signal.SIG_IGN)
+(folder / "started").touch()
+time.sleep(60)
+"""
+
+
+def start(folder: Path, manner: str, deadline_s: float) -> int:
+    command = [sys.executable, "-c", CHILD, str(folder), manner]
+    return campaign.run_until(command, dict(os.environ), time.monotonic() + deadline_s)
+
+
+def when_started(folder: Path, action) -> threading.Thread:
+    def wait_and_act():
+        while not (folder / "started").exists():
+            time.sleep(0.02)
+        action()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    return thread
+
+
+def test_a_run_is_told_to_stop_at_the_deadline(tmp_path):
+    deadline_s = 6.0
+    begin = time.monotonic()
+    assert start(tmp_path, "polite", deadline_s) == 7
+    assert (tmp_path / "stopped").exists()
+    assert deadline_s <= time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_stops_when_the_script_is_told_to(tmp_path, number):
+    handler = signal.getsignal(number)
+    thread = when_started(tmp_path, lambda: os.kill(os.getpid(), number))
+    assert start(tmp_path, "polite", 50) == 7
+    thread.join()
+    assert (tmp_path / "stopped").exists()
+    assert signal.getsignal(number) is handler
+
+
+def test_a_run_that_does_not_stop_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(campaign, "PATIENCE_S", 0.5)
+    thread = when_started(tmp_path, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert start(tmp_path, "stubborn", 50) == -signal.SIGKILL
+    thread.join()
+
+
+def test_a_machine_without_driver_is_told_at_once(tmp_path, monkeypatch, capsys):
+    def no_library(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(campaign.ctypes, "CDLL", no_library)
+    assert campaign.main(["run", "--dataset", str(tmp_path / "d"), "--minutes", "5"]) == 2
+    assert capsys.readouterr().err.startswith("error: this machine has no NVIDIA driver")
+
+
+def test_too_few_minutes_are_told(tmp_path, capsys):
+    words = ["run", "--dry-run", "--dataset", str(tmp_path / "d"), "--minutes", "0.4"]
+    assert campaign.main(words) == 2
+    assert "nothing is left to generate in" in capsys.readouterr().err
+
+
+# -- all steps but the GPU
+
+TINY = [
+    *("tasks=1", "records_per_task=6", "per_round=6", "workers=1", "task_sampling.max_flops=2e7"),
+    *("program_sampling.sampler=random", "task_sampling.operators={dense: 1.0}"),
+]
+
+
+@pytest.mark.slow
+def test_a_dry_run_goes_through_every_step(tmp_path):
+    dataset = tmp_path / "dataset"
+    words = [sys.executable, SCRIPT, "run", "--dry-run", "--dataset", dataset, "--minutes", "5", *TINY]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = RecordStore(dataset).records()
+    assert len(records) >= 6
+    assert all(record.simulated for record in records)
+    assert {record.target for record in records if "sm_90" in record.target}
+    assert "records per minute" in done.stdout
+    assert "self-check and generation: took" in done.stdout
+    assert len(list(dataset.glob("*.parquet"))) == 2

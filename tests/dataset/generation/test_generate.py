@@ -1,0 +1,566 @@
+"""Tests of whole generation runs: records, resume, failures and messages.
+
+Runs with real workers test the measurement. Runs with a fake executor test the handling of given outcomes.
+"""
+
+import contextlib
+import io
+import math
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import tvm
+from foretune.configuration import from_hydra
+from foretune.dataset import generate
+from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
+from foretune.dataset.generation import noise_probe
+from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
+from foretune.dataset.generation.noise_probe import NoiseConfig
+from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
+from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import (
+    EvolutionConfig,
+    ProgramSamplingConfig,
+    RandomSampler,
+    SamplingError,
+    make_scorer,
+)
+from foretune.dataset.records import FailureKind
+from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
+from foretune.dataset.task_sampling import sample_tasks
+from foretune.dataset.tvm_compat import UnknownTargetError, parse_target
+from hydra import compose, initialize_config_module
+from rich.console import Console
+from support.fake_executor import HARDWARE, FakeExecutor
+from tvm.s_tir import meta_schedule as ms
+
+TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
+QUICK = MeasureConfig(repeats=2, groups=1, build_timeout_s=60.0, run_timeout_s=60.0)
+EXPLORE = ProgramSamplingConfig(
+    scorer="random", evolutionary=EvolutionConfig(population_size=8, generations=1)
+)
+RANDOM = ProgramSamplingConfig(sampler="random")
+
+
+def config(folder, **changes):
+    defaults = {
+        "tasks": 2,
+        "records_per_task": 6,
+        "per_round": 6,
+        "task_sampling": TASKS,
+        "program_sampling": EXPLORE,
+        "measure": QUICK,
+        "datasheet": False,
+    }
+    return GenerateConfig(dataset=folder, **{**defaults, **changes})
+
+
+def quiet_run(run_config):
+    return generate.run(run_config, Console(quiet=True))
+
+
+@pytest.fixture
+def fake_run(monkeypatch, tmp_path):
+    """Run with a fake executor; returns the summary, the store and the printed text."""
+
+    def run(executor, **changes):
+        monkeypatch.setattr(generate, "make_executor", lambda *arguments: executor)
+        printed = io.StringIO()
+        settings = {"program_sampling": RANDOM, "self_check": False, **changes}
+        summary = generate.run(config(tmp_path / "set", **settings), Console(file=printed, width=200))
+        assert executor.closed
+        return summary, RecordStore(tmp_path / "set"), printed.getvalue()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generate") / "set"
+    summary = quiet_run(config(folder))
+    assert summary.tasks_done == 2
+    assert summary.measured == summary.total_records >= 8
+    return folder
+
+
+def test_records_are_measured_and_described(dataset):
+    store = RecordStore(dataset)
+    tasks, records = store.tasks(), store.records()
+    assert {record.workload_hash for record in records} == {task.workload_hash for task in tasks}
+    assert all(0 < record.latency_s < 1 for record in records)
+    assert {record.hardware_id for record in records} == set(store.hardware())
+    assert {record.sampler for record in records} == {"evolutionary/random"}
+    assert not any(record.simulated for record in records)
+    assert all(record.probe_ratio > 0.5 for record in records)
+    assert len({record.key for record in records}) == len(records)
+    assert len(list(dataset.glob("records-*.parquet"))) == 1
+
+
+def test_the_same_command_measures_nothing_twice(dataset):
+    before = RecordStore(dataset).records()
+    summary = quiet_run(config(dataset))
+    assert summary.measured == 0
+    assert RecordStore(dataset).records() == before
+
+
+def test_asking_for_more_continues(dataset):
+    before = {record.key for record in RecordStore(dataset).records()}
+    summary = quiet_run(config(dataset, records_per_task=24))
+    after = {record.key for record in RecordStore(dataset).records()}
+    assert before < after
+    assert summary.measured == len(after) - len(before)
+
+
+def test_features_follow_the_records(dataset, tmp_path):
+    labelled = load_labelled_features(dataset, cache=tmp_path)
+    records = sorted((r.workload_hash, r.latency_s) for r in RecordStore(dataset).records() if not r.failure)
+    found = zip(labelled.workload_hash.tolist(), labelled.latency_s.tolist(), strict=True)
+    assert sorted(found) == records
+    assert len(labelled.features) == len(records)
+    assert np.isfinite(labelled.features.stores).all()
+    assert (np.diff(labelled.features.store_offsets) > 0).all()
+    assert set(labelled.operator) == {"dense"}
+    again = load_labelled_features(dataset, cache=tmp_path)
+    np.testing.assert_array_equal(again.features.decisions, labelled.features.decisions)
+    np.testing.assert_array_equal(again.latency_s, labelled.latency_s)
+
+
+def test_a_damaged_cache_is_made_again(dataset, tmp_path):
+    labelled = load_labelled_features(dataset, cache=tmp_path)
+    damaged, empty = tmp_path.glob("features-*.npz")  # one file for each task
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    empty.write_bytes(b"")
+    again = load_labelled_features(dataset, cache=tmp_path)
+    np.testing.assert_array_equal(again.features.stores, labelled.features.stores)
+    np.testing.assert_array_equal(again.features.store_offsets, labelled.features.store_offsets)
+
+
+def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
+    whole, cache = RecordStore(dataset), tmp_path / "cache"
+    first, second = whole.tasks()
+    grown = RecordStore(tmp_path / "grown")
+
+    def grow(task):
+        with grown.writing():
+            grown.append_tasks([task])
+            for hardware in whole.hardware().values():
+                grown.put_hardware(hardware)
+            grown.append_records([r for r in whole.records() if r.workload_hash == task.workload_hash])
+
+    grow(first)
+    load_labelled_features(grown.folder, cache=cache)
+    (kept,) = cache.glob("features-*.npz")
+    with np.load(kept) as arrays:
+        # A feature value that no computation gives shows that the cache was read.
+        np.savez(kept, **{**arrays, "flops": np.full_like(arrays["flops"], 7.0)})
+    grow(second)
+    labelled = load_labelled_features(grown.folder, cache=cache)
+    assert len(list(cache.glob("features-*.npz"))) == 2
+    flops = dict(zip(labelled.workload_hash.tolist(), labelled.flops.tolist(), strict=True))
+    assert flops == {first.workload_hash: 7.0, second.workload_hash: second.flops}
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", InThisProcess)
+
+    def full(*arguments, **arrays):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("foretune.dataset.features.dataset.np.savez", full)
+    assert len(load_labelled_features(dataset, cache=tmp_path)) > 0
+    assert not list(tmp_path.iterdir())
+
+
+class InThisProcess:
+    """Replacement of a process pool that runs everything in this process."""
+
+    def __init__(self, *arguments, **settings):
+        self.map = map
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def test_a_dataset_without_records_has_no_features(dataset, tmp_path):
+    store = RecordStore(tmp_path / "empty")
+    with store.writing():
+        store.append_tasks(RecordStore(dataset).tasks())
+    with pytest.raises(EmptyDatasetError, match="foretune generate"):
+        load_labelled_features(tmp_path / "empty", cache=tmp_path)
+
+
+@pytest.fixture
+def launch():
+    """Start foretune generate in its own process, which ends with the test."""
+    started = []
+
+    def start(folder, *overrides):
+        words = [
+            f"dataset={folder}",
+            "tasks=3",
+            "records_per_task=400",
+            "per_round=8",
+            "program_sampling.scorer=random",
+            "program_sampling.evolutionary.population_size=8",
+            "program_sampling.evolutionary.generations=0",
+            "measure.repeats=1",
+            "measure.groups=1",
+            "task_sampling.sampler=uniform",
+            "task_sampling.operators={dense: 1.0}",
+            "task_sampling.max_flops=2e6",
+            *overrides,
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "foretune", "generate", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder.parent,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_records(process, folder, shards=2):
+    for _ in range(2000):
+        if len(list(folder.glob("records-*.parquet"))) >= shards:
+            return
+        assert process.poll() is None, process.stdout.read().decode()
+        time.sleep(0.1)
+    pytest.fail("no records within 200 s")
+
+
+def output_after_interrupt(process):
+    """Interrupt repeatedly, as TVM's solver swallows interrupts while it works."""
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=40)[0].decode()
+    raise AssertionError("three interrupts changed nothing")
+
+
+@pytest.mark.slow
+def test_a_killed_run_loses_only_the_batch_in_flight_and_leaves_no_workers(launch, tmp_path):
+    folder = tmp_path / "set"
+    process = launch(folder)
+    wait_for_records(process, folder)
+    workers = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    store = RecordStore(folder)
+    kept = store.records()
+    assert len(kept) >= 8
+    assert store.bad_shards == []
+    assert workers
+    _, alive = psutil.wait_procs([psutil.Process(int(p)) for p in workers if psutil.pid_exists(int(p))], 5)
+    assert [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE] == []
+
+    process = launch(folder)
+    wait_for_records(process, folder, shards=len(list(folder.glob("records-*.parquet"))) + 1)
+    output = output_after_interrupt(process)
+    assert process.returncode == 130, output
+    assert "interrupted: stopping after" in output and "run the same command again" in output
+    records = RecordStore(folder).records()
+    assert {record.key for record in kept} < {record.key for record in records}
+
+
+@pytest.mark.parametrize(
+    "changes, error, message",
+    [
+        ({"target": "bogus"}, UnknownTargetError, "target='bogus'"),
+        ({"program_sampling": ProgramSamplingConfig(scorer="oracle")}, SamplingError, "scorer='oracle'"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
+    with pytest.raises(error, match=message):
+        quiet_run(config(tmp_path / "set", **changes))
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("field, value", [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5)])
+def test_settings_out_of_range_are_named(tmp_path, field, value):
+    with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
+        config(tmp_path, **{field: value})
+
+
+def test_the_configuration_file_holds_the_defaults():
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        composed = from_hydra(compose("generate"), GenerateConfig)
+    assert replace(composed, task_sampling={}) == GenerateConfig(dataset=Path("outputs/dataset"))
+
+
+def test_an_unknown_option_is_an_error_of_the_command(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-m", "foretune", "generate", "recods_per_task=3"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "recods_per_task" in run.stderr
+
+
+def test_random_scoring_needs_no_xgboost(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    assert make_scorer("random", warm_up=1) is not None
+    with pytest.raises(SamplingError, match="pip install"):
+        make_scorer("xgboost", warm_up=1)
+
+
+def test_a_restart_knows_every_candidate_that_was_measured(fake_run):
+    _, store, _ = fake_run(FakeExecutor(), tasks=1)
+    before = {record.key for record in store.records()}
+    executor = FakeExecutor()
+    summary, store, _ = fake_run(executor, tasks=1, records_per_task=18)
+    assert summary.measured == len(executor.asked) == 12
+    assert len(store.records()) == 18 == summary.total_records
+    assert before < {record.key for record in store.records()}
+    assert [record.round for record in store.records()].count(0) == 6
+
+
+def test_a_round_is_no_larger_than_what_a_task_wants(fake_run):
+    summary, _, _ = fake_run(FakeExecutor(), tasks=2, records_per_task=4, per_round=6)
+    assert summary.measured == 8
+
+
+def test_failures_are_kept_and_told(fake_run):
+    kinds = iter([*FailureKind, *[None] * 100])
+
+    def answer(job):
+        kind = next(kinds)
+        return MeasureOutcome(failure=kind, message="why") if kind else MeasureOutcome((1e-3,))
+
+    summary, store, printed = fake_run(FakeExecutor(answer), tasks=1)
+    assert {record.failure for record in store.records()} == set(FailureKind)
+    assert summary.failures == dict.fromkeys(FailureKind, 1)
+    assert (summary.measured, summary.valid) == (6, 0)
+    assert "1 wrong_output" in printed
+    assert "wrong outputs" in printed
+
+
+def test_disturbed_records_are_marked_and_told(fake_run, monkeypatch):
+    monkeypatch.setattr(noise_probe, "_MAX_AGE_S", 0.0)  # batches of a fake executor take no time
+    probes = iter([1e-3] * 5 + [2e-3] * 1000)
+    executor = FakeExecutor(probe=lambda job: MeasureOutcome((next(probes),)))
+    noise = NoiseConfig(retries=1)
+    summary, store, printed = fake_run(executor, tasks=1, records_per_task=24, noise=noise)
+    marked = [record for record in store.records() if record.disturbed]
+    assert summary.disturbed == len(marked) == len(store.records()) >= 24
+    assert all(record.probe_ratio == 2.0 for record in marked)
+    assert f"{len(marked)} records marked" in printed
+    assert summary.repeated == len(marked)
+
+
+def test_the_first_candidate_of_each_task_and_a_share_of_the_others_is_compared(fake_run):
+    executor = FakeExecutor()
+    fake_run(executor, tasks=2, records_per_task=12, check_outputs=0.1)
+    for name in {job.task for job in executor.asked}:
+        jobs = [job for job in executor.asked if job.task == name]
+        assert [number for number, job in enumerate(jobs) if job.reference is not None] == [0, 10]
+        reference = tvm.ir.load_json(jobs[0].reference)
+        assert reference["main"].attrs["global_symbol"] == "main"
+    executor = FakeExecutor()
+    fake_run(executor, tasks=3, check_outputs=0.0)
+    assert executor.asked
+    assert all(job.reference is None for job in executor.asked)
+
+
+def test_the_best_latency_so_far_goes_with_later_rounds(fake_run):
+    seconds = iter(np.linspace(3e-3, 1e-3, 100).tolist())
+    executor = FakeExecutor(lambda job: MeasureOutcome((next(seconds),)))
+    fake_run(executor, tasks=1, records_per_task=12)
+    bests = [job.best_latency_s for job in executor.asked]
+    assert bests[:6] == [math.inf] * 6
+    assert bests[6:] == [pytest.approx(np.linspace(3e-3, 1e-3, 100)[5])] * 6
+
+
+def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
+    executor = FakeExecutor()
+    summary, _, printed = fake_run(executor, tasks=2, minutes=1e-9)
+    assert summary.out_of_time
+    assert summary.tasks_done == summary.measured == 0
+    assert "the time is up" in printed
+    summary, _, printed = fake_run(executor, tasks=2)
+    assert (summary.tasks_done, summary.measured) == (2, 12)
+    assert "next: foretune train" in printed
+
+
+def test_the_summary_tells_the_rate_of_each_stage(fake_run):
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), run_s=1e-9))
+    summary, _, printed = fake_run(executor, tasks=1)
+    assert set(summary.stage_s) == {"sampling", "building", "timing", "probing", "storing"}
+    assert all(seconds > 0 for seconds in summary.stage_s.values())
+    assert re.search(r"sampling .*\d+\.\d .*%", printed)
+    assert summary.records_per_minute == pytest.approx(60 * 6 / summary.seconds)
+
+
+def test_devices_work_on_tasks_side_by_side(fake_run):
+    executor = FakeExecutor(devices=3)
+    summary, store, _ = fake_run(executor, tasks=6, task_sampling={**TASKS, "max_flops": 4e6})
+    assert summary.tasks_done == 6
+    assert len(store.records()) == 36
+    assert {job.device for job in executor.asked} == {0, 1, 2}
+    devices_of = {name: {j.device for j in executor.asked if j.task == name} for name in store_tasks(store)}
+    assert all(len(devices) == 1 for devices in devices_of.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "executor", "priority", "workers"),
+    [
+        ("llvm", "local", True, 2),
+        ("llvm", "local", False, 1),  # sampling would disturb the timing
+        ("llvm", "rpc", False, 2),
+        ("llvm", "ray", True, 1),  # the priority on its nodes is not known
+        ("cuda -arch=sm_70", "local", False, 2),
+    ],
+)
+def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
+    monkeypatch, tmp_path, target, executor, priority, workers
+):
+    monkeypatch.setattr(generate, "realtime_priority_allowed", lambda: priority)
+    settings = config(tmp_path, executor=ExecutorConfig(kind=executor, key="key", hardware="a100"))
+    kind, _, architecture = target.partition(" -arch=")
+    parsed = tvm.target.Target({"kind": kind, **({"arch": architecture} if architecture else {})})
+    assert generate._workers_per_device(settings, parsed) == workers
+
+
+def store_tasks(store):
+    return {record.workload_hash for record in store.records()}
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_an_interrupt_keeps_what_was_measured(fake_run, devices):
+    calls = []
+
+    def answer(job):
+        calls.append(job)
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return MeasureOutcome((1e-3,))
+
+    summary, store, printed = fake_run(FakeExecutor(answer, devices=devices), tasks=2, records_per_task=60)
+    assert summary.interrupted
+    assert summary.measured == len(store.records()) == 6
+    assert "run the same command again" in printed
+
+
+def test_a_full_disk_ends_the_run_with_an_error_and_keeps_what_was_written(fake_run, monkeypatch, tmp_path):
+    written = []
+    write = RecordStore.append_records
+
+    def append(store, records):
+        if written:
+            raise StoreError(f"{store.folder}: could not be written (No space left on device)")
+        written.extend(records)
+        write(store, records)
+
+    monkeypatch.setattr(RecordStore, "append_records", append)
+    with pytest.raises(StoreError, match="No space left"):
+        fake_run(FakeExecutor(), tasks=2)
+    assert len(RecordStore(tmp_path / "set").records()) == len(written) == 6
+
+
+def test_a_second_run_to_the_same_dataset_is_refused(fake_run, tmp_path):
+    with RecordStore(tmp_path / "set").writing(), pytest.raises(StoreLockedError, match="another run"):
+        fake_run(FakeExecutor())
+
+
+def test_simulated_records_say_so(fake_run):
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), simulated=True))
+    _, store, printed = fake_run(executor, tasks=1)
+    assert all(record.simulated for record in store.records())
+    assert "6 records are simulated" in printed
+    assert "foretune train" not in printed
+
+
+def test_a_failing_self_check_ends_the_run_before_anything_is_measured(fake_run, tmp_path):
+    wrong = MeasureOutcome(failure=FailureKind.WRONG_OUTPUT, message="off by 3")
+    executor = FakeExecutor(lambda job: wrong)
+    with pytest.raises(SelfCheckError, match=r"wrong_output: off by 3.*self_check=false"):
+        fake_run(executor, self_check=True)
+    assert len(executor.asked) <= 4
+    assert all(job.reference is not None for job in executor.asked)
+    assert RecordStore(tmp_path / "set").records() == []
+
+
+def test_the_self_check_accepts_a_device_with_room_for_some_programs_only():
+    outcomes = iter([MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room")] * 3)
+    executor = FakeExecutor(lambda job: next(outcomes, MeasureOutcome((1e-3,))))
+    check_measurement(executor, parse_target("llvm"))
+    none_runs = FakeExecutor(lambda job: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room"))
+    with pytest.raises(SelfCheckError, match="no room"):
+        check_measurement(none_runs, parse_target("llvm"))
+
+
+def test_a_database_is_measured_on_its_own_tasks(fake_run, tmp_path):
+    target = parse_target("llvm")
+    task = to_task(Dense(rows=8, in_features=32, out_features=32))
+    proposed = RandomSampler(task, target, per_round=6, seed=0).propose()
+    (tmp_path / "database").mkdir()
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path / "database"))
+    workload = database.commit_workload(task.mod)
+    for seconds, (_, candidate) in enumerate(reversed(proposed), 1):
+        database.commit_tuning_record(
+            ms.database.TuningRecord(
+                candidate.sch.trace, workload, [float(seconds)], target, candidate.args_info
+            )
+        )
+    sampling = ProgramSamplingConfig(sampler="database", database=tmp_path / "database")
+    summary, store, _ = fake_run(FakeExecutor(), program_sampling=sampling, per_round=4)
+    assert [row.workload_hash for row in store.tasks()] == [task.workload_hash]
+    records = store.records()
+    # The fastest record of the database comes first.
+    assert [record.trace for record in records] == [trace for trace, _ in reversed(proposed)]
+    assert {record.sampler for record in records} == {"database"}
+    assert {record.hardware_id for record in records} == {HARDWARE.hardware_id}
+    assert summary.tasks_done == 1
+
+
+def test_a_cuda_target_is_left_to_the_executor(tmp_path):
+    """Records of a dry run, which compiles programs as far as possible and simulates latencies."""
+    run_config = config(
+        tmp_path / "set",
+        tasks=1,
+        records_per_task=2,
+        per_round=2,
+        target="nvidia/nvidia-a100",
+        program_sampling=RANDOM,
+        executor=ExecutorConfig(kind="dry_run"),
+        check_outputs=0.0,
+        self_check=False,
+    )
+    quiet_run(run_config)
+    records = RecordStore(tmp_path / "set").records()
+    assert len(records) >= 2
+    assert all(record.simulated for record in records if record.failure is None)
+
+
+def test_a_datasheet_is_written_at_the_end(fake_run):
+    _, store, printed = fake_run(FakeExecutor(), tasks=1, datasheet=True)
+    assert "6" in (store.folder / "datasheet.md").read_text()
+    assert (store.folder / "datasheet.html").exists()
+    assert "datasheet.md" in printed
+
+
+def test_tasks_of_the_run_are_those_of_the_sampler(dataset):
+    tasks = sample_tasks(n=2, seed=0, **TASKS)
+    assert [row.workload_hash for row in RecordStore(dataset).tasks()] == [t.workload_hash for t in tasks]

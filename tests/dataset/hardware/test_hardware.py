@@ -1,0 +1,423 @@
+"""Tests of hardware descriptions: probes, named devices, and ids that must stay stable."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretune.dataset.hardware import (
+    HARDWARE_DIM,
+    Hardware,
+    NoCudaDeviceError,
+    UnknownHardwareError,
+    cpu,
+    cuda,
+    hardware_names,
+    named_hardware,
+    probe_cpu,
+    probe_cuda,
+)
+from foretune.dataset.hardware.peaks import best_time_s
+from support.paths import ROOT
+
+SHIPPED = ROOT / "data" / "cpu" / "hardware-a3b528cb67c5.json"
+
+
+# -- the description
+
+
+def test_the_shipped_description_keeps_its_id_and_features():
+    hardware = Hardware.from_json(SHIPPED.read_text())
+    assert hardware.hardware_id == "a3b528cb67c5"
+    numbers = [2, 2.4454279999999997, 256, 2**15, 2**19, 2**25, 188.81483589434237, 33.52948187021758]
+    expected = [0.0, *(np.log2(1 + number) for number in numbers)]
+    np.testing.assert_array_equal(hardware.features(), np.array(expected, dtype=np.float32))
+    assert len(expected) == HARDWARE_DIM == 9
+    assert dict(hardware.details) == {}
+
+
+def test_details_change_neither_features_nor_id():
+    plain = Hardware.from_json(SHIPPED.read_text())
+    detailed = replace(plain, details={"memory_bytes": 2**34, "isa": ["avx2"]})
+    assert plain.hardware_id == detailed.hardware_id
+    np.testing.assert_array_equal(plain.features(), detailed.features())
+    assert plain != detailed
+    assert Hardware.from_json(detailed.to_json()) == detailed
+    assert len({plain, detailed}) == 2
+
+
+# -- names
+
+
+def test_named_devices_cover_both_kinds():
+    kinds = {name: named_hardware(name).kind for name in hardware_names()}
+    assert {name for name, kind in kinds.items() if kind == "cuda"} == {
+        *("p100", "v100", "rtx-2080-ti", "t4", "a100", "h100", "h200")
+    }
+    assert {name for name, kind in kinds.items() if kind == "cpu"} == {
+        *("xeon-silver-4210", "i9-9900k", "epyc-7452", "epyc-7763", "epyc-9654")
+    }
+
+
+@pytest.mark.parametrize("name", hardware_names())
+def test_a_named_device_is_whole_and_says_where_it_comes_from(name):
+    hardware = named_hardware(name)
+    assert hardware.details["figures"] == "specification"
+    assert hardware.details["source"]
+    assert np.isfinite(hardware.features()).all()
+    positive = [hardware.cores, hardware.frequency_ghz, hardware.vector_bits, hardware.l1_bytes]
+    positive += [hardware.l2_bytes, hardware.peak_gflops, hardware.bandwidth_gbs]
+    assert min(positive) > 0
+    assert (hardware.l3_bytes > 0) == (hardware.kind == "cpu")
+    assert Hardware.from_json(hardware.to_json()) == hardware
+
+
+GPUS = [name for name in hardware_names() if named_hardware(name).kind == "cuda"]
+CPUS = [name for name in hardware_names() if named_hardware(name).kind == "cpu"]
+
+# Dense float16 multiply-adds of a multiprocessor's tensor cores in a cycle (white papers).
+TENSOR_MULTIPLY_ADDS = {"v100": 512, "rtx-2080-ti": 256, "t4": 512, "a100": 1024, "h100": 2048, "h200": 2048}
+
+# By compute capability: KiB of shared memory of a multiprocessor and of a block; blocks and threads of a
+# multiprocessor (CUDA C++ Programming Guide; NVIDIA CCCL's arch_traits.cuh).
+LIMITS = {
+    "6.0": (64, 48, 32, 2048),
+    "7.0": (96, 96, 32, 2048),
+    "7.5": (64, 64, 16, 1024),
+    "8.0": (164, 163, 32, 2048),
+    "9.0": (228, 227, 32, 2048),
+}
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_named_gpu_moves_what_its_memory_can(name):
+    """Check against two transfers a clock on each line of the bus; vendors round down by a few percent."""
+    hardware = named_hardware(name)
+    clock_ghz, bits = (hardware.details[field] for field in ("memory_clock_ghz", "memory_bus_bits"))
+    assert hardware.bandwidth_gbs == pytest.approx(2 * clock_ghz * bits / 8, rel=0.03)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_tensor_figure_of_a_named_gpu_is_that_of_its_tensor_cores(name):
+    hardware = named_hardware(name)
+    if not hardware.details["tensor_core_generation"]:
+        assert "tensor_fp16_gflops" not in hardware.details
+        return
+    rate = 2 * hardware.cores * TENSOR_MULTIPLY_ADDS[name] * hardware.details["tensor_frequency_ghz"]
+    assert hardware.details["tensor_fp16_gflops"] == pytest.approx(rate, rel=0.01)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_limits_of_a_named_gpu_are_those_of_its_compute_capability(name):
+    details = named_hardware(name).details
+    shared, of_a_block, blocks, threads = LIMITS[details["compute_capability"]]
+    assert named_hardware(name).l1_bytes == shared * 1024
+    assert details["shared_bytes_per_block_optin"] == of_a_block * 1024
+    assert details["blocks_per_multiprocessor"] == blocks
+    assert details["threads_per_multiprocessor"] == threads
+    assert details["tensor_core_generation"] == cuda._tensor_core_generation(details["compute_capability"])
+
+
+@pytest.mark.parametrize("name", CPUS)
+def test_a_named_cpu_computes_and_moves_what_its_units_can(name):
+    hardware = named_hardware(name)
+    details = hardware.details
+    operations = hardware.cores * details["float32_operations_per_cycle"] * details["base_frequency_ghz"]
+    assert hardware.peak_gflops == pytest.approx(operations, rel=0.001)
+    transfers = details["memory_channels"] * 8 * details["memory_megatransfers"] / 1e3
+    assert hardware.bandwidth_gbs == pytest.approx(transfers, rel=0.03)
+    assert hardware.frequency_ghz >= details["base_frequency_ghz"]
+    # A multiply-add is two operations on each lane of one or two units.
+    units = details["float32_operations_per_cycle"] / (2 * hardware.vector_bits / 32)
+    assert units in (1, 2)
+    assert details.get("l3_total_bytes", hardware.l3_bytes) % hardware.l3_bytes == 0
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_arithmetic_of_a_named_gpu_is_that_of_its_lanes(name):
+    hardware = named_hardware(name)
+    lanes = cuda._FLOAT_LANES.get(hardware.details["compute_capability"], 128)
+    assert hardware.peak_gflops == pytest.approx(
+        2 * hardware.cores * lanes * hardware.frequency_ghz, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("V100", "v100"),
+        ("Tesla V100", "v100"),
+        ("nvidia/nvidia-h100", "h100"),
+        ("nvidia/geforce-rtx-2080-ti", "rtx-2080-ti"),
+        ("Intel Core i9-9900K", "i9-9900k"),
+        ("Xeon Silver 4210", "xeon-silver-4210"),
+        ("AMD EPYC 7763", "epyc-7763"),
+    ],
+)
+def test_a_name_is_found_as_people_write_it(text, name):
+    assert named_hardware(text) == named_hardware(name)
+
+
+@pytest.mark.parametrize("text", ["v1000", "", "nvidia", "epyc"])
+def test_an_unknown_name_lists_the_known_ones(text):
+    with pytest.raises(UnknownHardwareError, match=r"use one of a100, epyc-7452.*xeon-silver-4210"):
+        named_hardware(text)
+
+
+# -- the CPU probe
+
+
+CPU_INFO = """processor	: 0
+vendor_id	: GenuineIntel
+cpu family	: 6
+model		: 143
+model name	: Example CPU @ 2.00GHz
+stepping	: 8
+cpu MHz		: 2000.000
+flags		: fpu avx avx2 fma avx512f avx512_vnni amx_tile amx_int8 hypervisor
+
+processor	: 1
+model name	: Example CPU @ 2.00GHz
+cpu MHz		: 2600.000
+"""
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """System files of a CPU with two cache levels as Linux writes them; nothing is measured."""
+    write(tmp_path / "cpuinfo", CPU_INFO)
+    root = tmp_path / "cpu"
+    for index, (level, kind, size, shared) in enumerate(
+        [(1, "Instruction", "64K", "0"), (1, "Data", "48K", "0,8"), (3, "Unified", "30M", "0-7,16-23")]
+    ):
+        folder = root / f"cpu0/cache/index{index}"
+        for name, text in (
+            ("level", str(level)),
+            ("type", kind),
+            ("size", size),
+            ("shared_cpu_list", shared),
+        ):
+            write(folder / name, text)
+        write(folder / "coherency_line_size", "64")
+    write(root / "cpu0/topology/thread_siblings_list", "0,8")
+    monkeypatch.setattr(cpu, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(cpu, "_SYSTEM", root)
+    monkeypatch.setattr(cpu, "_COUNTERS", tmp_path / "devices")
+    monkeypatch.setattr(cpu, "_measure", lambda cores: (100.0 * cores, 10.0 * cores))
+    return tmp_path
+
+
+def test_a_cpu_is_described_as_the_system_tells(system):
+    hardware = probe_cpu(4)
+    assert (hardware.name, hardware.kind, hardware.cores) == ("Example CPU @ 2.00GHz", "cpu", 4)
+    assert cpu.cpu_name() == hardware.name
+    assert hardware.frequency_ghz == 2.6  # the highest of all cores
+    assert hardware.vector_bits == 512
+    assert (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes) == (48 * 1024, 0, 30 * 1024**2)
+    assert (hardware.peak_gflops, hardware.bandwidth_gbs) == (400.0, 40.0)
+    details = dict(hardware.details)
+    assert details.pop("memory_bytes") > 2**20
+    details.pop("system_cores", None)
+    assert details == {
+        "figures": "measured",
+        "vendor": "GenuineIntel",
+        "family": "6",
+        "model": "143",
+        "stepping": "8",
+        "threads_per_core": 2,
+        "threads_per_l3": 16,
+        "cache_line_bytes": 64,
+        "instruction_sets": ["avx", "avx2", "fma", "avx512f", "avx512_vnni", "amx_tile", "amx_int8"],
+        "virtual_machine": True,
+        "hardware_counters": False,
+    }
+
+
+def test_the_highest_turbo_is_told_where_the_system_knows_it(system):
+    write(system / "cpu/cpu0/cpufreq/cpuinfo_max_freq", "3800000")
+    write(system / "cpu/cpu1/cpufreq/cpuinfo_max_freq", "4100000")
+    assert probe_cpu(1).frequency_ghz == 4.1
+
+
+def test_counters_are_seen_where_the_kernel_has_them(system):
+    (system / "devices/cpu").mkdir(parents=True)
+    assert probe_cpu(1).details["hardware_counters"] is True
+
+
+def test_what_tells_the_counters_of_a_cpu(system):
+    assert cpu.cpu_vendor_and_family() == ("GenuineIntel", 6)
+    assert cpu.cache_line_bytes() == 64
+    write(system / "cpu/cpu0/cache/index1/coherency_line_size", "128")
+    assert cpu.cache_line_bytes() == 128
+
+
+def test_a_silent_system_is_still_described(system, monkeypatch):
+    monkeypatch.setattr(cpu, "_CPU_INFO", system / "nothing")
+    monkeypatch.setattr(cpu, "_SYSTEM", system / "nothing")
+    assert cpu.cpu_vendor_and_family() == ("", 0)
+    assert cpu.cache_line_bytes() == 64
+    hardware = probe_cpu(2)
+    assert hardware.name
+    assert (hardware.frequency_ghz, hardware.l1_bytes, hardware.l3_bytes) == (0.0, 0, 0)
+    assert "vendor" not in hardware.details and "threads_per_core" not in hardware.details
+
+
+def test_this_cpu_is_measured():
+    gflops, bandwidth_gbs = cpu._measure(1)
+    assert gflops > 1
+    assert bandwidth_gbs > 0.01
+
+
+# -- the measurement of the ceilings
+
+
+class Clock:
+    """Clock that advances only in `run`, by the given durations."""
+
+    def __init__(self, durations):
+        self.now = 0.0
+        self.durations = iter(durations)
+        self.runs = 0
+
+    def run(self):
+        self.runs += 1
+        self.now += next(self.durations)
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_shortest_run_counts_whatever_disturbs_the_others():
+    clock = Clock([0.013, 0.031, 0.010, 0.012, 0.045, *[0.011] * 6])
+    assert best_time_s(clock.run, clock) == pytest.approx(0.010)
+    assert clock.runs == 3 + 8  # eight runs after the shortest
+
+
+def test_measuring_goes_on_while_it_gets_better():
+    clock = Clock(0.05 * 0.97**n for n in count())
+    assert best_time_s(clock.run, clock) == pytest.approx(0.05 * 0.97 ** (clock.runs - 1))
+    assert 1.5 <= clock.now < 1.55
+
+
+def test_a_slow_device_is_measured_at_least_once():
+    clock = Clock([20.0])
+    assert best_time_s(clock.run, clock) == 20.0
+
+
+# -- the CUDA probe
+
+# Answers of an H200's driver, by CUdevice_attribute.
+H200_ATTRIBUTES = {
+    **{1: 1024, 8: 49152, 10: 32, 12: 65536, 13: 1980000, 16: 132, 36: 3201000, 37: 6144, 38: 62914560},
+    **{39: 2048, 75: 9, 76: 0, 81: 233472, 82: 65536, 97: 232448, 106: 32},
+}
+DRIVER_SOURCE = """
+#include <stddef.h>
+#include <string.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+int cuDeviceGet(int *device, int index) { *device = 40 + index; return 0; }
+int cuDeviceGetName(char *name, int length, int device) { strncpy(name, "NVIDIA H200", length); return 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 150754820096ull; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  if (device != 40) return 101;
+  switch (attribute) { ANSWERS }
+  return 1;
+}
+"""
+
+
+def build_driver(folder: Path, devices: int, attributes: dict[int, int]) -> str:
+    """Library with the driver's interface and fixed answers."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for the stand-in of the NVIDIA driver")
+    answers = " ".join(f"case {number}: *value = {value}; return 0;" for number, value in attributes.items())
+    source = DRIVER_SOURCE.replace("COUNT", str(devices)).replace("ANSWERS", answers)
+    (folder / "driver.c").write_text(source)
+    library = folder / "libdriver.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "driver.c"], check=True)
+    return str(library)
+
+
+def test_a_cuda_device_is_described_as_its_driver_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "_DRIVER", build_driver(tmp_path, 1, H200_ATTRIBUTES))
+    monkeypatch.setattr(cuda, "_measure", lambda index, memory_bytes: {})
+    hardware = probe_cuda()
+    assert (hardware.name, hardware.kind, hardware.cores) == ("NVIDIA H200", "cuda", 132)
+    assert cuda.cuda_name() == hardware.name
+    assert hardware.frequency_ghz == 1.98
+    assert hardware.vector_bits == 1024
+    assert (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes) == (228 * 1024, 60 * 1024**2, 0)
+    assert hardware.peak_gflops == pytest.approx(2 * 132 * 128 * 1.98)
+    assert hardware.bandwidth_gbs == pytest.approx(2 * 3.201 * 6144 / 8)
+    assert hardware.details["figures"] == "specification"
+    assert hardware.details["compute_capability"] == "9.0"
+    assert hardware.details["tensor_core_generation"] == 4
+    assert hardware.details["memory_bytes"] == 150754820096
+    assert hardware.details["shared_bytes_per_block_optin"] == 227 * 1024
+    # The same device described by name has the same id.
+    assert hardware.hardware_id == named_hardware("h200").hardware_id
+
+
+def test_measured_ceilings_take_the_place_of_reported_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "_DRIVER", build_driver(tmp_path, 1, H200_ATTRIBUTES))
+    measured = {"peak_gflops": 50e3, "bandwidth_gbs": 4300.0, "tensor_fp16_gflops": 7e5}
+    monkeypatch.setattr(cuda, "_measure", lambda index, memory_bytes: dict(measured))
+    hardware = probe_cuda()
+    assert (hardware.peak_gflops, hardware.bandwidth_gbs) == (50e3, 4300.0)
+    assert hardware.details["figures"] == "measured"
+    assert hardware.details["tensor_fp16_gflops"] == 7e5
+    assert hardware.details["reported_gflops"] == pytest.approx(2 * 132 * 128 * 1.98)
+
+
+@pytest.mark.parametrize("index", [1, -1])
+def test_a_cuda_device_that_is_not_there_is_an_error(tmp_path, monkeypatch, index):
+    monkeypatch.setattr(cuda, "_DRIVER", build_driver(tmp_path, 1, H200_ATTRIBUTES))
+    with pytest.raises(NoCudaDeviceError, match=f"CUDA device {index} does not exist: there are 1"):
+        probe_cuda(index)
+
+
+def test_a_driver_without_devices_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "_DRIVER", build_driver(tmp_path, 0, {}))
+    with pytest.raises(NoCudaDeviceError, match="finds none"):
+        probe_cuda()
+
+
+def test_a_driver_that_fails_is_an_error(tmp_path, monkeypatch):
+    some = {number: value for number, value in H200_ATTRIBUTES.items() if number != 38}
+    monkeypatch.setattr(cuda, "_DRIVER", build_driver(tmp_path, 1, some))
+    with pytest.raises(NoCudaDeviceError, match="fails with error 1"):
+        probe_cuda()
+
+
+def test_a_machine_without_driver_is_an_error(monkeypatch):
+    monkeypatch.setattr(cuda, "_DRIVER", "libcuda-of-no-machine.so")
+    with pytest.raises(NoCudaDeviceError, match=r"driver .* is not installed"):
+        probe_cuda()
+
+
+@pytest.mark.parametrize(("capability", "generation"), [("6.0", 0), ("7.5", 2), ("9.0", 4), ("10.0", 5)])
+def test_generation_of_tensor_cores(capability, generation):
+    assert cuda._tensor_core_generation(capability) == generation
+
+
+@pytest.mark.gpu
+def test_this_gpu_is_measured():
+    try:
+        hardware = probe_cuda()
+    except NoCudaDeviceError as error:
+        pytest.skip(str(error))
+    assert hardware.details["figures"] == "measured"
+    assert 0.3 < hardware.peak_gflops / hardware.details["reported_gflops"] < 1.2
+    assert 0.5 < hardware.bandwidth_gbs / hardware.details["reported_bandwidth_gbs"] < 1.1

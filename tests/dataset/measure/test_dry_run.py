@@ -1,0 +1,112 @@
+"""Tests of the dry run, which compiles programs and simulates their latencies."""
+
+import math
+import re
+import shutil
+
+import pytest
+from foretune.dataset.measure import (
+    ExecutorConfig,
+    ExecutorConfigError,
+    MeasureConfig,
+    MeasureJob,
+    make_executor,
+    toolchain,
+)
+from foretune.dataset.measure.dry_run import simulated_latency_s
+from foretune.dataset.records import FailureKind
+from foretune.dataset.tvm_compat import parse_target
+from hypothesis import given
+from hypothesis import strategies as st
+from support.programs import DoubledOnCuda, Sleeps, checked, job
+
+H100 = parse_target("nvidia/nvidia-h100")
+MEASURE = MeasureConfig(build_timeout_s=120.0)
+DRY = ExecutorConfig(kind="dry_run")
+
+
+def test_cuda_programs_are_compiled_and_their_latency_is_made_up():
+    with make_executor(DRY, H100, MEASURE, workers=1) as executor:
+        assert re.fullmatch("dry run of .*H100.*", executor.hardware().name)
+        on_gpu, again, broken, slow = executor.measure(
+            [
+                checked(DoubledOnCuda, task="a"),
+                job(DoubledOnCuda, task="a"),
+                MeasureJob("no module"),
+                job(DoubledOnCuda, best_latency_s=1e-12, task="b"),
+            ]
+        )
+    assert on_gpu.simulated and on_gpu.failure is None
+    assert len(on_gpu.run_secs) == MEASURE.repeats
+    assert on_gpu.run_secs == again.run_secs
+    # 8 KiB at 3 TB/s, at most 16 times, plus a launch of 2 us.
+    assert 2e-6 < on_gpu.latency_s < 2.1e-6
+    assert on_gpu.build_s > (0.05 if shutil.which("nvcc") else 0)
+    assert broken.failure is FailureKind.BUILD_ERROR
+    assert slow.cut_short and slow.simulated
+
+
+def test_programs_of_this_cpu_are_compiled_and_never_run():
+    with make_executor(DRY, parse_target("llvm"), MEASURE, workers=1) as executor:
+        (outcome,) = executor.measure([job(Sleeps)])
+    assert outcome.simulated and outcome.latency_s < 1.0
+
+
+@given(st.floats(0, 10), st.integers(0, 16**16 - 1))
+def test_a_simulated_latency_lies_between_the_roofline_and_16_times_it(bound_s, key):
+    latency_s = simulated_latency_s(bound_s, f"{key:016x}")
+    assert 2e-6 + bound_s <= latency_s * (1 + 1e-12)
+    assert latency_s <= (2e-6 + 16 * bound_s) * (1 + 1e-12)
+
+
+def test_a_simulated_latency_by_hand():
+    assert simulated_latency_s(1.0, "8000000000000000") == pytest.approx(4.000002)  # 16 to the power 1/2
+    assert simulated_latency_s(1.0, "0000000000000000") == pytest.approx(1.000002)
+
+
+def test_a_machine_without_a_cuda_compiler_is_told_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain, "_toolkits", lambda: iter([tmp_path]))
+    with pytest.raises(ExecutorConfigError, match="cuda_compiler=nvcc: not found; install the CUDA 13"):
+        toolchain.compiler_environment(H100, "nvcc")
+
+
+def test_a_toolkit_is_found_by_its_files(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", "/bin")
+    environment = toolchain.compiler_environment(H100, "auto")
+    assert environment["TVM_CUDA_COMPILE_MODE"] == "nvcc"
+    assert environment["CUDA_PATH"] == str(tmp_path)
+    assert environment["PATH"] == f"{tmp_path}/bin:/bin"
+    # A compiler process must not open a context on a GPU.
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_a_cpu_target_needs_no_toolkit(monkeypatch):
+    monkeypatch.setattr(toolchain, "_toolkits", lambda: iter(()))
+    assert "CUDA_PATH" not in toolchain.compiler_environment(parse_target("llvm"), "auto")
+
+
+def test_local_cuda_without_a_device_is_refused():
+    import tvm
+
+    if tvm.cuda().exist:
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(ExecutorConfigError, match="no CUDA device here"):
+        make_executor(ExecutorConfig(), H100, MEASURE, workers=1)
+
+
+@pytest.mark.gpu
+def test_programs_are_checked_and_timed_on_a_gpu():
+    import tvm
+
+    if not tvm.cuda().exist:
+        pytest.skip("no CUDA device")
+    with make_executor(ExecutorConfig(), parse_target("cuda"), MEASURE, workers=2) as executor:
+        good, kept, again = executor.measure(
+            [checked(DoubledOnCuda), job(DoubledOnCuda, keep_built=True), job(DoubledOnCuda, keep_built=True)]
+        )
+        assert executor.hardware().kind == "cuda"
+    assert [outcome.failure for outcome in (good, kept, again)] == [None] * 3
+    assert 0 < good.latency_s < 1e-3 and not math.isinf(kept.latency_s)

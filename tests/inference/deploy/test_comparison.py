@@ -1,0 +1,129 @@
+"""Comparison of contestants in processes of their own, on a network that doubles its input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from foretune.dataset.networks import Network, load_network, to_relax
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.deploy import comparison as subject
+from foretune.inference.deploy.comparison import Comparison, CompiledForm
+from foretune.inference.deploy.compile import CompiledNetwork, compile_network
+from foretune.inference.deploy.rivals import registry
+from foretune.inference.result import TUNED, UNTUNED, Contestant
+from support import engines
+from support.paths import ROOT
+
+ARGUMENTS = {"name_or_path": "support.networks:Double", "inputs": [[2, 3]], "batch": 1, "seed": 0}
+TARGET = parse_target("llvm")
+KINDS = {
+    kind.__name__: kind
+    for kind in vars(engines).values()
+    if isinstance(kind, type) and issubclass(kind, engines.Doubling)
+}
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network(**ARGUMENTS)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def compiled(network: Network) -> CompiledNetwork:
+    return compile_network(to_relax(network, TARGET), TARGET)
+
+
+@pytest.fixture(autouse=True)
+def known_rivals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The failing engines under their names, importable by other processes, too."""
+    rivals = {name: f"support.engines:{name}" for name in KINDS}
+    for module in (registry, subject):
+        monkeypatch.setattr(module, "RIVALS", {**registry.RIVALS, **rivals})
+    paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    yield
+
+
+def processes() -> int:
+    """Processes of contestants: one that is late must not go on beside the timing of the others."""
+    children = psutil.Process().children()
+    return sum(any("deploy.rivals" in word for word in child.cmdline()) for child in children)
+
+
+def compare(
+    network: Network, compiled: CompiledNetwork, *rivals: str, forms: tuple[str, ...] = (TUNED,), **changes
+) -> tuple[dict[str, Contestant], dict[str, str]]:
+    """Rows by name, and the rivals that were left out."""
+    ours = [CompiledForm(name, compiled, 40.0) for name in forms]
+    arguments = {"reference": network.reference_outputs(), "limit_s": 10.0, **changes}
+    with Comparison(network, ARGUMENTS, ours, rivals, **arguments) as comparison:
+        comparison.prepare()
+        rows = comparison.time(2)
+        left_out = comparison.left_out
+        assert processes() == sum(row.own_process and not row.error for row in rows)
+    assert [row.name for row in rows[: len(forms)]] == list(forms)
+    assert processes() == 0
+    return {row.name: row for row in rows}, left_out
+
+
+@pytest.mark.slow
+def test_a_failing_rival_is_a_row_and_the_comparison_goes_on(
+    network: Network, compiled: CompiledNetwork
+) -> None:
+    rows, left_out = compare(network, compiled, *KINDS, forms=(TUNED, UNTUNED))
+    assert left_out == {"absent": "no_such_package is not installed (pip install 'foretune[rivals]')"}
+    assert {name: row.error for name, row in rows.items()} == {
+        TUNED: "",
+        UNTUNED: "",
+        "doubling": "",
+        "tripling": rows["tripling"].error,
+        "wrong shape": "the outputs have shapes [(7,)], expected [(2, 3)]",
+        "dying": "killed by signal 6",
+        "hanging": "no answer within 10 s",
+        "dying later": "exited with code 3",
+        "raising": "no such operator: doubling",
+    }
+    assert rows["tripling"].error.startswith("other outputs: they differ by up to")
+    for name in (TUNED, UNTUNED, "doubling"):
+        row = rows[name]
+        assert row.own_process and len(row.samples_s) >= 1 and row.min_s == min(row.samples_s)
+        assert row.max_abs_difference == 0.0
+        assert row.peak_mb is not None and 10 < row.peak_mb < 1000
+    for name in ("tripling", "wrong shape", "dying", "hanging", "raising"):
+        assert rows[name].samples_s == [] and rows[name].median_s is None
+    tuned, doubling = rows[TUNED], rows["doubling"]
+    assert (
+        tuned.ready_s is not None and 40.0 < tuned.ready_s < 100.0
+    )  # export and load after what went before
+    assert doubling.ready_s is not None and doubling.ready_s < 1.0
+    assert tuned.version.startswith("apache-tvm ") and doubling.version == f"numpy {np.__version__}"
+
+
+def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
+    network: Network, compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "get_cc", lambda: None)
+    rows, _ = compare(network, compiled)
+    assert not rows[TUNED].own_process and rows[TUNED].samples_s
+    assert rows[TUNED].max_abs_difference == 0.0 and rows[TUNED].peak_mb is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"network": Network("file", (), onnx_path=Path("network.onnx"))}, "the network is an ONNX file"),
+        ({"arguments": {"kwargs": {"activation": np.float32}}}, "no JSON values"),
+        ({"on_cpu": False}, "runs on the CPU"),
+    ],
+)
+def test_a_rival_that_cannot_take_part_is_left_out(network: Network, changes: dict, reason: str) -> None:
+    given = {"network": network, "arguments": {}, "on_cpu": True, **changes}
+    comparison = Comparison(
+        given.pop("network"), given.pop("arguments"), [], ["eager"], reference=[], **given
+    )
+    assert reason in comparison.left_out["PyTorch eager"]

@@ -1,0 +1,208 @@
+"""Compiling with and without tuned schedules, and the library that is exported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
+from foretune.dataset.task import Task
+from foretune.dataset.tvm_compat import (
+    argument_buffers,
+    as_task_module,
+    chooses_layout,
+    layout_free,
+    parse_target,
+)
+from foretune.inference.deploy.compile import (
+    CompiledNetwork,
+    NetworkBuildError,
+    build_context,
+    compile_network,
+    how_to_run,
+    with_packed_weights,
+)
+from foretune.inference.deploy.outputs import compare_outputs
+from support.schedules import database_of
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+from tvm.support.cc import get_cc
+
+
+@pytest.fixture(scope="module")
+def target() -> tvm.target.Target:
+    return parse_target("llvm")
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network("support.networks:Residual", inputs=[[1, 8, 6, 6]])
+
+
+@pytest.fixture(scope="module")
+def relax_mod(network: Network, target: tvm.target.Target) -> tvm.IRModule:
+    return to_relax(network, target)
+
+
+@pytest.fixture(scope="module")
+def tasks(relax_mod: tvm.IRModule, target: tvm.target.Target) -> list[Task]:
+    return extract_tasks(relax_mod, target, "residual")
+
+
+@pytest.fixture(scope="module")
+def untuned(relax_mod: tvm.IRModule, target: tvm.target.Target) -> CompiledNetwork:
+    return compile_network(relax_mod, target)
+
+
+@pytest.fixture(scope="module")
+def conv(tasks: list[Task]) -> Task:
+    return next(task for task in tasks if task.operator == "conv2d")
+
+
+def test_the_untuned_network_computes_what_pytorch_does(
+    network: Network, untuned: CompiledNetwork, tasks: list[Task]
+) -> None:
+    assert untuned.scheduled == () and untuned.unscheduled == tuple(task.name for task in tasks)
+    check = compare_outputs(network.reference_outputs(), untuned(*network.inputs))
+    assert check.agrees and check.max_abs_difference < 1e-4
+    features, logits = untuned(*network.inputs)
+    assert features.shape == (1, 8, 6, 6) and logits.shape == (1, 3)
+
+
+def test_a_schedule_of_the_database_is_applied(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task], conv: Task
+) -> None:
+    tuned = compile_network(relax_mod, target, database_of([conv], target))
+    assert tuned.scheduled == (conv.name,)
+    assert tuned.unscheduled == tuple(task.name for task in tasks if task is not conv)
+    assert compare_outputs(network.reference_outputs(), tuned(*network.inputs)).agrees
+
+
+def test_a_task_that_is_to_run_unscheduled_does_whatever_the_database_has(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, tasks: list[Task], conv: Task
+) -> None:
+    database = database_of([conv], target)
+    compiled = compile_network(relax_mod, target, database, unscheduled={conv.workload_hash})
+    assert compiled.scheduled == () and conv.name in compiled.unscheduled
+    assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
+
+
+def test_weights_are_brought_into_the_layout_of_the_schedule_once(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
+) -> None:
+    with target, database_of([conv], target):
+        scheduled = relax.transform.MetaScheduleApplyDatabase()(relax_mod)
+    given, (weight,) = argument_buffers(conv.mod), layout_free(conv.mod["main"])
+    assert chooses_layout(as_task_module(scheduled[conv.name]))
+    packed = with_packed_weights(scheduled)
+    arguments = [
+        [tuple(argument.ty.shape.values) for argument in call.args[1]]
+        for call in calls_of(packed["main"])
+        if call.args[0].name_hint.startswith(conv.name)
+    ]
+    assert arguments, packed.script()
+    for shapes in arguments:
+        assert len(shapes) == len(given) - 1
+        assert len(shapes[weight]) > len(given[weight][0])
+    # Constant folding has run the repacking functions, so that none is called.
+    called = {call.args[0].name_hint for call in calls_of(packed["main"])}
+    assert {name for name in called if conv.name in name} == {f"{conv.name}_prepacked"}
+
+
+LOADED = """
+import sys, numpy, tvm
+from tvm import relax
+machine = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+outputs = machine["main"](tvm.runtime.tensor(numpy.load(sys.argv[2])))
+numpy.save(sys.argv[3], outputs[1].numpy())
+assert not [name for name in sys.modules if name.startswith("foretune")]
+"""
+
+
+@pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+def test_an_exported_network_needs_stock_tvm_alone(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task, tmp_path: Path
+) -> None:
+    tuned = compile_network(relax_mod, target, database_of([conv], target))
+    tuned.export(tmp_path / "new" / "network.so")
+    np.save(tmp_path / "in.npy", network.inputs[0])
+    arguments = [tmp_path / "new" / "network.so", tmp_path / "in.npy", tmp_path / "out.npy"]
+    subprocess.run([sys.executable, "-c", LOADED, *map(str, arguments)], check=True)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out.npy"), network.reference_outputs()[1], rtol=1e-3, atol=1e-4
+    )
+
+
+def test_an_export_that_fails_leaves_nothing_behind(untuned: CompiledNetwork, tmp_path: Path) -> None:
+    (tmp_path / "network.so").mkdir()
+    with pytest.raises(NetworkBuildError, match=r"export=.*network\.so: cannot be written: "):
+        untuned.export(tmp_path / "network.so")
+    assert [path.name for path in tmp_path.iterdir()] == ["network.so"]
+
+
+def calls_of(func: relax.Function) -> list[relax.Call]:
+    """The calls of TIR functions, in order."""
+    found: list[relax.Call] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and expr.op == tvm.ir.Op.get("relax.call_tir"):
+            found.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return found
+
+
+def test_compiling_leaves_the_module_unscheduled(
+    relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
+) -> None:
+    compile_network(relax_mod, target, database_of([conv], target))
+    assert compile_network(relax_mod, target, ms.database.MemoryDatabase()).scheduled == ()
+
+
+def test_a_gpu_build_does_not_fuse_tasks_again() -> None:
+    gpu = parse_target("nvidia/nvidia-a100")  # code generation stops short of needing the device
+    network = load_network("support.networks:ChannelShuffle", inputs=[[1, 4, 8, 8]])
+    mod = to_relax(network, gpu)
+    pipeline = relax.get_default_pipeline(gpu)
+
+    def fused_again(lowered: tvm.IRModule) -> bool:
+        return any(var.name_hint.startswith("fused_fused") for var in lowered.functions)
+
+    assert fused_again(pipeline(mod))
+    with build_context(gpu):
+        assert not fused_again(pipeline(mod))
+
+
+def test_a_build_that_fails_is_named(
+    relax_mod: tvm.IRModule,
+    target: tvm.target.Target,
+    tasks: list[Task],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("\nno such instruction\nat line 3")
+
+    monkeypatch.setattr(tvm, "compile", fail)
+    with pytest.raises(NetworkBuildError, match=rf"llvm: .*0 of {len(tasks)} tasks scheduled: no such instr"):
+        compile_network(relax_mod, target)
+
+
+def test_binding_copies_inputs_once(network: Network, untuned: CompiledNetwork) -> None:
+    array = network.inputs[0].copy()
+    call = untuned.bind(array)
+    before = call()[0].numpy()
+    array[:] = 0
+    np.testing.assert_array_equal(call()[0].numpy(), before)
+
+
+def test_an_export_is_told_to_run_with_foretune_and_without() -> None:
+    two_cores = parse_target({"kind": "llvm", "num-cores": 2})
+    ours, stock = how_to_run(Path("net.so"), two_cores)
+    assert ours == "wrote net.so: foretune.load('net.so')(*inputs)"
+    assert "TVM_NUM_THREADS=2 TVM_BIND_THREADS=0" in stock and "load_module('net.so'), tvm.cpu())" in stock
+    (gpu,) = how_to_run(Path("net.so"), parse_target("nvidia/nvidia-a100"))
+    assert "tvm.runtime.device('cuda')" in gpu and "foretune.load" not in gpu

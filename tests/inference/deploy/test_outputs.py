@@ -1,0 +1,45 @@
+"""Outputs of a compiled network beside those of the original."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from foretune.inference.deploy.outputs import OutputCheck, compare_outputs
+
+REFERENCE = [np.array([2.0, -20.0], np.float32)]
+
+
+@pytest.mark.parametrize(
+    ("output", "difference", "agrees"),
+    [
+        ([2.0, -20.0], 0.0, True),
+        ([2.0, -20.001], 0.001, True),  # within 1e-4 of 20
+        ([2.0, -20.003], 0.003, False),
+        ([2.5, -20.0], 0.5, False),
+        ([float("nan"), -20.0], float("inf"), False),
+        ([2.0, float("-inf")], float("inf"), False),
+    ],
+)
+def test_outputs_are_compared_to_the_largest_reference(
+    output: list[float], difference: float, agrees: bool
+) -> None:
+    check = compare_outputs(REFERENCE, [np.array(output)])
+    assert check.max_abs_difference == pytest.approx(difference, rel=1e-6)
+    assert check.tolerance == pytest.approx(20e-4)
+    assert check.agrees is agrees
+
+
+def test_a_reference_that_is_not_finite_never_agrees() -> None:
+    reference = [np.array([np.nan, 1.0], np.float32)]
+    assert not compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
+
+
+def test_outputs_of_another_shape_or_number_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r".*\(3,\).*\(2,\)"):
+        compare_outputs(REFERENCE, [np.zeros(3)])
+    with pytest.raises(ValueError, match="shapes"):
+        compare_outputs(REFERENCE, [*REFERENCE, *REFERENCE])
+
+
+def test_the_tolerance_itself_agrees() -> None:
+    assert OutputCheck(0.5, 0.5).agrees and not OutputCheck(0.51, 0.5).agrees

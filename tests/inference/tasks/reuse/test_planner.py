@@ -1,0 +1,303 @@
+"""The reuse planner with searchers and devices that do as told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from foretune.dataset.operators import Dense, to_task
+from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.proposal import Proposal
+from foretune.inference.reuse.donors import ParentsBest
+from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
+from foretune.inference.reuse.tree import ROOT, ReuseTree
+from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
+from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.workers.messages import RoundReply
+from support.searchers import FakeDatabase, FakeSearcher, measuring_into
+
+A, B, C, D = TASKS = [
+    to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32, 64)
+]
+BRIDGE = replace(to_task(Dense(rows=4, in_features=8, out_features=8)), name="bridge", weight=0)
+NAMES = {task.workload_hash: letter for task, letter in zip([*TASKS, BRIDGE], "abcd+", strict=True)}
+CONFIG = OneShotConfig(rounds=2, top_k=4, finalists=0, stop=StopConfig(minimum=4))
+SECOND_S = 0.001
+
+
+class StartingSearcher(FakeSearcher):
+    """Proposes starts first, whose latency `start_s` gives; then, where asked for, programs of its own."""
+
+    def __init__(self, start_s=lambda trace: 0.002, **options):
+        super().__init__(**options)
+        self._start_s = start_s
+
+    def reply(self):
+        request = self.requests[-1]
+        own = super().reply() if request.budget.search else RoundReply()
+        starts = tuple(
+            Proposal(trace, "[]", str(self._start_s(trace)), 0.5, np.zeros(4, np.float32), is_start=True)
+            for trace in request.starts
+        )
+        return replace(own, proposals=starts + own.proposals)
+
+    @property
+    def searched(self):
+        """Letters of the tasks in the order of their rounds."""
+        return "".join(NAMES[request.key] for request in self.requests)
+
+    def rounds(self, letter):
+        return [request for request in self.requests if NAMES[request.key] == letter]
+
+
+def adapt(parent, trace, child):
+    return f"{NAMES[child.workload_hash]} as {trace}"
+
+
+def tree_of(**parents):
+    """Tree of letters; _ is the root, and x is the bridge."""
+    names = {letter: name for name, letter in NAMES.items()} | {"_": ROOT}
+    names["x"] = names["+"]
+    return ReuseTree({names[child]: names[parent] for child, parent in parents.items()}, {})
+
+
+def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), **options):
+    selection = tree if isinstance(tree, ReuseSelection) else GivenSelection(tree)
+    chosen = Selected(selection, bridges, library)
+    return ReusePlanner(config, lambda tasks: chosen, starts or ParentsBest(adapt), **options)
+
+
+def tune(planner, searcher, tasks=TASKS, untuned_s=None, database=None, config=CONFIG, **options):
+    searchers = searcher if isinstance(searcher, list) else [searcher]
+    tuner = NetworkTuner(
+        config, measuring_into([]), searchers, database or FakeDatabase(), planner=planner, **options
+    )
+    return tuner.tune(tasks, untuned_s or [SECOND_S * 20] * len(tasks))
+
+
+def test_a_child_waits_for_its_parent_and_begins_with_its_fastest_programs():
+    searcher = StartingSearcher(latencies_s=((0.006, 0.004), (0.003, 0.005)))
+    results = tune(planner_of(tree_of(a="_", b="a", c="b")), searcher, TASKS[:3])
+    # a is searched in full, in two rounds of two programs; b and c get a round each.
+    assert searcher.searched == "aabc"
+    (child,) = searcher.rounds("b")
+    key = A.workload_hash
+    assert child.starts == tuple(f"b as {key} {p}" for p in ("1 0", "0 1", "1 1", "0 0"))
+    assert child.budget.measured == 4  # not more than the whole search of a task
+    assert [result.parent for result in results] == ["", A.name, B.name]
+    # Only starts were measured, all of 2 ms: ties go by their names.
+    (grandchild,) = searcher.rounds("c")
+    assert set(grandchild.starts) == {f"c as {start}" for start in child.starts}
+    assert [result.candidates_measured for result in results] == [4, 4, 4]
+    assert [result.tuned_latency_s for result in results] == [0.003, 0.002, 0.002]
+
+
+def test_a_child_gets_its_budget():
+    config = replace(CONFIG, top_k=48, rounds=2, stop=StopConfig(minimum=4, expected_improvement=0))
+    searcher = StartingSearcher(latencies_s=(tuple(0.004 + 1e-5 * n for n in range(24)),))
+    planner = planner_of(tree_of(a="_", b="a"), config=config, child=ChildBudget(programs=8, starts=3))
+    results = tune(planner, searcher, TASKS[:2], config=config)
+    (child,) = searcher.rounds("b")
+    assert (len(child.starts), child.budget.measured, child.budget.quick) == (3, 8, False)
+    assert [result.candidates_measured for result in results] == [48, 8]
+
+
+def test_branches_go_side_by_side():
+    searchers = [StartingSearcher(), StartingSearcher()]
+    tune(planner_of(tree_of(a="_", b="_", c="a", d="b")), searchers)
+    order = [searcher.searched for searcher in searchers]
+    assert sorted("".join(order)) == list("aabbcd")
+    # Neither waits for the other's branch.
+    assert all(set(each) & {"a", "b"} for each in order)
+
+
+def test_children_of_a_parent_without_a_program_are_searched_in_full():
+    class NoneRuns(StartingSearcher):
+        def reply(self):
+            self.latencies_s = ((math.inf,),) if NAMES[self.requests[-1].key] == "a" else ((0.004,),)
+            return super().reply()
+
+    searcher = NoneRuns()
+    results = tune(planner_of(tree_of(a="_", b="a", c="b")), searcher, TASKS[:3])
+    assert searcher.searched == "aabbc"  # c can reuse b
+    assert [result.parent for result in results] == ["", "", B.name]
+    assert not searcher.rounds("b")[0].starts
+
+
+def test_a_child_whose_round_had_no_program_is_searched_in_full():
+    def start_s(trace):
+        return math.inf
+
+    class OnlyLater(StartingSearcher):
+        def reply(self):
+            own = NAMES[self.requests[-1].key]
+            self.latencies_s = ((math.inf,), (0.004,)) if own == "b" else ((0.004,),)
+            return super().reply()
+
+    searcher = OnlyLater(start_s)
+    results = tune(planner_of(tree_of(a="_", b="a")), searcher, TASKS[:2])
+    assert searcher.searched == "aabb"
+    assert results[1].tuned_latency_s == 0.004
+
+
+def test_a_child_that_no_program_fits_is_searched_in_full():
+    searcher = StartingSearcher()
+    starts = ParentsBest(lambda parent, trace, child: None)
+    tune(planner_of(tree_of(a="_", b="a"), starts=starts), searcher, TASKS[:2])
+    assert searcher.searched == "aabb"
+
+
+def test_tasks_that_the_tree_leaves_out_are_searched_in_full():
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(a="_")), searcher, TASKS[:2])
+    assert sorted(searcher.searched) == list("aabb")
+
+
+def test_bridges_come_first_and_are_no_part_of_the_network():
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="_", x="a", b="x", c="_"), bridges=[BRIDGE])
+    tuner = NetworkTuner(CONFIG, measuring_into([]), [searcher], FakeDatabase(), planner=planner)
+    results = tuner.tune(TASKS[:3], [0.01] * 3)
+    # The bridge comes as soon as its parent is done, before c.
+    assert searcher.searched.index("+") < searcher.searched.index("b")
+    assert searcher.rounds("+")[0].starts[0].startswith("+ as")
+    assert [result.name for result in results] == [A.name, B.name, C.name, BRIDGE.name]
+    assert results[3].weight == 0
+    assert results[3].untuned_latency_s is None
+    assert tuner.curve[0][1] == pytest.approx(0.03)
+    assert tuner.curve[-1][1] == pytest.approx(sum(r.tuned_latency_s for r in results[:3]))
+
+
+def test_a_bridge_that_is_searched_in_full_gets_the_rounds_of_those_that_wait():
+    # Alone, it would count with no latency and get one round.
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(x="_", a="x", b="x"), bridges=[BRIDGE])
+    tune(planner, searcher, TASKS[:2])
+    assert searcher.searched in ("++ab", "++ba")
+
+
+def test_a_bridge_that_the_tree_does_without_is_not_searched():
+    searcher = StartingSearcher()
+    results = tune(planner_of(tree_of(a="_"), bridges=[BRIDGE]), searcher, TASKS[:1])
+    assert searcher.searched == "aa"
+    assert [result.name for result in results] == [A.name]
+
+
+def test_a_small_task_gets_few_rounds_and_a_small_parent_those_of_its_children():
+    class Steady(StartingSearcher):
+        def reply(self):
+            seconds = {"a": 0.001, "b": 0.010, "c": 0.001, "d": 0.010}[NAMES[self.requests[-1].key]]
+            self.latencies_s = ((seconds,),)
+            return super().reply()
+
+    # d reuses a, which is as small as c. An even share of all is 5.5 ms at the end.
+    searcher = Steady(lambda trace: 0.010)
+    config = replace(CONFIG, rounds=4, top_k=4)
+    tune(planner_of(tree_of(a="_", b="_", c="_", d="a"), config=config), searcher, config=config)
+    assert [searcher.searched.count(letter) for letter in "abcd"] == [4, 4, 1, 1]
+
+
+def test_finished_tasks_of_the_database_are_parents_at_once():
+    database = FakeDatabase(known={A.workload_hash: 0.004})
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="_", b="a"), known_programs=database.latencies_s)
+    results = tune(planner, searcher, TASKS[:2], database=database)
+    assert searcher.searched == "b"
+    assert searcher.rounds("b")[0].starts == ("b as from the database",)
+    assert results[0].from_database
+    assert results[1].parent == A.name
+
+
+def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree():
+    # a had one of its two rounds; b, a child, had its only one; c had none.
+    known = {A.workload_hash: 0.004, B.workload_hash: 0.004}
+    database = FakeDatabase(known=known, unfinished={A.workload_hash: 1, B.workload_hash: 1})
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="_", b="a", c="b"), known_programs=database.latencies_s)
+    tune(planner, searcher, TASKS[:3], database=database)
+    assert searcher.searched in ("ac", "ca")
+    assert searcher.rounds("c")[0].starts == ("c as from the database",)
+
+
+def test_topk_measures_further_programs_until_one_runs():
+    searcher = StartingSearcher(
+        lambda trace: 0.002 if trace.endswith("0 1") else math.inf,
+        latencies_s=((0.004, 0.008), (0.005, 0.006)),
+    )
+    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    results = tune(planner, searcher, TASKS[:2])
+    first, second = searcher.rounds("b")
+    # 4, 5 and 6 ms fail, 8 ms runs.
+    key = A.workload_hash
+    assert first.starts == tuple(f"b as {key} {p}" for p in ("0 0", "1 0", "1 1"))
+    assert second.starts == (f"b as {key} 0 1",)
+    assert not first.budget.search
+    assert (results[1].candidates_measured, results[1].tuned_latency_s) == (4, 0.002)
+
+
+def test_topk_without_a_program_that_runs_is_searched_in_full():
+    searcher = StartingSearcher(lambda trace: math.inf)
+    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    results = tune(planner, searcher, TASKS[:2])
+    assert [request.budget.search for request in searcher.rounds("b")][:2] == [False, False]
+    assert searcher.rounds("b")[-1].budget.search
+    assert results[1].tuned_latency_s is not None
+
+
+def test_under_a_time_budget_children_begin_quickly():
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="_", b="a"), breadth_first=True)
+    limits = Limits(breadth_first=True, latency_target_s=0.0065)
+    tune(planner, searcher, TASKS[:2], limits=limits)
+    assert searcher.searched == "ab"  # the target is reached
+    assert [request.budget.quick for request in searcher.requests] == [True, True]
+    assert len(searcher.rounds("b")[0].starts) == 2
+
+
+def test_extra_rounds_are_for_those_that_had_their_own():
+    config = replace(CONFIG, extra_rounds=1)
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(a="_", b="a"), config=config), searcher, TASKS[:2], config=config)
+    assert searcher.searched.startswith("aab")
+    assert searcher.rounds("b")[0].starts
+
+
+def test_progress_never_falls_and_ends_with_all():
+    told = []
+    tune(
+        planner_of(tree_of(a="_", b="a", c="b", d="_")),
+        StartingSearcher(),
+        on_progress=lambda name, done: told.append(done),
+    )
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert told[0] < 0.5
+
+
+class Reselecting(ReuseSelection):
+    """Lets c reuse b once a shows the sketch that it asks for."""
+
+    def __init__(self):
+        self.heard = []
+
+    def tree(self, begun, sketches):
+        self.heard.append((dict(begun), dict(sketches)))
+        parent = "b" if sketches.get(A.workload_hash) == "tiled" else "_"
+        return tree_of(a="_", b="a", c=parent)
+
+
+def test_the_tree_is_selected_again_with_what_is_known():
+    selection = Reselecting()
+    searcher = StartingSearcher()
+    planner = planner_of(selection, sketch_of=lambda task, trace: "tiled")
+    results = tune(planner, searcher, TASKS[:3], [0.02, 0.02, 0.001])  # c comes last
+    assert results[2].parent == B.name
+    begun, sketches = selection.heard[-1]
+    assert begun == {
+        A.workload_hash: ROOT,
+        B.workload_hash: A.workload_hash,
+        C.workload_hash: B.workload_hash,
+    }
+    assert sketches == dict.fromkeys(begun, "tiled")

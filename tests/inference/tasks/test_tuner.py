@@ -1,0 +1,365 @@
+"""The tuner of a network with searchers and devices that do as told: order, limits, deaths, what is kept."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import tvm
+from foretune.dataset.measure import MeasureOutcome
+from foretune.dataset.measure.process import WorkerLostError
+from foretune.dataset.records import FailureKind
+from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.profiling import StageClock
+from foretune.inference.strategies.loop import RoundBudget, SearchLoop
+from foretune.inference.surrogate.shared import own_surrogate
+from foretune.inference.tasks.due import anything_due
+from foretune.inference.tasks.planner import Round
+from foretune.inference.tasks.search import TaskSearch
+from foretune.inference.tasks.supervision import SearchSupervisor
+from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.workers.messages import RoundReply
+from support.fake_executor import FakeExecutor
+from support.searchers import (
+    TASKS,
+    UNTUNED_S,
+    FakeDatabase,
+    FakeSearcher,
+    latency_of_module,
+    measuring_into,
+    tuner_of,
+)
+
+
+def test_the_largest_share_goes_first_and_each_task_gets_its_rounds():
+    searcher, database = FakeSearcher(), FakeDatabase()
+    tuner = tuner_of(searcher, database)
+    results = tuner.tune(TASKS, UNTUNED_S)
+    # All have a first round before any has a second one; then they take the same, and operations decide.
+    assert searcher.order == [1, 2, 0, 2, 1, 0]
+    assert [result.tuned_latency_s for result in results] == [0.003] * 3
+    assert [result.candidates_measured for result in results] == [4] * 3
+    assert [result.candidates_scored for result in results] == [20] * 3
+    assert [latency for _, latency in tuner.curve] == pytest.approx(
+        [0.060, 0.034, 0.018, 0.012, 0.011, 0.010, 0.009]
+    )
+    assert len(database.committed) == 12  # each program once
+    assert tuner.tuned == 3
+
+
+@pytest.mark.parametrize(
+    ("min_latency_share", "rounds"),
+    [(0.0, [4, 4, 4]), (0.3, [1, 4, 4]), (0.5, [1, 3, 4]), (1.0, [1, 2, 2]), (10.0, [1, 1, 1])],
+)
+def test_what_takes_little_of_the_network_gets_few_rounds(min_latency_share, rounds):
+    """An even share of 1, 10 and 12 ms is 7.7 ms: they are 0.13, 1.3 and 1.6 of it."""
+    latencies_s = dict(zip((task.workload_hash for task in TASKS), (0.001, 0.010, 0.012), strict=True))
+
+    class Steady(FakeSearcher):
+        def reply(self):
+            self.latencies_s = ((latencies_s[self.requests[-1].key],),)
+            return super().reply()
+
+    searcher, database = Steady(), FakeDatabase()
+    config = OneShotConfig(rounds=4, top_k=4, min_latency_share=min_latency_share, stop=StopConfig(minimum=4))
+    told = []
+    tuner_of(
+        searcher, database, config=config, on_progress=lambda name, done: told.append((name, done))
+    ).tune(TASKS, [1.0] * 3)
+    assert [searcher.order.count(number) for number in range(3)] == rounds
+    assert [database.unfinished[task.workload_hash] or 4 for task in TASKS] == rounds
+    assert [name for name, _ in told] == [TASKS[number].name for number in searcher.order]
+    done = [share for _, share in told]
+    assert done == sorted(done)
+    assert done[-1] == 1
+
+
+def test_a_task_that_is_tuned_alone_gets_all_rounds():
+    searcher = FakeSearcher()
+    config = OneShotConfig(rounds=4, top_k=4, min_latency_share=10.0, stop=StopConfig(minimum=4))
+    tuner_of(searcher, config=config).tune(TASKS[:1], [1.0])
+    assert searcher.order == [0] * 4
+
+
+def test_the_untuned_are_measured_during_the_first_searches():
+    measured = []
+    searcher = FakeSearcher()
+    untuned = dict(zip((tvm.ir.save_json(task.mod) for task in TASKS), UNTUNED_S, strict=True))
+
+    def measure(job):
+        measured.append(job.module in untuned)
+        return MeasureOutcome((untuned[job.module],)) if job.module in untuned else latency_of_module(job)
+
+    tuner = NetworkTuner(
+        OneShotConfig(rounds=2, top_k=4), FakeExecutor(measure, measure), [searcher], FakeDatabase()
+    )
+    results = tuner.tune(TASKS)
+    assert [result.untuned_latency_s for result in results] == UNTUNED_S
+    assert [result.tuned_latency_s for result in results] == [0.003] * 3
+    assert searcher.order[:3] == [2, 1, 0]  # by their operations
+    assert measured[:3] == [True] * 3
+    assert not any(measured[3:])
+    assert tuner.curve[0][1] == pytest.approx(sum(UNTUNED_S))
+
+
+def test_an_untuned_task_that_cannot_be_measured_ends_the_run():
+    def fail(job):
+        raise RuntimeError("no device")
+
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
+    with pytest.raises(RuntimeError, match="no device"):
+        tuner.tune(TASKS)
+
+
+def test_a_searcher_gets_a_task_once_and_then_what_was_measured():
+    searcher = FakeSearcher()
+    tuner_of(searcher).tune(TASKS[:1], UNTUNED_S[:1])
+    first, second = searcher.requests
+    assert first.task is TASKS[0]
+    assert first.learned == {}
+    assert second.task is None
+    key = TASKS[0].workload_hash
+    assert second.learned == {f"{key} 0 0": 0.004, f"{key} 0 1": 0.006}
+
+
+def test_a_task_stays_with_the_searcher_that_knows_it():
+    searchers = [FakeSearcher(), FakeSearcher()]
+    config = OneShotConfig(rounds=2, top_k=4, extra_rounds=1)
+    tuner = NetworkTuner(config, measuring_into([]), searchers, FakeDatabase())
+    tuner.tune(TASKS[:2], UNTUNED_S[:2])
+    assert [searcher.order for searcher in searchers] == [[1, 1, 1], [0, 0, 0]]
+    for searcher in searchers:
+        assert [request.task is not None for request in searcher.requests] == [True, False, False]
+
+
+def test_an_idle_searcher_takes_over_from_a_busy_one():
+    first, second = FakeSearcher(), FakeSearcher()
+    mine, other = searches = [
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), searcher=first, rounds=1)
+        for task in TASKS[:2]
+    ]
+    supervisor = SearchSupervisor([first, second], searches)
+    assert supervisor.choices(1) == ([], [])  # the one that knows them is idle, too
+    supervisor.ask(0, Round(mine, RoundBudget(1)))
+    assert supervisor.idle() == [1]
+    assert supervisor.choices(1) == ([], [other])
+
+
+def test_a_failure_is_told_and_a_task_without_a_program_says_so():
+    searcher = FakeSearcher(latencies_s=((math.inf, math.inf),))
+    database = FakeDatabase()
+    (result,) = tuner_of(searcher, database).tune(TASKS[:1], UNTUNED_S[:1])
+    assert list(searcher.requests[1].learned.values()) == [math.inf, math.inf]
+    assert result.reason == "no candidate ran"
+    assert result.tuned_latency_s is None
+    assert result.candidates_failed == 4
+    assert database.committed == []
+
+
+def test_what_is_slower_than_untuned_is_not_kept():
+    database = FakeDatabase()
+    (result,) = tuner_of(FakeSearcher(), database).tune(TASKS[:1], [0.002])
+    assert result.reason == "untuned is faster"
+    assert result.tuned_latency_s is None
+    assert database.committed == []
+
+
+def test_the_database_serves_what_it_knows():
+    known = {TASKS[1].workload_hash: 0.001}
+    searcher = FakeSearcher()
+    results = tuner_of(searcher, FakeDatabase(known)).tune(TASKS, UNTUNED_S)
+    assert searcher.order == [2, 0, 2, 0]
+    assert results[1].from_database
+    assert results[1].tuned_latency_s == 0.001
+    again = FakeSearcher()
+    tuner_of(again, FakeDatabase(known), retune=True).tune(TASKS, UNTUNED_S)
+    assert again.order == [1, 2, 0, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("searcher", "untuned_s", "reason"),
+    [
+        (FakeSearcher(), 0.002, "untuned is faster"),
+        (FakeSearcher(replies=[RoundReply(nothing_to_tune=True)]), 0.5, "nothing to tune"),
+    ],
+)
+def test_a_task_that_ended_without_a_schedule_is_not_searched_again(searcher, untuned_s, reason):
+    database = FakeDatabase()
+    tuner_of(searcher, database).tune(TASKS[:1], [untuned_s])
+    again = FakeSearcher()
+    (result,) = tuner_of(again, database).tune(TASKS[:1], [untuned_s])
+    assert (again.order, result.reason, result.tuned_latency_s) == ([], reason, None)
+    assert not anything_due(TASKS[:1], OneShotConfig(), noted(database, [untuned_s]))
+    tuner_of(again, database, retune=True).tune(TASKS[:1], [0.5])
+    assert again.order == [0, 0]
+    assert database.notes.ended(TASKS[0]) == ""  # it has one now
+
+
+def test_a_run_that_a_limit_stops_ends_no_task():
+    database = FakeDatabase()
+    tuner_of(FakeSearcher(), database, limits=Limits(latency_target_s=1.0)).tune(TASKS[:1], [0.002])
+    assert database.notes.ended(TASKS[0]) == ""
+
+
+def noted(database, untuned_s):
+    """The database with these untuned latencies."""
+    for task, seconds in zip(TASKS, untuned_s, strict=False):
+        database.notes.note_untuned(task, seconds)
+    return database
+
+
+def test_an_untuned_latency_that_is_known_is_not_measured_again():
+    measured = []
+    database = noted(
+        FakeDatabase(dict.fromkeys((task.workload_hash for task in TASKS), 0.001)), [0.5, math.inf]
+    )
+
+    def measure(job):
+        measured.append(job)
+        return MeasureOutcome((0.25,))
+
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(measure, measure), [FakeSearcher()], database)
+    results = tuner.tune(TASKS)
+    assert [job.task for job in measured] == [TASKS[2].workload_hash]
+    assert [result.untuned_latency_s for result in results] == [0.5, None, 0.25]
+    assert database.notes.untuned_s(TASKS[2]) == 0.25
+    assert tuner.curve[0][1] == pytest.approx(0.003)
+    assert not anything_due(TASKS, OneShotConfig(), database)
+    assert anything_due(TASKS, OneShotConfig(), database, retune=True)
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "config", "due"),
+    [(None, OneShotConfig(), False), (1, OneShotConfig(), True), (None, OneShotConfig(extra_rounds=1), True)],
+)
+def test_a_round_that_is_left_is_due(unfinished, config, due):
+    key = TASKS[0].workload_hash
+    database = noted(FakeDatabase({key: 0.001}, {key: unfinished}), [0.5])
+    assert anything_due(TASKS[:1], config, database) is due
+    assert anything_due(TASKS[:2], config, database)  # which has no schedule
+
+
+@pytest.mark.parametrize("breadth_first", [False, True])
+def test_what_a_stopped_run_left_unfinished_is_searched_to_its_end(breadth_first):
+    keys = [task.workload_hash for task in TASKS]
+    known = dict.fromkeys(keys, 0.005)
+    # The first had its quick round alone, the second all of its rounds, the third one of two.
+    searcher, database = FakeSearcher(), FakeDatabase(known, {keys[0]: 0, keys[2]: 1})
+    tuner = tuner_of(searcher, database, limits=Limits(breadth_first=breadth_first))
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert sorted(searcher.order) == [0, 0, 2]
+    assert not any(request.budget.quick for request in searcher.requests)
+    assert searcher.requests[0].learned == {"from the database": 0.005}
+    assert [result.from_database for result in results] == [False, True, False]
+    assert [result.tuned_latency_s for result in results] == [0.003, 0.005, 0.004]
+    assert database.unfinished == {keys[0]: None, keys[2]: None}
+    again = FakeSearcher()
+    tuner_of(again, database).tune(TASKS, UNTUNED_S)
+    assert again.order == []
+
+
+def test_a_budget_notes_what_it_left_unfinished():
+    searcher, database = FakeSearcher(), FakeDatabase()
+    measured = []
+    limits = Limits(in_time=lambda: len(measured) < 8, breadth_first=True)
+    executor = measuring_into(measured)
+    config = OneShotConfig(rounds=1, top_k=2)
+    NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
+    # Three quick rounds of two; the round after them spends the rest, and counts as cut short.
+    assert [database.unfinished[task.workload_hash] for task in TASKS] == [0, 0, 0]
+
+
+def test_a_search_without_anything_new_is_finished():
+    searcher, database = FakeSearcher(replies=[None, RoundReply()]), FakeDatabase()
+    tuner_of(searcher, database).tune(TASKS[:1], UNTUNED_S[:1])
+    assert database.unfinished == {TASKS[0].workload_hash: None}
+
+
+def test_extra_rounds_go_on_from_the_database():
+    known = {TASKS[0].workload_hash: 0.0035}
+    searcher, database = FakeSearcher(), FakeDatabase(known)
+    config = OneShotConfig(rounds=1, top_k=2, extra_rounds=1)
+    (result,) = tuner_of(searcher, database, config=config).tune(TASKS[:1], UNTUNED_S[:1])
+    assert searcher.requests[0].learned == {"from the database": 0.0035}
+    assert result.tuned_latency_s == 0.003
+    assert not result.from_database
+
+
+def test_extra_rounds_end_where_a_task_converged():
+    searcher = FakeSearcher(latencies_s=((0.004,), (0.004,)))
+    config = OneShotConfig(rounds=1, top_k=1, extra_rounds=20)
+    tuner_of(searcher, config=config).tune(TASKS[:1], UNTUNED_S[:1])
+    assert len(searcher.requests) == 3  # its own, and two that brought nothing
+
+
+def test_a_budget_goes_breadth_first_and_ends_the_run():
+    searcher, database = FakeSearcher(), FakeDatabase()
+    measured = []
+    limits = Limits(in_time=lambda: len(measured) < 4, breadth_first=True)
+    executor = measuring_into(measured)
+    config = OneShotConfig(rounds=2, top_k=4)
+    tuner = NetworkTuner(config, executor, [searcher], database, limits=limits)
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert searcher.order == [1, 2]
+    assert all(request.budget.quick for request in searcher.requests)
+    assert results[0].reason == "the limits of the run left no time for it"
+    assert results[0].tuned_latency_s is None
+    assert results[1].tuned_latency_s == 0.004
+    assert len(database.committed) == 4
+
+
+def test_with_time_left_a_budget_searches_on_where_most_is_to_be_gained():
+    searcher = FakeSearcher(latencies_s=((0.004,), (0.003,), (0.002,)))
+    tuner = tuner_of(searcher, limits=Limits(breadth_first=True), config=OneShotConfig(rounds=2, top_k=2))
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert searcher.order[:3] == [1, 2, 0]
+    assert [request.budget.quick for request in searcher.requests] == [True] * 3 + [False] * 6
+    assert [result.tuned_latency_s for result in results] == [0.002] * 3
+
+
+def test_a_latency_that_is_good_enough_ends_the_run():
+    searcher = FakeSearcher()
+    tuner = tuner_of(searcher, limits=Limits(latency_target_s=0.035))
+    results = tuner.tune(TASKS, UNTUNED_S)
+    assert searcher.order == [1]
+    assert results[1].tuned_latency_s == 0.004  # what was found is kept
+
+
+def test_a_search_process_that_dies_is_asked_once_more():
+    gone = WorkerLostError(FailureKind.WORKER_DIED, "killed by signal 11")
+    searcher, database = FakeSearcher(replies=[None, gone]), FakeDatabase()
+    (result,) = tuner_of(searcher, database).tune(TASKS[:1], UNTUNED_S[:1])
+    assert result.tuned_latency_s == 0.003
+    assert searcher.requests[2].task is TASKS[0]  # the new process knows nothing
+    assert len(searcher.requests[2].learned) == 2
+    dying = FakeSearcher(replies=[gone, gone])
+    (result,) = tuner_of(dying).tune(TASKS[:1], UNTUNED_S[:1])
+    assert result.reason == "the search process died: killed by signal 11"
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (RoundReply(nothing_to_tune=True), "nothing to tune"),
+        (RoundReply(error="InternalError: odd\nmore"), "the search failed: InternalError: odd"),
+    ],
+)
+def test_a_search_that_cannot_be_is_a_reason(reply, reason):
+    (result,) = tuner_of(FakeSearcher(replies=[reply])).tune(TASKS[:1], UNTUNED_S[:1])
+    assert result.reason == reason
+
+
+def test_work_is_added_up_by_step():
+    clock = StageClock()
+    once = OneShotConfig(rounds=2, top_k=4, finalists=0)
+    tuner_of(FakeSearcher(), clock=clock, config=once).tune(TASKS[:1], UNTUNED_S[:1])
+    assert clock.seconds == pytest.approx({"features": 1.0, "building": 0.4, "timing": 0.8})
+
+
+def test_an_executor_that_cannot_go_on_ends_the_run():
+    def fail(job):
+        raise RuntimeError("no device")
+
+    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
+    with pytest.raises(RuntimeError, match="no device"):
+        tuner.tune(TASKS, UNTUNED_S)

@@ -1,0 +1,144 @@
+"""The presets of `search=`: what composes is what the papers and the defaults say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import foretune
+import pytest
+from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.networks import Lowering
+from foretune.inference.config import OneShotConfig, OneShotConfigError, StopConfig
+from foretune.inference.strategies.annealing import AnnealingConfig
+from foretune.inference.strategies.draft.config import DraftingConfig
+from foretune.inference.strategies.evolutionary import EvolutionaryConfig
+from foretune.inference.strategies.registry import STRATEGIES
+from foretune.inference.tune_config import TuneConfig, TuneConfigError
+from hydra import compose, initialize_config_module
+
+PRESETS = sorted(path.stem for path in (Path(foretune.__file__).parent / "conf" / "search").glob("*.yaml"))
+
+
+def composed(*overrides: str) -> TuneConfig:
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        return from_hydra(compose("tune", overrides=list(overrides)), TuneConfig)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_composes_and_is_valid(preset: str) -> None:
+    assert composed(f"search={preset}", "seed=7").search.seed == 7
+
+
+def test_the_default_is_that_of_the_code() -> None:
+    assert composed().search == OneShotConfig()
+    assert composed().search.stop == StopConfig()
+    assert composed().search.strategy == DraftingConfig()
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_has_a_file_of_its_settings_with_their_defaults(name: str) -> None:
+    assert composed(f"search/strategy={name}").search == OneShotConfig(name)
+    assert composed(f"search.strategy={name}").search == OneShotConfig(name)
+
+
+def test_table_2_of_one_shot_tuner() -> None:
+    genetic = composed("search=one_shot_tuner").search
+    assert genetic.strategy == EvolutionaryConfig(
+        population_size=512, generations=120, mutation_probability=0.1
+    )
+    annealing = composed("search=one_shot_tuner_annealing").search
+    assert annealing.strategy == AnnealingConfig(chains=512, steps=160, early_stop=50)
+    assert (genetic.rounds, genetic.top_k) == (annealing.rounds, annealing.top_k) == (1, 64)
+    # A fixed K: no adaptive stop, no learning from measurements.
+    assert genetic.stop.expected_improvement == annealing.stop.expected_improvement == 0.0
+    assert not genetic.surrogate
+
+
+def test_what_is_not_the_paper_drafts() -> None:
+    for preset in ("default", "high_efficiency", "high_quality"):
+        assert composed(f"search={preset}").search.strategy.name == "draft"
+    assert composed("search=high_quality").search.strategy.keep > DraftingConfig().keep
+    assert composed("search.strategy.checkpoint=null").search.strategy.checkpoint is None
+
+
+def test_quality_goes_on_and_efficiency_measures_less() -> None:
+    quality, efficiency, default = (
+        composed(f"search={name}").search for name in ("high_quality", "high_efficiency", "default")
+    )
+    assert quality.extra_rounds > default.extra_rounds == 0
+    assert efficiency.rounds < default.rounds < quality.rounds
+    assert efficiency.top_k < default.top_k < quality.top_k
+
+
+@pytest.mark.parametrize(
+    ("rounds", "top_k", "rooms"),
+    [(3, 24, [8, 8, 8]), (2, 5, [3, 2]), (3, 4, [2, 1, 1]), (1, 64, [64]), (10, 25, [3, 2] * 5)],
+)
+def test_all_rounds_together_measure_top_k(rounds: int, top_k: int, rooms: list[int]) -> None:
+    config = OneShotConfig(rounds=rounds, top_k=top_k)
+    assert [config.room(number) for number in range(rounds)] == rooms
+    assert sum(rooms) == top_k
+    assert config.room(rounds) == config.per_round == max(rooms)  # of extra rounds
+
+
+def test_a_network_is_lowered_as_is_fastest_unless_told() -> None:
+    assert composed().lowering == Lowering()
+    assert composed("lowering.prepack=false").lowering == Lowering(prepack=False)
+    with pytest.raises(ConfigError, match=r"lowering\.channels_last"):
+        composed("lowering.channels_last=NHWC")
+
+
+def test_only_what_runs_here_is_exported() -> None:
+    assert composed().export is None
+    with pytest.raises(TuneConfigError, match=r"export=net\.so: only what runs here is compiled"):
+        composed("export=net.so", "executor=dry_run")
+
+
+@pytest.mark.parametrize("field", ["budget_s", "latency_target_s", "untuned_limit_s"])
+def test_a_limit_in_seconds_is_positive_or_none(field: str) -> None:
+    assert getattr(composed(f"{field}=null"), field) is None
+    with pytest.raises(TuneConfigError, match=rf"{field}=0.*seconds over 0, or null"):
+        composed(f"{field}=0.0")
+
+
+def test_schedules_are_either_required_or_searched_again() -> None:
+    assert composed("require_database=true").require_database
+    with pytest.raises(TuneConfigError, match=r"require_database=true retune=true: .*leave one out"):
+        composed("require_database=true", "retune=true")
+
+
+def test_executors_are_those_of_generation() -> None:
+    assert composed("executor=dry_run").executor.kind == "dry_run"
+    assert composed().executor.kind == "local"
+    with pytest.raises(ConfigError, match="cuda_compilers"):
+        composed("+executor.cuda_compilers=nvcc")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StopConfig(expected_improvement=-0.1), r"search\.stop\.expected_improvement=-0\.1"),
+        (lambda: StopConfig(minimum=0), r"search\.stop\.minimum=0"),
+        (lambda: StopConfig(batch=0), r"search\.stop\.batch=0"),
+        (
+            lambda: OneShotConfig(strategy="bayesian"),
+            r"search\.strategy=bayesian: unknown; .* draft, evolutionary, annealing",
+        ),
+        (lambda: OneShotConfig(replay_factor=0), r"search\.replay_factor=0"),
+        (lambda: DraftingConfig(keep=0), r"search\.strategy\.keep=0"),
+        (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
+        (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
+        (lambda: OneShotConfig(extra_rounds=-1), r"search\.extra_rounds=-1"),
+        (lambda: OneShotConfig(min_latency_share=-0.1), r"search\.min_latency_share=-0\.1"),
+        (lambda: AnnealingConfig(early_stop=0), r"search\.strategy\.early_stop=0"),
+        (lambda: AnnealingConfig(steps=0), r"search\.strategy\.steps=0"),
+        (
+            lambda: OneShotConfig({"name": "annealing", "keep": 3}),
+            r"search\.strategy\.keep: .*annealing has no",
+        ),
+        (lambda: OneShotConfig({"name": "annealing", "steps": "many"}), r"search\.strategy\.steps: .*many"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(make, message):
+    with pytest.raises(OneShotConfigError, match=message):
+        make()

@@ -1,0 +1,111 @@
+"""A run whose tasks are all in the database starts no process for them, and accounts for its time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretune.dataset.networks import extract_tasks, load_network, to_relax
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.config import OneShotConfig
+from foretune.inference.result import TuneResult
+from foretune.inference.tune import run
+from foretune.inference.tune_config import TuneConfig
+from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.workers import workforce
+from rich.console import Console
+from support.schedules import add_schedules
+
+TARGET = parse_target("llvm")
+
+
+def config(folder: Path, **changes: Any) -> TuneConfig:
+    settings = {
+        "network": "torch.nn:Linear",
+        "inputs": [[64, 256]],
+        "kwargs": {"in_features": 256, "out_features": 256},
+        "output": folder / "report",
+        "database": folder / "database",
+        "checkpoint": None,
+        "rivals": [],
+        "search": OneShotConfig("evolutionary", processes=1),
+        **changes,
+    }
+    return TuneConfig(**settings)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> TuneConfig:
+    """A run whose one task has a schedule and an untuned latency in the database."""
+    settings = config(tmp_path)
+    database = TuningDatabase(settings.database, TARGET, target_hardware(TARGET, measured=False))
+    network = load_network(**settings.network_arguments)
+    (task,) = extract_tasks(to_relax(network, TARGET), TARGET, "linear")
+    add_schedules(database.database, [task], TARGET, 1e-4)
+    database.notes.note_untuned(task, 1e-3)
+    return settings
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what is started; nothing can be."""
+    begun: list[str] = []
+
+    def refuse(name: str) -> Any:
+        def start(*arguments: Any, **options: Any) -> None:
+            begun.append(name)
+            raise RuntimeError(f"{name} started")
+
+        return start
+
+    for name in ("make_executor", "start_searchers"):
+        monkeypatch.setattr(workforce, name, refuse(name))
+    return begun
+
+
+def finished(settings: TuneConfig) -> TuneResult:
+    return run(settings, Console(quiet=True))
+
+
+def test_nothing_is_started_and_nothing_measured_where_all_is_known(
+    filled: TuneConfig, started: list[str]
+) -> None:
+    with pytest.raises(RuntimeError, match="make_executor started"):
+        finished(filled)  # which does not know yet that nothing is left
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
+    started.clear()
+    result = finished(filled)
+    assert started == []
+    (task,) = result.tasks
+    assert task.from_database
+    assert (task.untuned_latency_s, task.tuned_latency_s) == (1e-3, pytest.approx(1e-4))
+    assert task.candidates_measured == task.candidates_tried == 0
+    assert result.outputs_match
+
+
+def test_the_stages_cover_the_run(filled: TuneConfig, started: list[str]) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
+    result = finished(filled)
+    assert {"start and imports", "network to tasks", "compile", "report"} <= set(result.stage_s)
+    assert 0.95 * result.total_s <= sum(result.stage_s.values()) <= result.total_s
+
+
+@pytest.mark.parametrize("changes", [{"retune": True}, {"kwargs": {"in_features": 256, "out_features": 8}}])
+def test_what_is_not_known_is_started_for_at_once(
+    filled: TuneConfig, started: list[str], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
+    with pytest.raises(RuntimeError, match="make_executor started"):
+        finished(config(tmp_path, **changes))
+
+
+def test_the_device_goes_by_the_same_name_measured_or_not() -> None:
+    unmeasured, measured = (target_hardware(TARGET, measured) for measured in (False, True))
+    assert unmeasured.hardware_id == measured.hardware_id
+    assert math.isnan(unmeasured.peak_gflops) and measured.peak_gflops > 0

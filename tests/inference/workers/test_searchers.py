@@ -1,0 +1,257 @@
+"""Search processes: what they answer, how they stand still, and how they are replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tvm
+from foretune.dataset.hardware import named_hardware
+from foretune.dataset.measure.process import WorkerLostError
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import EvolutionarySampler
+from foretune.dataset.tvm_compat import as_task_module, parse_target
+from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference.strategies.draft.config import DraftingConfig
+from foretune.inference.strategies.draft.strategy import DraftStrategy
+from foretune.inference.strategies.evolutionary import EvolutionaryConfig
+from foretune.inference.strategies.loop import RoundBudget
+from foretune.inference.strategies.sampled import QUICK_PROPOSALS
+from foretune.inference.strategies.session import SearchSession
+from foretune.inference.surrogate.embedding import EMBEDDING_DIM
+from foretune.inference.workers import searchers
+from foretune.inference.workers.messages import RoundReply, RoundRequest
+from foretune.inference.workers.searchers import (
+    InlineSearcher,
+    ProcessSearcher,
+    held_back,
+    hold_back,
+    start_searchers,
+)
+from tvm import te
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 1})
+TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
+CONFIG = OneShotConfig(
+    EvolutionaryConfig(population_size=6, generations=1),
+    top_k=4,
+    rounds=2,
+    processes=1,
+    replay_factor=1,
+)
+HARDWARE = replace(named_hardware("a100"), kind="cpu", name="some CPU")
+
+
+@pytest.fixture(scope="module")
+def searcher():
+    (found,) = start_searchers(CONFIG, TARGET, "cpu", HARDWARE)
+    assert isinstance(found, ProcessSearcher)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def inline():
+    (found,) = start_searchers(replace(CONFIG, processes=0), TARGET, "cpu", HARDWARE)
+    assert isinstance(found, InlineSearcher)
+    return found
+
+
+@pytest.mark.parametrize("cores, most, started", [(1, 5, 1), (4, 2, 2), (4, 0, 1), (32, 99, 8)])
+def test_no_more_processes_search_than_there_are_cores_and_tasks(monkeypatch, cores, most, started):
+    monkeypatch.setattr(searchers, "available_cores", lambda: cores)
+    monkeypatch.setattr(searchers, "ProcessSearcher", lambda spec: spec.role)
+    found = start_searchers(replace(CONFIG, processes=None), TARGET, "cpu", HARDWARE, most=most)
+    assert found == ["search"] * started
+
+
+def answer(searcher, request):
+    searcher.ask(request)
+    if searcher.connection is not None:
+        assert searcher.connection.poll(120)
+    return searcher.reply()
+
+
+ROUND, QUICK = RoundBudget(2), RoundBudget(2, quick=True)
+
+
+def request(task=TASK, learned=None, budget=ROUND, **more):
+    return RoundRequest(task.workload_hash, budget, learned or {}, **more)
+
+
+def opening(task=TASK, learned=None, budget=ROUND, **more):
+    return RoundRequest(task.workload_hash, budget, learned or {}, task=task, **more)
+
+
+def traces(reply):
+    return [proposal.trace for proposal in reply.proposals]
+
+
+def state_of(pid):
+    """The letter by which Linux tells the state of a process: T is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_both_kinds_answer_alike_round_by_round(searcher, inline):
+    replies = []
+    for each in (searcher, inline):
+        opened = answer(each, opening())
+        learned = {trace: 1e-3 * (place + 1) for place, trace in enumerate(traces(opened))}
+        learned[traces(opened)[-1]] = math.inf  # a failure
+        replies.append((opened, answer(each, request(learned=learned))))
+    for opened, again in replies:
+        assert len(traces(opened)) == len(traces(again)) == 2
+        assert not set(traces(opened)) & set(traces(again))
+        assert opened.scored >= 6
+        assert {"features", "prediction", "replay and postprocessing"} <= set(opened.stage_s)
+        assert all(proposal.embedding.shape == (EMBEDDING_DIM,) for proposal in opened.proposals)
+    # One thread and one seed: the same search wherever it runs.
+    assert traces(replies[0][0]) == traces(replies[1][0])
+
+
+def test_a_searcher_drafts_with_the_checkpoint_that_fits():
+    drafting = DraftingConfig(population=64, generations=1, keep=8)
+    config = OneShotConfig(drafting, top_k=4, rounds=2, replay_factor=1, processes=0)
+    (found,) = start_searchers(config, TARGET, "cpu", HARDWARE)
+    opened = answer(found, opening())
+    assert isinstance(found._role._sessions[TASK.workload_hash]._strategy, DraftStrategy)
+    again = answer(found, request(learned=dict.fromkeys(traces(opened), 1e-3)))
+    assert len(traces(opened)) == len(traces(again)) == 2
+    quick = answer(found, opening(budget=QUICK))
+    assert len(traces(quick)) == QUICK_PROPOSALS
+    # Only what is proposed was replayed; what was scored before is not scored again.
+    assert opened.scored == 2
+    assert opened.stage_s["drafting"] > 0 and opened.stage_s["replay and postprocessing"] > 0
+    assert quick.scored <= QUICK_PROPOSALS
+
+
+def test_start_candidates_come_first_and_say_so(searcher, inline):
+    start, other = traces(answer(inline, opening()))
+    for each in (searcher, inline):
+        opened = answer(each, opening(starts=(start, "no trace")))
+        assert [proposal.is_start for proposal in opened.proposals] == [True, False, False]
+        assert traces(opened)[0] == start
+        again = answer(each, request(starts=(start, other)))
+        assert start not in traces(again)
+
+
+def test_a_task_is_reopened_with_what_was_measured(inline):
+    opened = answer(inline, opening())
+    learned = dict.fromkeys(traces(opened), 1e-3)
+    again = answer(inline, opening(learned={**learned, "no trace": 1.0}))
+    assert not set(traces(again)) & set(learned)
+
+
+def test_a_task_without_decisions_is_nothing_to_tune(inline):
+    a = te.placeholder((1,), name="a")
+    mod = as_task_module(te.create_prim_func([a, te.compute((1,), lambda i: a[i])]))
+    nothing = replace(TASK, name="copy", mod=mod)
+    assert answer(inline, opening(nothing)) == RoundReply(nothing_to_tune=True)
+
+
+def test_an_element_wise_task_is_proposed_in_parallel_and_in_vectors_once(inline):
+    a = te.placeholder((64, 128), name="a")
+    mod = as_task_module(te.create_prim_func([a, te.compute((64, 128), lambda i, j: a[i, j] * 2)]))
+    doubled = replace(TASK, name="doubled", mod=mod)
+    (only,) = answer(inline, opening(doubled)).proposals
+    script = tvm.ir.load_json(only.module).script()
+    assert "T.parallel" in script and "T.vectorized" in script
+    assert answer(inline, request(doubled, learned={only.trace: 1e-3})).proposals == ()
+    # What an earlier run has measured is not proposed again.
+    again = answer(inline, opening(doubled, {only.trace: 1e-3}))
+    assert again.proposals == ()
+
+
+def test_a_search_without_a_population_draws_at_random(monkeypatch):
+    """As on a GPU whose limits most programs break: evolution proposes nothing, and chance goes on."""
+    model = PretrainedCostModel.load("cpu", HARDWARE)
+    session = SearchSession(TASK, TARGET, model, CONFIG, hardware=HARDWARE, threads=1)
+    monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
+    first = session.propose(ROUND)
+    assert len(first) == QUICK_PROPOSALS
+    session.learn({proposal.trace: 1e-3 for proposal in first})
+    second = session.propose(ROUND)
+    assert second
+    assert not {p.trace for p in first} & {p.trace for p in second}
+    exhausted = SearchSession(TASK, TARGET, model, CONFIG, hardware=HARDWARE, threads=1)
+    exhausted.learn({"measured before": 1e-3})
+    assert exhausted.propose(ROUND) == []
+
+
+def test_a_quick_round_proposes_a_few_and_the_search_goes_on():
+    (inline,) = start_searchers(replace(CONFIG, processes=0), TARGET, "cpu", HARDWARE)
+    opened = answer(inline, opening(budget=QUICK))
+    assert len(traces(opened)) == opened.scored == QUICK_PROPOSALS
+    again = answer(inline, request(learned=dict.fromkeys(traces(opened), 1e-3)))
+    assert len(traces(again)) == 2
+    assert not set(traces(again)) & set(traces(opened))
+
+
+def test_nothing_is_proposed_twice_measured_or_not():
+    model = PretrainedCostModel.load("cpu", HARDWARE)
+    session = SearchSession(
+        TASK, TARGET, model, replace(CONFIG, replay_factor=3), hardware=HARDWARE, threads=1
+    )
+    first = session.propose(ROUND)
+    assert 2 < len(first) <= 2 * 3  # three for each that is measured
+    session.learn({proposal.trace: 1e-3 for proposal in first[-2:]})
+    second = session.propose(ROUND)
+    assert second and not {p.trace for p in first} & {p.trace for p in second}
+
+
+def test_an_error_in_this_process_is_an_answer_too(inline):
+    assert "unknown" in answer(inline, RoundRequest("unknown", ROUND)).error
+
+
+def test_an_error_of_the_search_is_an_answer(searcher):
+    reply = answer(searcher, RoundRequest("unknown", ROUND))
+    assert "unknown" in reply.error
+    assert reply.reason.startswith("the search failed: ")
+
+
+def test_searchers_stand_still_for_a_timing(searcher):
+    with held_back([searcher]):
+        deadline = time.monotonic() + 10
+        while state_of(searcher.pid) != "T" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert state_of(searcher.pid) == "T"
+    assert state_of(searcher.pid) != "T"
+    around = hold_back(replace(CONFIG, overlap="none"), None, [searcher])
+    with around(), contextlib.suppress(ZeroDivisionError):
+        raise ZeroDivisionError  # whatever happens inside, it goes on
+    assert state_of(searcher.pid) != "T"
+
+
+def test_a_process_that_dies_is_replaced(searcher):
+    before = searcher.pid
+    os.kill(before, signal.SIGKILL)
+    assert searcher.connection.poll(30)
+    with pytest.raises(WorkerLostError, match="signal 9"):
+        searcher.reply()
+    assert searcher.pid != before
+    assert len(traces(answer(searcher, opening()))) == 2
+
+
+def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
+    code = """
+import sys
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
+load_cpu_intrinsics()
+task = to_task(Dense(rows=8, in_features=64, out_features=32))
+target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})  # its rules ask for VNNI's
+assert design_spaces(make_tune_context(task.mod, target, seed=0), "task")
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir.tensor_intrin.x86 import VNNI_DOT_16x4_INTRIN
+assert TensorIntrin.get(VNNI_DOT_16x4_INTRIN) is not None
+assert "tvm.s_tir.tensor_intrin.cuda" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -1,0 +1,81 @@
+"""Engines of a network that doubles its input; they fail in the ways in which a rival may."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import ClassVar
+
+import numpy as np
+from foretune.inference.deploy.rivals.base import Call, Engine, Form, Source
+
+
+class Doubling(Engine):
+    """Engine that gives twice its first input, at once."""
+
+    title = "doubling"
+    form = Form.LIBRARY  # needs no torch, and so starts at once
+    module = package = "numpy"
+    factor: ClassVar[float] = 2.0
+
+    def prepare(self) -> None:
+        pass
+
+    def load(self, source: Source) -> Call:
+        return lambda: [self.factor * source.inputs[0]]
+
+
+class Tripling(Doubling):
+    title = "tripling"
+    factor = 3.0
+
+
+class WrongShape(Doubling):
+    title = "wrong shape"
+
+    def load(self, source: Source) -> Call:
+        return lambda: [np.zeros(7, np.float32)]
+
+
+class Dying(Doubling):
+    title = "dying"
+
+    def load(self, source: Source) -> Call:
+        os.abort()
+
+
+class Hanging(Doubling):
+    title = "hanging"
+
+    def load(self, source: Source) -> Call:
+        time.sleep(600)
+        raise AssertionError
+
+
+class DyingLater(Doubling):
+    """Ends while it is timed."""
+
+    title = "dying later"
+
+    def load(self, source: Source) -> Call:
+        call = super().load(source)
+        calls = iter(range(50))
+
+        def die_later() -> list[np.ndarray]:
+            if next(calls, None) is None:
+                os._exit(3)
+            return call()
+
+        return die_later
+
+
+class Raising(Doubling):
+    title = "raising"
+
+    def load(self, source: Source) -> Call:
+        raise NotImplementedError("no such operator: doubling\nand more lines")
+
+
+class Absent(Doubling):
+    title = "absent"
+    module = package = "no_such_package"

@@ -1,0 +1,381 @@
+"""Documents against the code: links, paths, commands, options, names and columns."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import foretune.inference
+import pytest
+from foretune import cli
+from foretune.dataset.hardware import Hardware
+from foretune.dataset.operators import registry
+from foretune.dataset.records import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
+from foretune.inference import OneShotConfig
+from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
+from foretune.inference.deploy.description import Description
+from foretune.inference.result import Contestant, TaskResult, TuneResult
+from foretune.models.card import READABLE_SCHEMAS, Card
+from hydra import compose, initialize_config_module
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from support.paths import ROOT
+
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+LAYERS = ("dataset", "models", "training", "inference")
+FOLDERS = (*LAYERS, "conf", "checkpoints", "tests", "benchmarks", "examples", "docs")
+GLOSSARY = ROOT / "docs" / "glossary.md"
+FORMATS = ROOT / "docs" / "formats.md"
+CHANGES = ROOT / "CHANGELOG.md"
+RESULTS = ROOT / "docs" / "results.md"
+MOST_WORDS = 900
+
+per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    """A document without its fenced code."""
+    return FENCE.sub("", text)
+
+
+def fenced(text: str, language: str = "") -> list[str]:
+    """The fenced blocks of a language."""
+    return [block for found, block in FENCE.findall(text) if found == language]
+
+
+def inline_code(text: str) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", prose(text))
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """Cells of all tables below a heading, up to the next one of any level, without their header rows."""
+    section = re.split(r"^#+ ", text.partition(f"\n{heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rulers = [number for number, cells in enumerate(table) if set(cells[0]) <= set("-:")]
+    headers = {number - 1 for number in rulers}
+    return [cells for number, cells in enumerate(table) if number not in headers and number not in rulers]
+
+
+def current(path: Path) -> str:
+    """A document; the changelog without the first cell of each row, which names what was there before."""
+    text = path.read_text()
+    return re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE) if path == CHANGES else text
+
+
+def named(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+# --- links and paths
+
+
+def anchors(path: Path) -> set[str]:
+    """Anchors that GitHub makes of the headings of a document."""
+    headings = re.findall(r"^#+ (.*)$", prose(path.read_text()), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@per_document
+def test_relative_links_resolve(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text())):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        linked = (path.parent / file).resolve() if file else path
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def paths_in(text: str) -> Iterator[str]:
+    """Code in a text that has the form of a path of this repository, placeholders such as <name> apart."""
+    for code in inline_code(text):
+        if re.fullmatch(r"[\w.\-/*]+", code) and code.partition("/")[0] in FOLDERS and "/" in code:
+            yield code
+
+
+@per_document
+def test_paths_exist(path):
+    assert [name for name in paths_in(current(path)) if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
+def test_the_architecture_leads_through_every_folder():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {init.parent for layer in LAYERS for init in (ROOT / layer).rglob("__init__.py")}
+    assert [path for path in packages if f"{path.relative_to(ROOT)}/" not in text] == []
+
+
+def missing_files(text: str) -> list[str]:
+    """Files that a paragraph names and the folder at its head, or the one named last, does not have."""
+    missing = []
+    for paragraph in re.split(r"\n\n+", text):
+        if not (head := re.match(r"\*\*(?:`([\w/]+)/`|The root)", paragraph)):
+            continue
+        folders = [ROOT / (head[1] or "")]
+        for name in named(paragraph):
+            if name.endswith("/"):
+                folders.append(ROOT / name)
+            elif re.fullmatch(r"\w+\.(py|csv|html|js)", name):
+                missing += [] if any((folder / name).exists() for folder in folders) else [name]
+    return missing
+
+
+def test_files_of_the_folders_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert missing_files(text) == []
+    assert missing_files("**`dataset/`** `task.py`, `tusk.py`") == ["tusk.py"]
+
+
+# --- commands and options
+
+
+def commands_in(text: str) -> Iterator[list[str]]:
+    """The words behind `foretune` in code, without comments."""
+    lines = [line for block in fenced(text) for line in re.sub(r"\\\n", "", block).splitlines()]
+    for line in [*lines, *(code for code in inline_code(text) if code.startswith("foretune "))]:
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["foretune"]:
+            yield words[1:]
+
+
+def composed(words: Sequence[str]) -> DictConfig:
+    """The configuration of a command, empty for a group; raises HydraException for an unknown option."""
+    found: cli.Command | cli.Group = cli.FORETUNE
+    names = []
+    words = list(words)
+    while isinstance(found, cli.Group):
+        if not words:
+            return DictConfig({})
+        names.append(words.pop(0))
+        found = found.commands[names[-1]]
+    overrides = cli._with_option_names(found, [word for word in words if not word.startswith("--")])
+    # A sweep's values are tried by the first of them.
+    overrides = [re.sub(r"^([\w.]+=[\w.]+),.*", r"\1", override) for override in overrides]
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        return compose("_".join(names), overrides)
+
+
+@per_document
+def test_commands_compose(path):
+    for words in commands_in(current(path)):
+        composed(words)
+
+
+def test_a_wrong_option_is_seen():
+    text = "```\nforetune tune network=resnet18 \\\n    search.top_kk=3   # more\n```\n"
+    (words,) = commands_in(text)
+    assert words == ["tune", "network=resnet18", "search.top_kk=3"]
+    with pytest.raises(HydraException):
+        composed(words)
+
+
+CONFIGURATIONS = (
+    *("tune", "inspect", "generate", "propose"),
+    *("train", "combine", "evaluate", "compare", "finetune"),
+)
+
+
+STRATEGIES = ("evolutionary", "annealing")
+BUNDLES = ("export", "import")
+
+
+@pytest.fixture(scope="module")
+def defaults():
+    strategies = [["tune", f"search/strategy={name}"] for name in STRATEGIES]
+    bundles = [["bundle", name] for name in BUNDLES]
+    return [composed(words) for words in [*([name] for name in CONFIGURATIONS), *strategies, *bundles]]
+
+
+OPTION_GROUPS = {"search", "task_sampling", "program_sampling", "noise", "measure", "lowering"}
+OPTION_GROUPS |= {"split", "loss", "trainer", "choice", "optimiser"}
+
+
+def has_option(config: DictConfig, name: str) -> bool:
+    """Whether a configuration has an option of its own of that name; a group of options is none."""
+    parent, _, key = name.rpartition(".")
+    group = OmegaConf.select(config, parent) if parent else config
+    if not isinstance(group, DictConfig) or key not in group:
+        return False
+    return OmegaConf.is_missing(group, key) or not isinstance(group[key], DictConfig)
+
+
+def accepted(choice: str) -> bool:
+    """Whether a command takes a choice such as `search=high_quality`."""
+    for name in CONFIGURATIONS:
+        with contextlib.suppress(HydraException):
+            composed([name, choice])
+            return True
+    return False
+
+
+def wrong_options(text: str, defaults: Sequence[DictConfig]) -> list[str]:
+    """Options and choices in the code of a text that no command has."""
+    wrong = []
+    spans = [span for span in inline_code(text) if not re.match(r"foretune |\w+\(", span)]
+    for code in (word for span in spans for word in span.split()):
+        if re.fullmatch(r"[a-z_]+([./][a-z_]+)*=[\w./\-\[\],]+", code):
+            name = code.partition("=")[0]
+            found = any(has_option(config, name) for config in defaults) or accepted(code)
+        elif re.fullmatch(r"[a-z_]+(\.[a-z_]+)+(?<!\.py)", code) and code.partition(".")[0] in OPTION_GROUPS:
+            found = any(has_option(config, code) for config in defaults)
+        else:
+            continue
+        wrong += [] if found else [code]
+    return wrong
+
+
+@per_document
+def test_options_are_there(path, defaults):
+    if path == RESULTS:
+        pytest.skip("results name the options of their day")
+    assert wrong_options(current(path), defaults) == []
+
+
+def test_wrong_options_are_seen(defaults):
+    text = "`search.top_k`, `search.top_kk` "
+    text += "`search.rounds=1 search.round=1`, `search=default`, `search=x`"
+    assert wrong_options(text, defaults) == ["search.top_kk", "search.round=1", "search=x"]
+
+
+# --- names
+
+
+@per_document
+def test_imports_of_snippets_resolve(path):
+    for snippet in fenced(path.read_text(), "python"):
+        for node in ast.walk(ast.parse(snippet)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("foretune"):
+                for alias in node.names:
+                    assert hasattr(import_module(str(node.module)), alias.name), alias.name
+
+
+def test_classes_of_the_extending_page_are_whole(monkeypatch):
+    """Each runs as it stands, and leaves nothing of its interface abstract."""
+    snippets = fenced((ROOT / "docs" / "extending.md").read_text(), "python")
+    assert len(snippets) >= 6
+    monkeypatch.setattr(registry, "OPERATOR_SETTINGS", dict(registry.OPERATOR_SETTINGS))
+    for snippet in snippets:
+        module = ModuleType("snippet")
+        monkeypatch.setitem(sys.modules, "snippet", module)  # where dataclasses look
+        exec(compile(snippet, "extending.md", "exec", dont_inherit=True), vars(module))
+        made = [value for value in vars(module).values() if getattr(value, "__module__", "") == "snippet"]
+        assert made
+        assert not any(inspect.isabstract(cls) for cls in made)
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module or a name of one."""
+    with contextlib.suppress(ModuleNotFoundError):
+        import_module(name)
+        return True
+    module, _, attribute = name.rpartition(".")
+    return hasattr(import_module(module), attribute)
+
+
+def test_names_of_the_changelog_are_there():
+    names = [code for code in inline_code(current(CHANGES)) if re.fullmatch(r"foretune(\.\w+)+", code)]
+    assert len(names) > 15
+    assert [name for name in names if not resolves(name)] == []
+
+
+def test_settings_of_the_changelog_are_accepted():
+    written = [code for code in inline_code(current(CHANGES)) if code.startswith("OneShotConfig(")]
+    assert len(written) == 3
+    for code in written:
+        assert isinstance(eval(code, {"OneShotConfig": OneShotConfig}), OneShotConfig)
+
+
+def test_public_names_are_documented():
+    text = (ROOT / "docs" / "usage" / "plug-in.md").read_text()
+    for name in foretune.inference.__all__:
+        assert re.search(rf"\b{name}\b", text), name
+        assert getattr(foretune.inference, name) is not None
+
+
+def glossary_rows() -> list[list[str]]:
+    text = GLOSSARY.read_text()
+    headings = re.findall(r"^## .*$", text, flags=re.MULTILINE)
+    return [cells for heading in headings for cells in rows(text, heading)]
+
+
+def test_each_term_of_the_glossary_stands_once():
+    terms = [term for cells in glossary_rows() for term in cells[0].split(", ")]
+    assert len(terms) > 50
+    assert sorted(terms) == sorted(set(terms))
+
+
+@pytest.mark.parametrize("cells", glossary_rows(), ids=lambda cells: cells[0])
+def test_the_code_of_each_term_is_there(cells):
+    code = cells[3]
+    if code == "not built":
+        return
+    file, name = named(code)
+    assert re.search(rf"\b{re.escape(name)}\b", (ROOT / file).read_text()), code
+
+
+# --- formats
+
+
+def first_column(heading: str) -> list[str]:
+    return [name for cells in rows(FORMATS.read_text(), heading) for name in named(cells[0])]
+
+
+def test_versions_that_are_read_are_stated():
+    text = FORMATS.read_text()
+    assert f"Versions {READABLE_VERSIONS[0]} to {READABLE_VERSIONS[-1]} are read" in text
+    assert f"Cards of schema {READABLE_SCHEMAS[0]} to {READABLE_SCHEMAS[-1]} are read" in text
+
+
+def test_columns_of_tasks_are_described():
+    assert first_column("### Task") == TASK_SCHEMA.names
+
+
+def test_columns_of_records_are_described():
+    assert first_column("### Record") == RECORD_SCHEMA.names
+    (failure,) = (cells[2] for cells in rows(FORMATS.read_text(), "### Record") if cells[0] == "`failure`")
+    assert named(failure) == [kind.value for kind in FailureKind]
+
+
+def test_fields_of_devices_are_described():
+    assert first_column("### Device") == [field.name for field in fields(Hardware)]
+
+
+def test_fields_of_cards_are_described():
+    described = first_column("## Checkpoint")
+    assert sorted(described) == sorted({field.name for field in fields(Card)} | {"dims"})
+
+
+def test_fields_of_bundles_are_described():
+    described = first_column("## Bundle")
+    assert described == [field.name for part in (Manifest, BundleTask) for field in fields(part)]
+    assert f"Bundles of schema {SCHEMA_VERSION} are read" in FORMATS.read_text()
+
+
+def test_fields_of_reports_are_described():
+    described = first_column("## report.json")
+    expected = {field.name for kind in (TuneResult, TaskResult, Contestant) for field in fields(kind)}
+    assert set(described) == expected | {"schema_version"}
+
+
+def test_fields_of_descriptions_are_described():
+    described = first_column("## Exported network")
+    assert described == ["version", *(field.name for field in fields(Description))]
+
+
+# --- README
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS

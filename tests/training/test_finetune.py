@@ -1,0 +1,275 @@
+"""Fine-tuning for a new device: training data, written files, improvement, and refused settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.records import TaskRow
+from foretune.dataset.split import SplitConfig
+from foretune.dataset.store import RecordStore
+from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
+from foretune.models.losses import LossConfig
+from foretune.models.registry import ModelConfig
+from foretune.training.chosen_tasks import write_tasks
+from foretune.training.config import TrainConfig, TrainerConfig
+from foretune.training.datamodule import DataConfig
+from foretune.training.finetune import finetune, transfer_table
+from foretune.training.finetune_config import FinetuneConfig, training_of
+from foretune.training.freezing import train_only
+from foretune.training.module import OptimiserConfig
+from foretune.training.task_choice import ChoiceConfig
+from foretune.training.train import train_model
+from foretune.training.transfer import TransferError
+from hydra import compose, initialize_config_module
+from rich.console import Console
+from support.synthetic import dataset
+
+VERSION = "test"
+SOURCE_TASKS = [f"task{i:03d}" for i in range(6)]
+
+
+def devices():
+    """Records of an old device, tasks 0 to 5, and of a new one, tasks 6 to 23, with the order reversed."""
+    data = dataset(tasks=24, per_task=16)
+    new = data.workload_hash >= "task006"
+    return replace(
+        data,
+        hardware_id=np.where(new, "new", "old"),
+        latency_s=np.where(new, 1e-6 / data.latency_s, data.latency_s),
+    )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A small model of the old device."""
+    folder = tmp_path_factory.mktemp("source")
+    data = devices()
+    config = TrainConfig(
+        dataset=Path("unused"),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        model=ModelConfig("mlp", {"width": 16}),
+        data=DataConfig(batch_size=32, rivals=4, keep_slow=True),
+        loss=LossConfig(rank=0.5),
+        split=SplitConfig(test=0.0, validation=0.0),
+        trainer=TrainerConfig(max_epochs=8, progress_bar=False),
+        optimiser=OptimiserConfig(learning_rate=1e-2),
+    )
+    train_model(config, data.take(np.flatnonzero(data.hardware_id == "old")), VERSION)
+    return folder / "checkpoint"
+
+
+def settings(folder, source, **changes):
+    return FinetuneConfig(
+        checkpoint=str(source),
+        dataset=Path("unused"),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        **{
+            "hardware": "new",
+            "choice": ChoiceConfig(k=5),
+            "keep": 0.0,
+            "optimiser": OptimiserConfig(learning_rate=1e-2),
+            "trainer": TrainerConfig(max_epochs=12, progress_bar=False),
+            **changes,
+        },
+    )
+
+
+def run(config):
+    return finetune(config, load_checkpoint(config.checkpoint, VERSION), devices())
+
+
+# --- fine-tuning
+
+
+def test_a_few_tasks_turn_a_model_to_its_new_device(tmp_path, source):
+    result = run(settings(tmp_path, source))
+    assert len(result.tasks) == 5 and result.hardware == "new"
+    # The device has 18 tasks, 5 of which are trained on; the rest are the test.
+    assert result.before.tasks == result.after.tasks == 13
+    assert result.before.spearman < 0 < result.after.spearman
+    written = json.loads((tmp_path / "run" / "transfer.json").read_text())
+    assert written["tasks"] == result.tasks
+    assert written["after"]["spearman"] == result.after.spearman
+    console = Console(width=120, record=True, quiet=False)
+    console.print(transfer_table(result))
+    assert "13 other tasks of new" in console.export_text()
+
+
+def test_no_task_judges_that_is_of_a_shape_trained_on(tmp_path, source):
+    """A task that differs from one of the five in its epilogue alone is no test."""
+    data = devices()
+    tasks = ["task010", "task011", "task012", "task013", "task014"]
+    shapes = np.where(data.workload_hash == "task015", "task010", data.shape)
+    config = settings(tmp_path, source, tasks=tasks)
+    result = finetune(config, load_checkpoint(source, VERSION), replace(data, shape=shapes))
+    assert result.before.tasks == result.after.tasks == 12  # of the other 13
+    after = load_checkpoint(result.checkpoint_dir, VERSION)
+    assert {*tasks, *SOURCE_TASKS} == set(after.card.split.seen_shapes)
+
+
+def test_the_card_tells_where_it_comes_from(tmp_path, source):
+    before = load_checkpoint(source, VERSION)
+    result = run(settings(tmp_path, source, choice=ChoiceConfig(k=3, method="random"), records_per_task=7))
+    after = load_checkpoint(result.checkpoint_dir, VERSION)
+    assert after.card.training["start_from"] == before.card.weights_sha256
+    told = after.card.training["notes"]["few_shot"]
+    assert told["tasks"] == result.tasks and told["k"] == 3 and told["method"] == "random"
+    assert told["hardware_id"] == "new" and told["source_hardware_ids"] == ["old"]
+    assert told["records_per_task"] == 7
+    assert after.card.data.records == 21 and after.card.data.hardware_ids == ["new"]
+    assert {*result.tasks, *SOURCE_TASKS} == set(after.card.split.seen_tasks)
+    assert after.card.normaliser.to_json() == before.card.normaliser.to_json()
+
+
+def test_a_frozen_encoder_keeps_its_weights(tmp_path, source):
+    result = run(settings(tmp_path, source, freeze_encoder=True, choice=ChoiceConfig(k=3)))
+    before = load_checkpoint(source, VERSION).predictor.model.state_dict()
+    after = load_checkpoint(result.checkpoint_dir, VERSION).predictor.model.state_dict()
+    changed = {name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"head"}
+
+
+def test_weights_stay_between_the_source_and_what_few_tasks_give(tmp_path, source):
+    result = run(settings(tmp_path, source, keep=0.25, choice=ChoiceConfig(k=10)))
+    weights = [
+        load_checkpoint(path, VERSION).predictor.model.state_dict()
+        for path in (source, tmp_path / "run" / "fine-tuned", result.checkpoint_dir)
+    ]
+    for before, tuned, mixed in zip(*(state.values() for state in weights), strict=True):
+        torch.testing.assert_close(mixed, 0.25 * before + 0.75 * tuned)
+    card, tuned = (
+        load_checkpoint(path, VERSION).card
+        for path in (result.checkpoint_dir, tmp_path / "run" / "fine-tuned")
+    )
+    assert card.training["notes"]["few_shot"]["keep"] == 0.25
+    assert card.split == tuned.split and len(card.split.validation_tasks) == 2
+    # The metrics are those of the written weights.
+    assert card.metrics["validation"]["rmse"] != tuned.metrics["validation"]["rmse"]
+    assert card.weights_sha256 != tuned.weights_sha256
+
+
+def test_given_tasks_replace_the_choice(tmp_path, source):
+    config = settings(tmp_path, source, tasks=["task010", "task020", "task010"])
+    result = run(config)
+    assert result.tasks == ["task010", "task020"]
+    card = load_checkpoint(result.checkpoint_dir, VERSION).card
+    assert card.training["notes"]["few_shot"]["method"] == "given"
+    with pytest.raises(CheckpointExistsError, match="checkpoint_dir="):
+        run(config)
+
+
+def test_a_device_with_few_tasks_gives_all_and_leaves_none_to_judge_by(tmp_path, source):
+    data = devices()
+    few = data.take(np.flatnonzero(np.isin(data.workload_hash, ["task006", "task007"])))
+    config = settings(tmp_path, source, hardware=None, choice=ChoiceConfig(k=10))
+    result = finetune(config, load_checkpoint(source, VERSION), few)
+    assert result.tasks and set(result.tasks) == {"task006", "task007"}
+    assert result.before is None and result.after is None
+    assert json.loads((tmp_path / "run" / "transfer.json").read_text())["after"] is None
+
+
+# --- settings
+
+
+def test_batches_and_loss_are_as_the_checkpoint_was_trained_but_for_changes(tmp_path, source):
+    card = load_checkpoint(source, VERSION).card
+    config = settings(tmp_path, source, data={"batch_size": 8}, loss={"mse": 0.5})
+    training = training_of(config, card, ["a", "b", "c"], [], "new")
+    assert (training.data.batch_size, training.data.rivals, training.data.keep_slow) == (8, 4, True)
+    assert (training.loss.mse, training.loss.rank) == (0.5, 0.5)
+    assert training.model == card.model and training.target == card.target
+    for group in ("data", "loss"):
+        with pytest.raises(ConfigError, match=rf"{group}\.size is unknown"):
+            training_of(settings(tmp_path, source, **{group: {"size": 1}}), card, ["a"], [], "new")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "stopping", "validation"),
+    [
+        (10, 0.2, 0.2),  # 2 of 10
+        (5, 0.2, 0.0),  # a single task would decide
+        (10, 0.0, 0.0),
+        (5, 0.4, 0.4),  # 2 of 5
+    ],
+)
+def test_an_epoch_is_chosen_by_two_tasks_at_least(tmp_path, source, tasks, stopping, validation):
+    card = load_checkpoint(source, VERSION).card
+    names = [f"new{i}" for i in range(tasks)]
+    training = training_of(settings(tmp_path, source, stopping=stopping), card, names, [], "new")
+    assert training.split.validation == validation and training.split.test == 0.0
+    # Tasks that the source knows cannot choose an epoch.
+    tasks = [*SOURCE_TASKS[:5], "a"]
+    known = training_of(settings(tmp_path, source, stopping=0.5), card, tasks, SOURCE_TASKS, "new")
+    assert known.split.validation == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stopping": 1.0}, "stopping=1.0"),
+        ({"keep": 1.0}, "keep=1.0"),
+        ({"records_per_task": 0}, "records_per_task=0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        settings(tmp_path, "cpu", **changes)
+
+
+def test_the_command_composes_into_its_schema(tmp_path):
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        given = ["checkpoint=cpu", "dataset=data/x", f"run_dir={tmp_path}", "choice.k=20", "+loss.rank=0.3"]
+        config = from_hydra(compose("finetune", given), FinetuneConfig)
+    assert config.choice.k == 20 and config.loss == {"rank": 0.3}
+    defaults = FinetuneConfig("cpu", Path("data/x"), tmp_path, tmp_path / "checkpoint")
+    assert asdict(replace(config, choice=defaults.choice, loss={})) == asdict(defaults)
+
+
+def test_unknown_devices_and_parts_are_refused(tmp_path, source):
+    with pytest.raises(TransferError, match=r"hardware='none'.*new .*old"):
+        run(settings(tmp_path, source, hardware="none"))
+    model = load_checkpoint(source, VERSION).predictor.model
+    with pytest.raises(ConfigError, match=r"train_only='tail'.*head"):
+        train_only([model], ["tail"])
+    assert train_only([model], []) == sum(p.numel() for p in model.parameters())
+
+
+# --- tasks for another machine
+
+
+def stored(folder, names):
+    store = RecordStore(folder)
+    with store.writing():
+        store.append_tasks(
+            [TaskRow(name, f"dense_{name}", "dense", "{}", "operator", 1e6, "{}") for name in names]
+        )
+    return folder
+
+
+def test_chosen_tasks_become_a_dataset_without_records(tmp_path):
+    source = stored(tmp_path / "all", ["a", "b", "c"])
+    written = write_tasks(source, ["c", "a"], tmp_path / "few")
+    assert [row.workload_hash for row in written.tasks] == ["c", "a"]
+    assert RecordStore(tmp_path / "few").tasks() == written.tasks
+    again = write_tasks(source, ["c", "a"], tmp_path / "few")
+    assert again == written and len(RecordStore(tmp_path / "few").tasks()) == 2
+    console = Console(width=120, record=True)
+    console.print(written.table())
+    assert "dense_c" in console.export_text()
+
+
+def test_tasks_go_to_a_folder_of_their_own(tmp_path):
+    source = stored(tmp_path / "all", ["a", "b", "c"])
+    write_tasks(source, ["a"], tmp_path / "few")
+    with pytest.raises(TransferError, match=r"few contains 1 task\(s\) that were not chosen"):
+        write_tasks(source, ["b"], tmp_path / "few")
+    with pytest.raises(TransferError, match="has no task z"):
+        write_tasks(source, ["z"], tmp_path / "other")

@@ -1,0 +1,497 @@
+"""Training: sampling of records, written files, learning, evaluation, and refused settings."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.split import SplitConfig, SplitError
+from foretune.errors import UserError, exits_cleanly
+from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
+from foretune.models.losses import LossConfig
+from foretune.models.normaliser import Normaliser
+from foretune.models.registry import ModelConfig, build_model
+from foretune.models.target import TargetConfig
+from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
+from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
+from foretune.training.evaluate import write_evaluation
+from foretune.training.evaluate_tables import evaluation_table, network_table, remarks
+from foretune.training.evaluation import NothingToEvaluateError, evaluate_checkpoint, part_rows
+from foretune.training.labels import LabelError, Labels, inverse_frequency
+from foretune.training.module import DivergedError, OptimiserConfig
+from foretune.training.train import data_sha256, train_model
+from hydra import compose, initialize_config_module
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from support.synthetic import dataset
+from torch.utils.data import SequentialSampler
+
+TRANSFORMER = ModelConfig("transformer", {"width": 32, "layers": 1, "heads": 2, "feedforward": 64})
+
+
+def settings(folder, epochs=3, **changes):
+    return TrainConfig(
+        dataset=Path("unused"),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        **{
+            "model": TRANSFORMER,
+            "data": DataConfig(batch_size=64, rivals=8),
+            "trainer": TrainerConfig(max_epochs=epochs, progress_bar=False),
+            **changes,
+        },
+    )
+
+
+def with_latency(data, latency_s):
+    return replace(data, latency_s=np.array(latency_s, dtype=np.float64))
+
+
+# --- labels and batches
+
+
+def test_rivals_are_programs_of_one_task_on_one_device():
+    data = dataset(tasks=2, per_task=3)
+    data.hardware_id[:] = ["a", "a", "b", "a", "b", "b"]
+    labels = Labels.of(with_latency(data, [2.0, 1.0, 7.0, 3.0, 4.0, np.inf]))
+    np.testing.assert_array_equal(labels.score, [0.5, 1, 1, 1, 1, 0])
+    assert len(np.unique(labels.group)) == 4
+
+
+def test_programs_for_another_target_are_no_rivals():
+    data = dataset(tasks=1, per_task=4)
+    data = replace(data, target=np.array(["x86-64-v2", "x86-64-v2", "x86-64-v3", "x86-64-v3"]))
+    labels = Labels.of(with_latency(data, [4.0, 8.0, 1.0, 2.0]))
+    np.testing.assert_array_equal(labels.score, [1, 0.5, 1, 0.5])
+
+
+def test_slow_and_failed_programs_are_left_out_unless_kept():
+    data = with_latency(dataset(tasks=2, per_task=3), [1.0, 19.0, 21.0, np.inf, 1.0, 20.0])
+    labels, rows = Labels.of(data), np.arange(6)
+    assert labels.usable(rows, 20.0, False, False).tolist() == [0, 1, 4, 5]
+    assert labels.usable(rows, 20.0, True, False).tolist() == [0, 1, 2, 4, 5]
+    assert labels.usable(rows, 20.0, False, True).tolist() == [0, 1, 3, 4, 5]
+    never_ran = Labels.of(with_latency(data, [1.0, 2.0, 3.0, np.inf, np.inf, np.inf]))
+    assert never_ran.usable(rows, 20.0, True, True).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("bad", [np.nan, 0.0, -1.0])
+def test_latencies_that_are_none_are_refused(bad):
+    data = dataset(tasks=2, per_task=2)
+    data.latency_s[3] = bad
+    with pytest.raises(LabelError, match=rf"1 record.*{bad} at row 3 \(task task001\)"):
+        Labels.of(data)
+
+
+def test_failures_alone_are_refused():
+    data = dataset(tasks=2, per_task=2)
+    with pytest.raises(LabelError, match="all 4 records are failures"):
+        Labels.of(with_latency(data, np.full(4, np.inf)))
+
+
+def test_oversampling_weights_by_hand():
+    # bins of width 0.1: three scores in the first, one in the sixth, and 1.0 belongs to the last
+    np.testing.assert_allclose(
+        inverse_frequency(np.array([0.0, 0.01, 0.09, 0.55, 1.0])), [1 / 3] * 3 + [1, 1]
+    )
+
+
+def test_rare_fast_programs_are_drawn_as_often_as_common_slow_ones():
+    data = dataset(tasks=1, per_task=500)
+    latency_s = np.where(np.arange(500) < 10, 1.0, 10.0)  # ten programs score 1, the others 0.1
+    records = CostModelData(
+        with_latency(data, latency_s),
+        SplitConfig(validation=0, test=0),
+        TargetConfig(),
+        DataConfig(batch_size=100, rivals=1),
+    )
+    fast = [float((batch.target > 0.5).float().mean()) for batch in records.train_dataloader()]
+    assert len(fast) == 5
+    assert np.mean(fast) == pytest.approx(0.5, abs=0.1)  # 500 draws: 4.5 standard deviations
+
+
+@given(
+    groups=st.lists(st.integers(0, 4), min_size=1, max_size=60),
+    batch_size=st.integers(1, 16),
+    rivals=st.integers(1, 8),
+)
+def test_batches_hold_each_draw_once(groups, batch_size, rivals):
+    rows = range(len(groups))
+    sampler = RivalBatchSampler(
+        SequentialSampler(rows), np.array(groups), batch_size, rivals, torch.Generator().manual_seed(0)
+    )
+    batches = list(sampler)
+    assert sorted(row for batch in batches for row in batch) == list(rows)
+    assert len(batches) == len(sampler)
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+
+
+def test_rivals_stand_together():
+    group = np.tile(np.arange(10), 8)  # ten tasks of eight programs, interleaved
+    sampler = RivalBatchSampler(SequentialSampler(range(80)), group, 16, 8, torch.Generator().manual_seed(0))
+    assert all(len(np.unique(group[batch])) == 2 for batch in sampler)
+
+
+def test_training_fits_and_serves_training_tasks_only():
+    data = dataset(tasks=12, per_task=6, failures=0.2)
+    records = CostModelData(data, SplitConfig(), TargetConfig(), DataConfig(batch_size=16, rivals=4))
+    train_tasks = set(data.workload_hash[records.train.rows])
+    assert not train_tasks & set(data.workload_hash[records.validation.rows])
+    assert not train_tasks & set(data.workload_hash[records.split.test])
+    expected = Normaliser.fit(data.features, records.train.rows)
+    np.testing.assert_array_equal(records.normaliser.stores.mean, expected.stores.mean)
+    # validation keeps its failures and slow programs; training has none
+    assert np.isfinite(data.latency_s[records.train.rows]).all()
+    assert len(records.validation) == len(records.split.validation)
+    batch = next(iter(records.train_dataloader()))
+    assert batch.features.stores.shape[0] == 16 and batch.features.stores.shape[2] == 164
+    assert batch.target.dtype == torch.float32 and float(batch.target.min()) > 0
+
+
+def test_nothing_left_to_train_on_is_refused():
+    data = dataset(tasks=3, per_task=4)
+    split = SplitConfig()
+    train = CostModelData(data, split, TargetConfig(), DataConfig()).split.train
+    data.latency_s[train] = np.inf
+    with pytest.raises(DataError, match="none of the 4 records of the training tasks ran"):
+        CostModelData(data, split, TargetConfig(), DataConfig())
+    with pytest.raises(DataError, match="1 <= rivals <= batch_size"):
+        DataConfig(batch_size=8, rivals=9)
+
+
+# --- a run
+
+
+def test_training_learns_to_rank_programs_of_tasks_it_has_not_seen(tmp_path):
+    data = dataset(tasks=30, per_task=40, failures=0.05)
+    changes = {"data": DataConfig(batch_size=32, rivals=8), "optimiser": OptimiserConfig(3e-3)}
+    result = train_model(settings(tmp_path, epochs=10, **changes), data, "1")
+    assert result.metrics["test"].spearman > 0.7
+    assert result.metrics["test"].top_5 > 0.8
+    # random latencies cannot be ranked, so the correlation above is no artefact
+    noise = with_latency(data, np.random.default_rng(0).permutation(data.latency_s))
+    by_chance = train_model(settings(tmp_path / "noise", epochs=2, **changes), noise, "1")
+    assert abs(by_chance.metrics["test"].spearman) < 0.35
+
+
+def test_a_run_writes_a_checkpoint_that_predicts_as_evaluated(tmp_path):
+    data = dataset(tasks=10, per_task=12)
+    config = settings(tmp_path, target=TargetConfig("log_score"), loss=LossConfig(mse=1, rank=1))
+    result = train_model(config, data, "1")
+    loaded = load_checkpoint(tmp_path / "checkpoint", "1")
+    card = loaded.card
+    assert card.data.sha256 == data_sha256(data)
+    assert (card.data.tasks, card.data.records) == (8, 96)
+    assert card.data.operators == ["batch_matmul", "conv2d", "dense"] and card.data.hardware_ids == [
+        "cpu-test"
+    ]
+    assert card.training["loss"] == asdict(LossConfig(mse=1, rank=1)) and card.training["epochs"] == 3
+    again = evaluate_checkpoint(loaded, data, "test").model
+    assert again.summary() == pytest.approx(result.metrics["test"].summary())
+    assert card.metrics["test"]["spearman"] == pytest.approx(again.spearman)
+    written = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert written["validation"]["top_1"] == pytest.approx(result.metrics["validation"].top_1)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["target"]["name"] == "log_score"
+    assert "validation/spearman" in (tmp_path / "run/log/version_0/metrics.csv").read_text()
+
+
+def test_the_seed_fixes_the_weights(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    weights = [
+        train_model(settings(tmp_path / name, epochs=2, seed=seed), data, "1").checkpoint_dir
+        for name, seed in (("a", 4), ("b", 4), ("c", 5))
+    ]
+    first, again, other = (load_checkpoint(directory).card.weights_sha256 for directory in weights)
+    assert first == again != other
+
+
+def test_the_best_epoch_is_kept_and_training_stops_without_a_better_one(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    # such a small rate changes nothing, so no epoch is better than the first
+    config = settings(
+        tmp_path,
+        optimiser=OptimiserConfig(learning_rate=1e-12, weight_decay=0),
+        trainer=TrainerConfig(max_epochs=50, patience=2, progress_bar=False),
+    )
+    assert train_model(config, data, "1").epochs == 3
+
+
+def test_a_run_without_validation_and_test_keeps_the_last_epoch(tmp_path):
+    config = settings(tmp_path, epochs=1, split=SplitConfig(validation=0, test=0))
+    result = train_model(config, dataset(tasks=1, per_task=20), "1")
+    assert result.metrics == {} and result.epochs == 1
+    assert load_checkpoint(result.checkpoint_dir).card.split.test_tasks == []
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    train_model(settings(tmp_path, epochs=2), data, "1")
+    first = (tmp_path / "checkpoint").rename(tmp_path / "first")
+    train_model(settings(tmp_path, epochs=4, resume=True), data, "1")
+    rows = (tmp_path / "run/log/version_1/metrics.csv").read_text().splitlines()
+    epoch = rows[0].split(",").index("epoch")
+    assert {row.split(",")[epoch] for row in rows[1:]} == {"2", "3"}
+    assert load_checkpoint(first).card.training["epochs"] == 2
+    assert load_checkpoint(tmp_path / "checkpoint").card.training["epochs"] == 4
+
+
+def test_only_a_run_with_the_same_settings_is_resumed(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    with pytest.raises(ConfigError, match="has no interrupted run: name its folder"):
+        train_model(settings(tmp_path, resume=True), data, "1")
+    train_model(settings(tmp_path, epochs=1), data, "1").checkpoint_dir.rename(tmp_path / "first")
+    with pytest.raises(ConfigError, match="seed differ from"):
+        train_model(settings(tmp_path, seed=3, resume=True), data, "1")
+
+
+def test_a_checkpoint_is_trained_further_and_remembers_what_it_has_seen(tmp_path):
+    first = train_model(settings(tmp_path / "first"), dataset(tasks=6, per_task=10), "1")
+    before = load_checkpoint(first.checkpoint_dir)
+    more = dataset(tasks=12, per_task=10, seed=1)
+    config = settings(
+        tmp_path / "second",
+        epochs=1,
+        start_from=str(first.checkpoint_dir),
+        model=ModelConfig("mlp"),
+        optimiser=OptimiserConfig(learning_rate=1e-12, weight_decay=0),
+    )
+    after = load_checkpoint(train_model(config, more, "1").checkpoint_dir)
+    # such a small rate changes nothing: it is the first model with its normaliser
+    batch = more.features.batch(np.arange(5))
+    np.testing.assert_allclose(after.predictor.predict(batch), before.predictor.predict(batch), atol=1e-6)
+    assert after.card.model == before.card.model
+    assert after.card.training["start_from"] == before.card.weights_sha256
+    seen = set(before.card.split.seen_tasks)
+    assert seen <= set(after.card.split.train_tasks)
+    assert not seen & {*after.card.split.validation_tasks, *after.card.split.test_tasks}
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    with pytest.raises(SplitError, match=r"1 task\(s\)"):
+        train_model(settings(tmp_path), dataset(tasks=1), "1")
+    with pytest.raises(DivergedError, match=r"lower optimiser\.learning_rate"):
+        broken = OptimiserConfig(learning_rate=1e30)
+        train_model(settings(tmp_path, optimiser=broken), dataset(tasks=6), "1")
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(CheckpointExistsError, match="choose another"):
+        train_model(settings(tmp_path), dataset(tasks=6), "1")
+
+
+def test_the_data_hash_changes_with_content_only():
+    data = dataset(tasks=2, per_task=3)
+    again = dataset(tasks=2, per_task=3)
+    assert data_sha256(data) == data_sha256(again)
+    again.features.decisions[0, 0] += 1
+    renamed = replace(data, operator=np.where(data.operator == "dense", "pool", data.operator))
+    assert len({data_sha256(data), data_sha256(again), data_sha256(renamed)}) == 3
+
+
+# --- evaluation
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A checkpoint and the dataset it was trained on."""
+    folder, data = tmp_path_factory.mktemp("trained"), dataset(tasks=10, per_task=12)
+    return load_checkpoint(train_model(settings(folder, epochs=2), data, "1").checkpoint_dir), data
+
+
+def test_parts_of_an_evaluation_follow_the_tasks_on_the_card(trained):
+    checkpoint, data = trained
+    rows = {
+        name: set(part_rows(checkpoint.card.split, data, name)) for name in ("train", "validation", "test")
+    }
+    assert len(set.union(*rows.values())) == sum(map(len, rows.values())) == len(data)
+    # In its training dataset, the unseen tasks are the test tasks.
+    assert set(part_rows(checkpoint.card.split, data, "unseen")) == rows["test"]
+    # In a larger dataset new tasks are unseen, too; tasks that it was trained on are not.
+    larger = dataset(tasks=13, per_task=2)
+    unseen = set(larger.workload_hash[part_rows(checkpoint.card.split, larger, "unseen")])
+    assert unseen == {"task010", "task011", "task012", *checkpoint.card.split.test_tasks}
+    assert len(part_rows(checkpoint.card.split, larger, "all")) == 26
+    # A task of a seen shape is not unseen: here task010 has the shape of a training task.
+    known = checkpoint.card.split.seen_tasks[0]
+    alike = replace(larger, shape=np.where(larger.workload_hash == "task010", known, larger.shape))
+    unseen = set(larger.workload_hash[part_rows(checkpoint.card.split, alike, "unseen")])
+    assert unseen == {"task011", "task012", *checkpoint.card.split.test_tasks}
+    assert "task010" in checkpoint.card.split.seen_in(alike)
+    # A card of an older schema has no shapes: tasks are seen by their hash, or by a seen task of their shape.
+    older = replace(checkpoint.card.split, seen_shapes=[])
+    assert {"task010", known} <= set(older.seen_in(alike))
+    alone = alike.take(np.flatnonzero(alike.workload_hash != known))
+    assert "task010" not in older.seen_in(alone) and "task010" in checkpoint.card.split.seen_in(alone)
+
+
+def test_tests_of_a_shape_that_was_trained_on_are_left_out_and_counted(trained):
+    checkpoint, _ = trained
+    split = checkpoint.card.split
+    (test,) = split.test_tasks
+    new = replace(split, test_tasks=[test, "task011"])
+    larger = dataset(tasks=12, per_task=4)
+    alike = replace(larger, shape=np.where(larger.workload_hash == test, split.train_tasks[0], larger.shape))
+    assert set(larger.workload_hash[part_rows(new, alike, "test")]) == {"task011"}
+    assert set(larger.workload_hash[part_rows(new, larger, "test")]) == {test, "task011"}
+    card = replace(checkpoint.card, split=new)
+    result = evaluate_checkpoint(replace(checkpoint, card=card), alike, "test")
+    assert (result.model.tasks, result.left_out_tasks, result.seen_tasks) == (1, 1, 0)
+    assert any(line.startswith("1 test tasks are left out") for line in remarks(result, "d"))
+    whole = evaluate_checkpoint(replace(checkpoint, card=card), larger, "test")
+    assert (whole.model.tasks, whole.left_out_tasks) == (2, 0)
+
+
+def test_an_evaluation_names_its_tasks_and_writes_json(trained, tmp_path):
+    checkpoint, data = trained
+    result = evaluate_checkpoint(checkpoint, data, "all")
+    assert len(result.per_task) == 10 == result.model.tasks
+    for task in result.per_task:
+        rows = data.workload_hash == task["workload_hash"]
+        assert task["operator"] == data.operator[rows][0] and task["records"] == rows.sum()
+    config = EvaluateConfig("c", Path("d"), tmp_path / "new" / "out.json", "all")
+    write_evaluation(result, checkpoint, config)
+    written = json.loads(config.output.read_text())
+    assert written["overall"]["spearman"] == pytest.approx(result.model.spearman)
+    assert written["chance"]["tasks"] == 10 and len(written["per_task"]) == 10
+    console = Console(record=True, width=100, file=io.StringIO())
+    console.print(evaluation_table(result))
+    text = console.export_text()
+    assert "batch_matmul" in text and "random order" in text and f"{result.model.top_1:.3f}" in text
+
+
+def test_networks_are_told_and_so_is_what_was_trained_on(trained, tmp_path):
+    checkpoint, data = trained
+    split = checkpoint.card.split
+    seen, unseen = split.seen_tasks[0], split.test_tasks[0]
+    networks = {"a": {seen: 3.0, "gone": 1.0}, "b": {unseen: 1.0}, "c": {"gone": 2.0}}
+    whole = evaluate_checkpoint(checkpoint, data, "all", networks=networks)
+    assert [network.network for network in whole.networks] == ["a", "b", "all networks"]
+    console = Console(width=120, file=io.StringIO())
+    console.print(network_table(whole))
+    lines = console.file.getvalue().splitlines()
+    assert sum(f"{whole.networks[0].top_5_sums:.3f}" in line and "75%" in line for line in lines) == 1
+    told = list(remarks(whole, "data/networks"))
+    assert told[0].startswith(f"warning: {len(split.seen_tasks)} of these tasks were trained on")
+    assert told[1] == "no record of this part in data/networks for c"
+    # No unseen task was trained on, and the network of trained tasks is missing.
+    test = evaluate_checkpoint(checkpoint, data, "unseen", networks=networks)
+    assert (test.seen_tasks, test.unmeasured) == (0, ["a", "c"])
+    config = EvaluateConfig("c", Path("d"), tmp_path / "out.json", "all")
+    write_evaluation(whole, checkpoint, config)
+    written = json.loads(config.output.read_text())
+    assert written["seen_tasks"] == len(split.seen_tasks) and written["networks_without_records"] == ["c"]
+    assert [network["network"] for network in written["networks"]] == ["a", "b", "all networks"]
+
+
+def test_what_cannot_be_ranked_is_said(trained):
+    checkpoint, data = trained
+    alike = evaluate_checkpoint(checkpoint, with_latency(data, np.full(len(data), 1e-3)), "all")
+    assert any("no task has two programs of different latency" in line for line in remarks(alike, "d"))
+
+
+def test_an_empty_part_is_refused(trained):
+    checkpoint, data = trained
+    seen = part_rows(checkpoint.card.split, data, "train")
+    only_seen = with_latency(data, np.where(np.isin(np.arange(len(data)), seen), data.latency_s, np.inf))
+    with pytest.raises(NothingToEvaluateError, match="part=unseen: 12 of 120 records belong to it"):
+        evaluate_checkpoint(checkpoint, only_seen)
+
+
+# --- configuration and commands
+
+
+@pytest.mark.parametrize("model", ["transformer", "one_shot_tuner", "fasor", "mlp", "lstm"])
+def test_every_model_of_the_configuration_builds_and_matches_the_schema(model):
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        composed = compose("train", ["dataset=d", "run_dir=r", f"model={model}"])
+    config = from_hydra(composed, TrainConfig)
+    assert config.checkpoint_dir == Path("r/checkpoint") and config.dataset == Path("d")
+    dims = Normaliser.fit(dataset(tasks=1, per_task=2).features, np.arange(2)).dims
+    parameters = sum(p.numel() for p in build_model(config.model, dims).parameters())
+    assert (parameters > 1e7) == (model == "one_shot_tuner")
+
+
+def test_the_configuration_states_the_defaults_of_the_code():
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        train = from_hydra(compose("train", ["dataset=d", "run_dir=r"]), TrainConfig)
+        evaluate = from_hydra(compose("evaluate", ["dataset=d", "checkpoint=c", "output=o"]), EvaluateConfig)
+    plain = TrainConfig(Path("d"), Path("r"), Path("r/checkpoint"), model=train.model)
+    assert train == plain
+    assert evaluate == EvaluateConfig("c", Path("d"), Path("o"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], "dataset is missing: give it, as in dataset=VALUE"),
+        (["dataset=d", "trainer.max_epochs=many"], r"trainer\.max_epochs: .*'many'"),
+        (["dataset=d", "+split.ways=3"], "split.ways"),
+        (["dataset=d", "split.by=record"], "split.by='record'"),
+        (["dataset=d", "model.arguments.width=10", "model.name=mlp"], "'mlp' has no argument"),
+        (["dataset=d", "trainer.monitor=loss"], "trainer.monitor='loss' is unknown"),
+        (["dataset=d", "trainer.patience=0"], "set both to 1 or more"),
+        (["dataset=d", "optimiser.learning_rate=0"], "set learning_rate above 0"),
+        (["dataset=d", "model.members=0"], "model.members=0"),
+        (["dataset=d", "data.without=[colour]"], "choose among stores, decisions, task, hardware"),
+        (["dataset=d", "data.without=[stores,decisions]"], "leave stores or decisions in"),
+        (["dataset=d", "loss.outputs.core=-1"], r"loss\.outputs=.*weights of 0 or more"),
+        (["dataset=d", "+loss.outputs.score=1"], r"loss\.outputs=.*to memory and core"),
+        (["dataset=d", "target.name=latency"], "choose one of score, log_score, efficiency"),
+        (["dataset=d", "trainer.loggers=[wandb]"], "choose any of csv, tensorboard"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(overrides, message):
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        composed = compose("train", ["run_dir=r", *overrides])
+    with pytest.raises(UserError, match=message):
+        from_hydra(composed, TrainConfig)
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(ConfigError, match="part='some' is unknown: choose one of unseen, train"):
+        EvaluateConfig("c", Path("d"), Path("o"), part="some")
+
+
+def test_user_errors_end_a_command_in_one_line(capsys, monkeypatch):
+    @exits_cleanly()
+    def command(error):
+        raise error
+
+    with pytest.raises(SystemExit, match="2"):
+        command(SplitError("split.test=2: choose another"))
+    assert capsys.readouterr().err == "error: split.test=2: choose another\n"
+    with pytest.raises(ZeroDivisionError):  # a bug keeps its traceback
+        command(ZeroDivisionError())
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(SplitError):
+        command(SplitError("again"))
+
+
+def call_command(name, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "foretune", name, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_help_shows_how_to_launch(tmp_path):
+    shown = call_command("train", "--help", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "foretune train dataset=path/to/dataset" in shown.stdout
+    for preset in ("  draft", "  fasor", "  lstm", "  mlp", "  one_shot_tuner", "* transformer", "  trees"):
+        assert f"  {preset}  " in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_command_that_cannot_run_says_why_and_ends_with_a_status(tmp_path):
+    failed = call_command("evaluate", "checkpoint=./nothing", "dataset=d", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("error: no checkpoint './nothing'")
