@@ -7,7 +7,7 @@ at once or one after the other into one folder:
 
 There, in a checkout of this repository, generate for as long as the machine is at hand. What is in the
 dataset already is continued; a stop at any moment loses at most the batch in flight. The last words are
-passed on to foretune-generate:
+passed on to foretune generate:
 
     python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 seed=1
 
@@ -94,7 +94,7 @@ def bundle(out: Path, part_size: int, python: str, with_torch: bool) -> None:
 
 
 def requirements() -> list[str]:
-    """What the package and its build need, by pyproject.toml; pip itself, which not every machine has."""
+    """Requirements of the package and its build, by pyproject.toml, and pip, which some machines lack."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
@@ -277,7 +277,7 @@ def run(
     environment: Path,
     overrides: Sequence[str],
 ) -> int:
-    """Generates for `minutes`, all steps together; the exit status of foretune-generate."""
+    """Generates for `minutes`, all steps together; the exit status of foretune generate."""
     watch = Stopwatch(minutes)
     check_machine(dry_run)
     python = Path(sys.executable)
@@ -289,7 +289,7 @@ def run(
     if watch.left_s <= FINISH_S:
         raise CampaignError(f"--minutes {minutes}: nothing is left to generate in; give more")
     command = [
-        *(str(python), "-m", "foretune.dataset.generate", f"dataset={dataset}"),
+        *(str(python), "-m", "foretune", "generate", f"dataset={dataset}"),
         f"target={target or (DRY_RUN_TARGET if dry_run else 'cuda')}",
         *(("executor=dry_run",) if dry_run else ()),
         *("self_check=true", f"minutes={(watch.left_s - FINISH_S) / 60:.3f}", *GENERATION, *overrides),
@@ -342,7 +342,7 @@ def merge(dataset: Path) -> None:
 
 
 def print_files(dataset: Path) -> None:
-    """What there is to fetch."""
+    """Files that are there to fetch."""
     for path in sorted(path for path in dataset.iterdir() if path.is_file() and path.stat().st_size):
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
 
@@ -374,7 +374,7 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
     wanted.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
     wanted.add_argument("--dry-run", action="store_true", help="everything but the GPU")
-    wanted.add_argument("overrides", nargs="*", help="settings of foretune-generate, such as seed=1")
+    wanted.add_argument("overrides", nargs="*", help="settings of foretune generate, such as seed=1")
     wanted = commands.add_parser("merge", help="merge the shards of a run that was killed")
     wanted.add_argument("--dataset", type=Path, required=True)
     return parser

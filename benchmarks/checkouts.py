@@ -1,0 +1,48 @@
+"""Processes of this checkout of Foretune or of another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .common import ROOT, revision
+
+
+def commit_of(checkout: Path) -> str | None:
+    """Commit of a checkout without the mark of changes, by which kept runs are known."""
+    found = revision(checkout)
+    return None if found is None else found.removesuffix("+changes")
+
+
+def python_in(
+    checkout: Path, arguments: Sequence[str], *, cwd: Path = ROOT, timeout_s: float | None = None
+) -> str:
+    """Runs `python` with `arguments` so that `import foretune` is `checkout`; returns what it prints.
+
+    Raises CalledProcessError or TimeoutExpired, after printing the end of what it wrote to stderr.
+    """
+    environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / ".typing"))
+    try:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=timeout_s,
+        ).stdout
+    except subprocess.SubprocessError as error:
+        written = getattr(error, "stderr", None) or ""
+        print(written[-3000:] if isinstance(written, str) else written[-3000:].decode(), file=sys.stderr)
+        raise
+
+
+def tune_command(checkout: Path) -> list[str]:
+    """Arguments of `python` for `foretune tune` in a checkout, also in one from before `foretune tune`."""
+    if (checkout / "__main__.py").is_file():
+        return ["-m", "foretune", "tune"]
+    return ["-m", "foretune.inference.tune"]

@@ -1,0 +1,291 @@
+"""Common parts of all benchmarks: results with manifests, machine names, means, turns, runs that are kept.
+
+Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` beside it says how it came about:
+
+    clock = start()
+    ...
+    write_result("networks", {"networks": rows}, clock, hardware)
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from foretune.dataset.hardware import Hardware
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+MANIFEST_FIELDS = (
+    *("benchmark", "machine", "variant", "command", "commit", "versions", "hardware"),
+    *("started_at", "finished_at", "load", "reconstructed", "notes"),
+)
+"""Fields of every `manifest.json`. In one with `"reconstructed": true`, null stands for what is not known."""
+
+DIGITS = 6
+"""Significant digits of the numbers in a result."""
+
+_PACKAGES = ("foretune", "apache-tvm", "torch", "numpy", "xgboost-cpu", "onnxruntime", "openvino")
+_PLAIN = re.compile(r"[\[{]\n[^\[\]{}]*\n *[\]}]")
+_BREAK = re.compile(r"\n *")
+_FAMILIES = {"23": "zen2", "26": "zen5"}
+
+T = TypeVar("T")
+
+
+# Where and when a result was measured.
+
+
+def machine_name(hardware: Mapping[str, Any]) -> str:
+    """Short name of a machine by its hardware description: zen3, zen5, xeon-167, h100.
+
+    `hardware` is the JSON form of `foretune.dataset.hardware.Hardware`. AMD's family 25 is Zen 4 where it has
+    AVX-512 and Zen 3 where it has not.
+    """
+    details = hardware.get("details") or {}
+    family, model = str(details.get("family", "")), str(details.get("model", ""))
+    vendor = details.get("vendor")
+    if vendor == "AuthenticAMD":
+        wide = details.get("machine_vector_bits", hardware["vector_bits"]) >= 512
+        return _FAMILIES.get(
+            family, ("zen4" if wide else "zen3") if family == "25" else f"amd-{family}-{model}"
+        )
+    if vendor == "GenuineIntel":
+        return f"xeon-{model}" if "Xeon" in hardware["name"] else f"intel-{model}"
+    return "-".join("".join(c if c.isalnum() else " " for c in str(hardware["name"]).lower()).split())
+
+
+def this_machine(target: str = "llvm") -> Hardware:
+    """Hardware description of this machine's CPU for programs of `target`; the probe takes three seconds."""
+    from foretune.dataset.target_hardware import target_hardware
+    from foretune.dataset.tvm_compat import parse_target
+
+    return target_hardware(parse_target(target))
+
+
+@dataclass(frozen=True)
+class Start:
+    """Beginning of a measurement."""
+
+    at: str
+    """ISO 8601 with the time zone."""
+    load: tuple[float, float, float]
+    """Load averages of 1, 5 and 15 minutes."""
+    stolen: tuple[float, float]
+    """Ticks that the hypervisor took, and all ticks, since the machine started."""
+
+
+def start() -> Start:
+    """Notes the time and the load of the machine; call it before anything is measured."""
+    return Start(_now(), os.getloadavg(), _stolen_ticks())
+
+
+def write_result(
+    benchmark: str,
+    result: Mapping[str, Any],
+    begun: Start,
+    hardware: Hardware | Mapping[str, Any],
+    *,
+    variant: str = "",
+    notes: str = "",
+    checkouts: Mapping[str, Path] | None = None,
+    results: Path = RESULTS,
+) -> Path:
+    """Writes `result.json` and `manifest.json` into `results/<benchmark>/<machine>[-<variant>]`.
+
+    Args:
+        benchmark: name of the folder in `results/`.
+        result: JSON values; numbers are kept with six significant digits.
+        begun: value of `start`.
+        hardware: description of the machine that was measured on.
+        variant: tells results of one benchmark on one machine apart.
+        notes: one sentence on what the manifest does not tell otherwise.
+        checkouts: for a comparison of commits, the folder of each by its name in the result.
+
+    Returns the folder.
+    """
+    described = dict(hardware) if isinstance(hardware, Mapping) else asdict(hardware)
+    machine = machine_name(described)
+    stolen, ticks = (now - then for now, then in zip(_stolen_ticks(), begun.stolen, strict=True))
+    manifest = {
+        "benchmark": benchmark,
+        "machine": machine,
+        "variant": variant,
+        "command": command_line(sys.argv),
+        "commit": revision(ROOT),
+        "versions": versions(),
+        "hardware": described,
+        "started_at": begun.at,
+        "finished_at": _now(),
+        "load": {"before": begun.load, "after": os.getloadavg(), "stolen_share": stolen / max(ticks, 1)},
+        "reconstructed": False,
+        "notes": notes,
+    }
+    if checkouts is not None:
+        manifest["checkouts"] = {name: revision(folder) for name, folder in checkouts.items()}
+    folder = results / benchmark / (f"{machine}-{variant}" if variant else machine)
+    write_json(folder / "result.json", result)
+    write_json(folder / "manifest.json", manifest)
+    return folder
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """Command that started this process, with paths below the repository relative to it."""
+    script, *rest = arguments
+    path = Path(script)
+    if path.is_absolute() and path.is_relative_to(ROOT):
+        script = str(path.relative_to(ROOT))
+    module = script.removesuffix("/__main__.py").removesuffix(".py").replace("/", ".")
+    return " ".join(["python -m", module, *(word if " " not in word else f"'{word}'" for word in rest)])
+
+
+def revision(folder: Path) -> str | None:
+    """Commit of a checkout, with `+changes` where files differ from it; None where it is no checkout."""
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=30
+            ).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+changes" if changes else commit
+
+
+def versions() -> dict[str, str]:
+    """Version of Python and of each package that results depend on, of those that are installed."""
+    found = {"python": sys.version.split()[0]}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _stolen_ticks() -> tuple[float, float]:
+    """Zeros where the system does not tell."""
+    try:
+        ticks = [float(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except (OSError, IndexError, ValueError):
+        return 0.0, 0.0
+    return ticks[-1], sum(ticks)
+
+
+# Files.
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes rounded JSON at once, so that a stop leaves the old file or the new one.
+
+    Lists and objects of plain values take one line each.
+    """
+    text = _PLAIN.sub(lambda found: _BREAK.sub(" ", found[0]), json.dumps(rounded(value), indent=1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def rounded(value: Any, digits: int = DIGITS) -> Any:
+    """The same JSON value with floats of `digits` significant digits; infinities and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(key): rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, digits) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value
+
+
+def kept_run(path: Path, settings: Mapping[str, Any], make: Callable[[], T], *, again: bool = False) -> T:
+    """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
+
+    `settings` and the result are JSON values. A run with other settings is made anew, and so is each run
+    where `again`. A benchmark that was stopped goes on where it was. A path that ends in `.xz` is compressed.
+    """
+    wanted = json.loads(json.dumps(settings))
+    if path.is_file() and not again:
+        kept = json.loads(_bytes(path))
+        if kept["settings"] == wanted:
+            return kept["run"]
+    content = json.dumps({"settings": wanted, "run": make()}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.tmp")
+    beside.write_bytes(lzma.compress(content) if path.suffix == ".xz" else content)
+    beside.replace(path)
+    return json.loads(_bytes(path))["run"]
+
+
+def _bytes(path: Path) -> bytes:
+    content = path.read_bytes()
+    return lzma.decompress(content) if path.suffix == ".xz" else content
+
+
+def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
+    """Yields every contestant once a round, each round beginning with the next one.
+
+    A slow hour of the machine is then no contestant's own, nor is the first place.
+    """
+    for number in range(rounds):
+        for place in range(len(contestants)):
+            yield number, contestants[(number + place) % len(contestants)]
+
+
+# Means and ratios.
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Raises ValueError where there are no values, or one is not positive."""
+    if not values or min(values) <= 0:
+        raise ValueError(f"geometric mean of {list(values)}: give positive numbers, at least one")
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Middle, least and most of some numbers."""
+
+    middle: float
+    least: float
+    most: float
+
+
+def median_spread(values: Sequence[float]) -> Spread:
+    """Median, least and most."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def geometric_spread(values: Sequence[float]) -> Spread:
+    """Geometric mean, least and most."""
+    return Spread(geometric_mean(values), min(values), max(values))
+
+
+def log_standard_error(ratios: Sequence[float]) -> float | None:
+    """Relative standard error of the geometric mean of ratios, None for fewer than two."""
+    if len(ratios) < 2:
+        return None
+    return statistics.stdev(map(math.log, ratios)) / math.sqrt(len(ratios))

@@ -1,0 +1,223 @@
+"""Entry of `python -m benchmarks.cost_models`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from foretune.configuration import from_hydra
+from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.dataset import load_labelled_features
+from foretune.dataset.split import SplitConfig
+from foretune.errors import exits_cleanly
+from foretune.models.checkpoint import load_checkpoint
+from foretune.training.compare import comparison_table, networks_table, run, train_settings
+from foretune.training.compare_config import CompareConfig, contestants_of
+from foretune.training.compare_data import Load
+from foretune.training.compare_result import Comparison
+from hydra import compose, initialize_config_module
+from rich.console import Console
+
+from .. import cost_models
+from ..common import RESULTS, start, this_machine, write_result
+from .records import records_of, united
+
+
+@dataclass(frozen=True)
+class Table:
+    """Checkpoints that were trained on the same records, and the datasets with these records."""
+
+    checkpoints: tuple[str, ...]
+    datasets: tuple[str, ...]
+
+
+SHIPPED = (
+    Table(
+        ("cpu", "cpu-draft"),
+        ("data/cpu", "data/cpu-proposed", "data/cpu-last", "data/cpu-zen3", "data/cpu-zen5"),
+    ),
+    Table(("cpu-latency",), ("data/cpu",)),
+)
+CHOSEN_ON = {
+    "xgb_task": "Settings of XGBoost with task, draft and hardware features were chosen on test tasks of an "
+    "earlier split of `data/cpu`.",
+    "cpu": "That `cpu` has trees fitted to scores and no MLPs was decided with the three networks in sight.",
+}
+"""Choices that were made with test tasks in sight, by model."""
+
+MODELS = ("xgb", "xgb_task", "random")
+METRICS = (
+    *("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "log_r2"),
+    *("top_1_sums", "top_5_sums", "peak_10", "rmse"),
+)
+OF_NETWORKS = ("tasks", "top_1", "top_5", "top_1_sums", "top_5_sums")
+MARGINS = ("spearman", "top_1")
+OF_CURVE = ("axis", "size", "name", "tasks", "records", "spearman", "pairwise_accuracy", "top_1")
+
+_load = cache(load_labelled_features)
+
+
+def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> dict[str, Any]:
+    """Compares the models of a table on its held-out tasks, on whole networks and along the curves."""
+    cards = {name: load_checkpoint(name).card for name in table.checkpoints}
+    records = records_of(cards, united([load(Path(folder)) for folder in table.datasets]))
+    dataset, test_dataset = Path(table.datasets[0]), Path(options.test_dataset)
+    matter = {dataset: records.data, test_dataset: load(test_dataset)}
+
+    def compared(folder: str, models: Sequence[str], *overrides: str) -> Comparison:
+        runs_in = options.runs_in / Path(table.checkpoints[0]).name
+        return compare(matter, records.split, models, options, runs_in, folder, *overrides)
+
+    models = [*table.checkpoints, *options.models]
+    of_tasks = figures(compared("by_task", models, f"dataset='{dataset}'"), options.baseline)
+    whole = compared("by_network", models, f"dataset='{dataset}'", f"test_dataset='{test_dataset}'")
+    found = {
+        "title": title(table, of_tasks, records.left_out_tasks),
+        "checkpoints": table.checkpoints,
+        "datasets": table.datasets,
+        "test_dataset": options.test_dataset,
+        "baseline": options.baseline,
+        "by_task": {**of_tasks, "left_out_tasks": records.left_out_tasks},
+        "by_network": {
+            **figures(whole, options.baseline),
+            "left_out_tasks": whole.data["common_tasks"],
+        },
+    }
+    if options.curve_models:
+        sizes = [f"curve.tasks={_listed(options.curve_tasks)}"]
+        sizes += [f"curve.records_per_task={_listed(options.curve_records)}"]
+        curves = compared("curve", options.curve_models, f"dataset='{dataset}'", *sizes).to_json("")
+        found["curve"] = [{name: point[name] for name in OF_CURVE} for point in curves["curve"]]
+    return found
+
+
+def title(table: Table, of_tasks: Mapping[str, Any], left_out_tasks: int) -> str:
+    """Sentences on the training of the models of a table, and on what is left out of the test."""
+    tasks, records = (of_tasks[name]["train"] for name in ("tasks", "records"))
+    folders = ", ".join(f"`{folder}`" for folder in table.datasets)
+    sentences = [
+        f"All models are trained on the same {records:,} records of {tasks:,} tasks ({folders}); the shipped "
+        "ones leave out the few that failed."
+    ]
+    if left_out_tasks:
+        sentences.append(
+            f"{left_out_tasks} test tasks are left out: another layout of their shape is among the training "
+            "or validation tasks."
+        )
+    sentences += [note for name, note in CHOSEN_ON.items() if name in of_tasks["models"]]
+    return " ".join(sentences)
+
+
+def compare(
+    matter: Mapping[Path, Any],
+    split: SplitConfig,
+    models: Sequence[str],
+    options: argparse.Namespace,
+    runs_in: Path,
+    folder: str,
+    *overrides: str,
+) -> Comparison:
+    """One comparison of `foretune compare` on records that are in memory; prints its tables."""
+    given = [
+        "experiment=cost_models",
+        f"run_dir='{runs_in / folder}'",
+        f"fits_dir='{runs_in / 'fits'}'",
+        f"models={_listed(models)}",
+        f"seeds={_listed(options.seeds)}",
+        f"baseline={options.baseline}",
+        f"++train.trainer.max_epochs={options.epochs}",
+        f"++train.trainer.threads={options.threads}",
+        *overrides,
+        *options.overrides,
+    ]
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        config = replace(from_hydra(compose("compare", given), CompareConfig), split=split)
+        contestants = contestants_of(config, train_settings, FEATURE_VERSION)
+    comparison = run(config, contestants, FEATURE_VERSION, matter.__getitem__)
+    for printed in filter(None, (comparison_table(comparison), networks_table(comparison))):
+        Console(width=160).print(printed)
+    return comparison
+
+
+def figures(comparison: Comparison, baseline: str) -> dict[str, Any]:
+    """Counts of tasks and records, and the figures of each model."""
+    margins = comparison.margins(baseline)
+    models = {}
+    for row in comparison.rows():
+        networks = {network["network"]: network for network in comparison.by_network(row.name)}
+        of_row: dict[str, Any] = {name: row.means[name] for name in METRICS}
+        if row.name in margins:
+            of_row["ahead_of_baseline"] = {
+                name: [margin.ahead, margin.low, margin.high]
+                for name, margin in margins[row.name].items()
+                if name in MARGINS
+            }
+        if networks:
+            of_row["networks"] = {
+                name: {key: of[key] for key in OF_NETWORKS} for name, of in networks.items()
+            }
+        models[row.name] = of_row | row.facts
+    counts = {name: comparison.data[name] for name in ("tasks", "records", "hardware_ids")}
+    return {**counts, "models": models}
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return f"[{','.join(map(str, values))}]"
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cost_models",
+        description=cost_models.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    add = parser.add_argument
+    names = [table.checkpoints[0] for table in SHIPPED]
+    add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")
+    add("--models", nargs="+", default=list(MODELS), help="of foretune compare (%(default)s)")
+    add("--baseline", default="xgb", help="model that margins are stated against (%(default)s)")
+    add("--test-dataset", default="data/networks", help="of whole networks (%(default)s)")
+    add("--seeds", type=int, nargs="+", default=[0], help="of each training (%(default)s)")
+    add("--epochs", type=int, default=30, help="at most, of each training (%(default)s)")
+    add("--threads", type=int, default=1, help="of torch (%(default)s)")
+    add("--curve-models", nargs="*", default=[], help="for learning curves (none)")
+    add("--curve-tasks", nargs="*", default=["100", "200", "400", "all"], help="(%(default)s)")
+    add("--curve-records", nargs="*", default=["8", "16", "all"], help="records a task (%(default)s)")
+    add("--runs-in", type=Path, default=Path("outputs/benchmarks/cost_models"), help="(%(default)s)")
+    add("--variant", default="", help="suffix of the result's folder")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune compare, after a --")
+    options = parser.parse_args(words)
+    if options.curve_models and len(options.tables) > 1:
+        parser.error(f"--curve-models needs one of the tables: add --tables {options.tables[0]}, or another")
+    return options
+
+
+@exits_cleanly()
+def main() -> None:
+    options = arguments_of()
+    begun = start()
+    torch.set_num_threads(options.threads)
+    tables = [measure(table, options) for table in SHIPPED if table.checkpoints[0] in options.tables]
+    result: dict[str, Any] = {"tables": tables}
+    if options.curve_models:
+        result["curve"] = tables[0].pop("curve")
+    folder = write_result(
+        "cost_models",
+        result,
+        begun,
+        this_machine(),
+        variant=options.variant,
+        notes="Models are trained and tested on stored records: only seconds depend on the machine.",
+        results=options.out,
+    )
+    print(f"wrote {folder}; pages are in {options.runs_in}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Share of a network that is among the records which the shipped models are trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+from typing import Any
+
+from foretune.dataset.networks import extract_tasks, load_network, to_relax
+from foretune.dataset.store import RecordStore
+from foretune.dataset.stored_tasks import task_row
+from foretune.dataset.task import Task
+from foretune.dataset.task_shapes import shape_hash
+from foretune.dataset.tvm_compat import parse_target
+
+from ..common import ROOT
+
+TRAINED_ON = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
+
+
+@cache
+def trained_shapes() -> frozenset[str]:
+    """Shapes of all tasks that have records, held-out ones among them."""
+    found = set()
+    for name in TRAINED_ON:
+        store = RecordStore(ROOT / "data" / name).require()
+        measured = {record.workload_hash for record in store.records()}
+        found |= {shape_hash(row) for row in store.tasks() if row.workload_hash in measured}
+    return frozenset(found)
+
+
+def in_records(network: str) -> dict[str, Any]:
+    """Number of a network's tasks that have a shape of the records, and their share of its operations."""
+    target = parse_target("llvm")
+    tasks = extract_tasks(to_relax(load_network(network), target), target, network)
+    return overlap(tasks, trained_shapes())
+
+
+def overlap(tasks: Collection[Task], shapes: Collection[str]) -> dict[str, Any]:
+    """The same of tasks and shapes that are given."""
+    known = [task for task in tasks if shape_hash(task_row(task)) in shapes]
+    operations = sum(task.weight * task.flops for task in tasks)
+    return {
+        "tasks": len(known),
+        "share_of_operations": sum(task.weight * task.flops for task in known) / operations,
+    }

@@ -1,0 +1,81 @@
+"""One run of `foretune tune`, and the networks of two runs timed side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..checkouts import python_in, tune_command
+from ..common import ROOT, read_json
+
+LIMIT_S = 3600.0
+"""Seconds after which a run is given up."""
+
+COMPARING = ("start the rivals", "time the network")
+"""Stages of a run that tell how fast the network is, after it is there."""
+
+
+class DisturbedError(Exception):
+    """Other work of the machine disturbed the timing of a run, so that it does not count."""
+
+
+def tune(
+    checkout: Path, network: str, seed: int, overrides: Sequence[str], *, export: Path | None = None
+) -> dict[str, Any]:
+    """Tunes a network from an empty database and returns what the result keeps of the report.
+
+    `export` is where to write the tuned network; `total_s` is without the time that this takes, and without
+    that of the comparison. Raises DisturbedError.
+    """
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as scratch:
+        words = [
+            f"network={network}",
+            f"seed={seed}",
+            f"output={scratch}/report",
+            f"database={scratch}/found",
+        ]
+        words += [] if export is None else [f"export={export}"]
+        words += ["rivals=[eager]"] if _knows_rivals(checkout) else []
+        command = [*tune_command(checkout), *words, *overrides]
+        python_in(checkout, command, cwd=Path(scratch), timeout_s=LIMIT_S)
+        report = read_json(Path(scratch) / "report" / "report.json")
+    if names := [one["name"] for one in report.get("contestants", []) if one["disturbed"]]:
+        raise DisturbedError(f"{network}, seed {seed}: the timing of {', '.join(names)} was disturbed")
+    return {"seed": seed, "load_before": load, **of_report(report)}
+
+
+def _knows_rivals(checkout: Path) -> bool:
+    """Whether `foretune tune` of a checkout has the option `rivals`."""
+    options = checkout / "conf" / "tune.yaml"
+    return options.is_file() and "\nrivals:" in options.read_text(encoding="utf-8")
+
+
+def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of one `report.json`; seconds, and medians over the samples of each form of the network."""
+    tasks, stages = report["tasks"], report["stage_s"]
+    timed = report["contestants"] if "contestants" in report else report["latencies"]  # of older checkouts
+    left_out = ("export", *(COMPARING if COMPARING[0] in stages else ()))
+    return {
+        "started_at": report["started_at"],
+        "total_s": report["total_s"] - sum(stages.get(stage, 0.0) for stage in left_out),
+        "stage_s": stages,
+        "latency_s": {each["name"]: each["median_s"] for each in timed if each["median_s"]},
+        "max_abs_difference": report["max_abs_difference"],
+        "tolerance": report["tolerance"],
+        "tasks": len(tasks),
+        "scored": sum(task["candidates_scored"] for task in tasks),
+        "measured": sum(task["candidates_measured"] for task in tasks),
+        "failed": sum(task["candidates_failed"] for task in tasks),
+    }
+
+
+def side_by_side(network: str, libraries: Mapping[str, Path]) -> dict[str, float]:
+    """Median latency in seconds of each exported network, timed in turns in one process."""
+    named = [f"{name}={path}" for name, path in libraries.items()]
+    printed = python_in(ROOT, ["-m", "benchmarks.networks.timing", network, *named], timeout_s=LIMIT_S)
+    return json.loads(printed.splitlines()[-1])

@@ -1,0 +1,9 @@
+"""Tuned networks beside what a user would pick instead: PyTorch eager, torch.compile, ONNX Runtime, OpenVINO.
+
+    python -m benchmarks.rivals
+    python -m benchmarks.rivals --networks squeezenet resnet18 -- search=high_efficiency
+
+Each network is tuned by `foretune tune` from an empty database and timed in turns with its rivals, each in a
+process of its own. Networks that were measured are kept in `outputs/benchmarks/rivals` until the commit
+changes: a benchmark that was stopped goes on where it was. 13 networks take about 45 minutes on two cores.
+"""

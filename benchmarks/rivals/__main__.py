@@ -1,0 +1,112 @@
+"""Entry of `python -m benchmarks.rivals`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import rivals
+from ..checkouts import commit_of
+from ..common import RESULTS, ROOT, kept_run, start, this_machine, write_result
+from .runs import FORETUNE, measure
+
+NETWORKS = (
+    *("resnet18", "resnet50", "vgg16", "densenet121", "squeezenet"),
+    *("mobilenetv2", "mobilenetv3_large", "efficientnet_b0", "shufflenetv2"),
+    *("bert_base", "vit_base", "gpt2", "dcgan"),
+)
+"""Convolutional, mobile, transformer and generative networks."""
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.rivals",
+        description=rivals.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
+    add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
+    add("--again", action="store_true", help="run anew what is kept")
+    add("--runs-in", type=Path, default=Path("outputs/benchmarks/rivals"), help="(%(default)s)")
+    add("--variant", default="", help="suffix of the result's folder")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
+    return parser.parse_args(words)
+
+
+def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
+    """The run of a network, or an earlier one of the same commit that was kept."""
+    settings = {
+        "commit": commit_of(ROOT),
+        "network": network,
+        "rival_limit_s": arguments.rival_limit_s,
+        "overrides": arguments.overrides,
+    }
+    return kept_run(
+        arguments.runs_in / f"{network}.json",
+        settings,
+        lambda: measure(network, arguments.overrides, rival_limit_s=arguments.rival_limit_s),
+        again=arguments.again,
+    )
+
+
+def describe(network: str, run: Mapping[str, Any]) -> str:
+    """One line about a run, fastest first."""
+    parts = []
+    for row in sorted(run["rows"], key=lambda row: row["latency_s"] or float("inf")):
+        latency = "failed" if row["latency_s"] is None else f"{1e3 * row['latency_s']:.3g} ms"
+        parts.append(f"{row['rival']} {latency}{' (disturbed)' if row['disturbed'] else ''}")
+    return f"{network}: {', '.join(parts)}"
+
+
+def main() -> None:
+    arguments = arguments_of()
+    begun, began = start(), time.monotonic()
+    hardware = this_machine()
+    runs: dict[str, dict[str, Any]] = {}
+    failures = []
+    for number, network in enumerate(arguments.networks, 1):
+        try:
+            runs[network] = run_of(arguments, network)
+            line = describe(network, runs[network])
+        except (subprocess.SubprocessError, OSError) as error:
+            failures.append({"network": network, "error": str(error)[-300:]})
+            line = f"{network}: failed: {error}"
+        minutes = (time.monotonic() - began) / 60
+        print(f"[{number} of {len(arguments.networks)}, {minutes:.1f} min] {line}", flush=True)
+    result = {
+        "overrides": arguments.overrides,
+        "rival_limit_s": arguments.rival_limit_s,
+        "threads": hardware.cores,
+        "failures": failures,
+        "left_out": {name: run["left_out"] for name, run in runs.items() if run["left_out"]},
+        "rows": [row for run in runs.values() for row in run["rows"]],
+        "networks": {
+            name: {
+                "total_s": run["total_s"],
+                "stage_s": run["stage_s"],
+                "calls": run["calls"],
+                **run["peak"],
+            }
+            for name, run in runs.items()
+        },
+    }
+    folder = write_result(
+        "rivals",
+        result,
+        begun,
+        hardware,
+        variant=arguments.variant,
+        notes=f"{FORETUNE} is the tuned network; a rival's latency is the median of its undisturbed turns.",
+        results=arguments.out,
+    )
+    print(f"wrote {folder}")
+
+
+if __name__ == "__main__":
+    main()

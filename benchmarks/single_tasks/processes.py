@@ -1,0 +1,26 @@
+"""Searches of one task, each in a process of a checkout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..checkouts import python_in
+from ..common import read_json
+
+LIMIT_S = 900.0
+"""Seconds after which a search is given up."""
+
+
+def search(checkout: Path, task: Path, seed: int, settings: Sequence[str]) -> dict[str, Any]:
+    """Searches the task of a file; see `search.py` for the settings and for what is found."""
+    load = os.getloadavg()[0]
+    out = task.with_name(f".{task.stem}-{seed}.out.json")
+    try:
+        words = ["-m", "benchmarks.single_tasks.search", str(task), str(out), str(seed), *settings]
+        python_in(checkout, words, timeout_s=LIMIT_S)
+        return {"load_before": load, **read_json(out)}
+    finally:
+        out.unlink(missing_ok=True)

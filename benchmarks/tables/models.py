@@ -1,0 +1,188 @@
+"""Tables of cost models: accuracy on held-out tasks, added records, transfer to new devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .reading import Result, Results, markdown, not_measured
+
+MODELS = {
+    "cpu": "`cpu`, shipped",
+    "cpu-latency": "`cpu-latency`, shipped",
+    "cpu-draft": "`cpu-draft`, shipped",
+    "trees": "boosted trees",
+    "fasor": "Fasor's Transformer",
+    "transformer": "one Transformer",
+    "mlp": "one MLP",
+    "lstm": "one LSTM",
+    "draft": "one MLP over the draft vector",
+    "xgb": "XGBoost as MetaSchedule fits it",
+    "xgb_task": "XGBoost with task, draft and hardware features",
+    "random": "random order",
+}
+"""Names of contestants in the order of the tables."""
+
+ALL = "all networks"
+
+
+def models_of(part: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Contestants of one comparison."""
+    order = list(MODELS)
+    found = part["models"]
+    return [
+        (MODELS.get(name, name), found[name])
+        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order))
+    ]
+
+
+def cells(values: Mapping[str, Any], *keys: str) -> list[str]:
+    """Values with three digits, R2 with two; a dash for one that is missing."""
+    return ["-" if values.get(key) is None else f"{values[key]:.{2 if key == 'r2' else 3}f}" for key in keys]
+
+
+def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
+    """Comparisons of all results, the measured before the reconstructed ones."""
+    found = sorted(results.of("cost_models"), key=lambda one: one.manifest["reconstructed"])
+    return [(result, table) for result in found for table in result.values["tables"]]
+
+
+def _data(part: Mapping[str, Any]) -> str:
+    return f"{part['tasks']['test']} tasks ({part['records']['test']:,} records)"
+
+
+def _training(table: Mapping[str, Any]) -> str:
+    """First sentence of the title, on what the models are trained on."""
+    return f"{table['title'].partition('. ')[0]}."
+
+
+def short(results: Results) -> str:
+    """Shipped models beside XGBoost and chance, on held-out tasks and on whole networks."""
+    found = _tables(results)
+    if not found:
+        return not_measured("python -m benchmarks.cost_models")
+    heads = ["model", "held-out tasks: Spearman", "top-1", "three networks: Spearman", "top-1"]
+    tables = []
+    for result, table in found:
+        if result is not found[0][0]:
+            continue
+        chosen = [name for name in ("xgb", "random") if name in table["by_task"]["models"]]
+        tables.append(
+            markdown(
+                heads,
+                [
+                    [
+                        MODELS.get(name, name),
+                        *cells(table["by_task"]["models"][name], "spearman", "top_1"),
+                        *cells(table["by_network"]["models"][name], "spearman"),
+                        *cells(table["by_network"]["models"][name]["networks"][ALL], "top_1"),
+                    ]
+                    for name in (*table["checkpoints"], *chosen)
+                ],
+                f"{_data(table['by_task'])}, and {_data(table['by_network'])} of `{table['test_dataset']}`. "
+                f"{_training(table)} Top-1: speed of the first choice against the best program of its task.",
+            )
+        )
+    return "\n\n".join(tables)
+
+
+def by_task(results: Results) -> str:
+    """Contestants on held-out tasks."""
+    keys = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2", "latency_r2")
+    heads = ["model", "Spearman", "pairs", "top-1", "top-5", "R2", "R2 of latencies"]
+    return "\n\n".join(
+        markdown(
+            heads,
+            [[name, *cells(of, *keys)] for name, of in models_of(table["by_task"])],
+            f"{_data(table['by_task'])}; {result.date}. {table['title']} R2 is of scores; R2 of latencies is "
+            "over all tasks and of their logarithms.",
+        )
+        for result, table in _tables(results)
+    ) or not_measured("python -m benchmarks.cost_models")
+
+
+def by_network(results: Results) -> str:
+    """Contestants on the tasks of whole networks."""
+    heads = ["model", "Spearman", "pairs", "top-1, mean of ratios", "top-5"]
+    heads += ["top-1, ratio of sums", "top-5"]
+    return "\n\n".join(
+        markdown(
+            heads,
+            [
+                [
+                    name,
+                    *cells(of, "spearman", "pairwise_accuracy"),
+                    *cells(of["networks"][ALL], "top_1", "top_5", "top_1_sums", "top_5_sums"),
+                ]
+                for name, of in models_of(table["by_network"])
+            ],
+            f"{_data(table['by_network'])} of `{table['test_dataset']}`, ResNet-18, MobileNetV2 and "
+            f"BERT-base as exported; top-k weighted by calls; {result.date}. {_training(table)}",
+        )
+        for result, table in _tables(results)
+    ) or not_measured("python -m benchmarks.cost_models")
+
+
+def curve(results: Results) -> str:
+    """Accuracy by the number of training tasks and of records a task."""
+    found = [one for one in results.of("cost_models") if one.values.get("curve")]
+    if not found:
+        return not_measured("python -m benchmarks.cost_models --curve-models trees")
+    rows = [
+        [
+            MODELS.get(point["name"], point["name"]),
+            f"{point['size']:,} {'tasks' if point['axis'] == 'tasks' else 'records a task'}",
+            *cells(point, "spearman", "pairwise_accuracy", "top_1"),
+        ]
+        for point in found[0].values["curve"]
+    ]
+    note = f"Trained on parts of `data/cpu`, tested on its {_data(found[0].values['tables'][0]['by_task'])}."
+    return markdown(["model", "trained on", "Spearman", "pairs", "top-1"], rows, note)
+
+
+def added_records(results: Results) -> str:
+    """Models trained with more records, and those before them."""
+    rows = []
+    for result in results.of("added_records"):
+        for one in result.values["comparisons"]:
+            for name, of in one["models"].items():
+                rows.append(
+                    [
+                        *(f"`{one['added']}`", f"{one['tasks']} {one['tested_on']}", f"`{name}`"),
+                        *(
+                            " -> ".join(cells(of[when], key)[0] for when in ("before", "after"))
+                            for key in ("spearman", "top_1", "top_5", "r2")
+                        ),
+                    ]
+                )
+    heads = ["records added", "tested on", "model", "Spearman", "top-1", "top-5", "R2"]
+    return markdown(heads, rows, "Before -> after. In the order in which the records were added.")
+
+
+def transfer(results: Results) -> str:
+    """Few-shot transfer to new devices."""
+    rows = []
+    for result in results.of("transfer"):
+        for target in result.values["targets"].values():
+            found = {(row["kind"], row["k"]): row for row in target["summary"]}
+            columns: Sequence[tuple[str, int | None]] = (
+                *(("none", None), ("fasor", 10), ("k_means", 10), ("random", 10)),
+                *(("full_finetuned", None), ("full", None)),
+            )
+            rows.append(
+                [
+                    f"{target['name']} ({target['pool_tasks']} tasks to choose from)",
+                    *(
+                        ", ".join(cells(found[key], "spearman", "r2")) if key in found else "-"
+                        for key in columns
+                    ),
+                ]
+            )
+    heads = ["new target", "no transfer", "10 tasks by Fasor", "10 by k-means", "10 at random"]
+    heads += ["fine-tuned on all the others", "from scratch on all the others"]
+    note = (
+        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The first three "
+        "start from `cpu` as it was shipped then (two seeds), the CPUs from an MLP trained on the other two "
+        "(one seed); from scratch is an MLP."
+    )
+    return markdown(heads, rows, note)

@@ -1,0 +1,180 @@
+"""Tables of tuned networks beside their rivals."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..common import geometric_mean, geometric_spread
+from .networks import NETWORKS
+from .reading import (
+    Result,
+    Results,
+    duration,
+    markdown,
+    milliseconds,
+    not_measured,
+    times,
+    times_spread,
+)
+
+FORETUNE = "foretune"
+COMMAND = "python -m benchmarks.rivals"
+
+RIVALS = {
+    "openvino": "OpenVINO",
+    "onnxruntime": "ONNX Runtime",
+    "inductor_max_autotune": "max-autotune",
+    "inductor": "torch.compile",
+    "eager_channels_last": "eager, channels last",
+    "eager": "eager",
+}
+"""Titles of rivals in the order of the columns."""
+
+Row = Mapping[str, Any]
+
+
+def latency(row: Row | None) -> float | None:
+    """Seconds from which a ratio may be claimed, else None."""
+    return None if row is None or row["disturbed"] or row["error"] else row["latency_s"]
+
+
+def by_network(result: Result) -> dict[str, dict[str, Row]]:
+    """Network -> rival -> row, in the order of the tables."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in result.values["rows"]:
+        found.setdefault(row["network"], {})[row["rival"]] = row
+    order = list(NETWORKS)
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else 99))
+
+
+def best_rival(rows: Mapping[str, Row]) -> tuple[str, float] | None:
+    """The fastest rival of a network and its latency over the tuned network's, None where it is not known."""
+    known = {name: latency(row) for name, row in rows.items()}
+    ours = known.pop(FORETUNE, None)
+    others = {name: seconds for name, seconds in known.items() if seconds is not None}
+    if ours is None or not others:
+        return None
+    name = min(others, key=lambda rival: others[rival])
+    return name, others[name] / ours
+
+
+def networks(results: Results) -> str:
+    """One row a network and machine, and the geometric means."""
+    found = results.of("rivals")
+    if not found:
+        return not_measured(COMMAND)
+    tables = []
+    for result in found:
+        named = by_network(result)
+        shown = [name for name in RIVALS if any(name in rows for rows in named.values())]
+        body = [_network_row(result, network, rows, shown) for network, rows in named.items()]
+        means = [_mean(rows.get(rival) and _ratio(rows, rival) for rows in named.values()) for rival in shown]
+        best = [found[1] for rows in named.values() if (found := best_rival(rows)) is not None]
+        total = times_spread(geometric_spread(best)) if best else "-"
+        body.append(["geometric mean of the ratio to the tuned network", "-", *means, total, "-"])
+        heads = [
+            "network",
+            "tuned",
+            *(RIVALS[name] for name in shown),
+            "best over tuned",
+            "of the peak",
+        ]
+        tables.append(markdown(heads, body, _note(result)))
+    return "\n\n".join(tables)
+
+
+def costs(results: Results) -> str:
+    """Time to a runnable network and memory: one row a machine and rival."""
+    found = results.of("rivals")
+    if not found:
+        return not_measured(COMMAND)
+    body = []
+    for result in found:
+        rows = result.values["rows"]
+        for name, title in {FORETUNE: "tuned network", **RIVALS}.items():
+            own = [row for row in rows if row["rival"] == name]
+            ready = [row["ready_s"] for row in own if row["ready_s"] is not None and not row["error"]]
+            memory = [row["peak_mb"] for row in own if row["peak_mb"] is not None and not row["error"]]
+            if ready and memory:
+                versions = ", ".join(sorted({row["version"] for row in own if row["version"]})) or "-"
+                body.append(
+                    [
+                        *(result.machine, title, versions),
+                        _middle([duration(value) for value in _three(ready)]),
+                        _middle([f"{value:,.0f} MB" for value in _three(memory)]),
+                        f"{len(own) - len(ready)} of {len(own)}",
+                    ]
+                )
+    heads = ["machine", "network in", "version", "ready after", "memory of its process", "failed"]
+    return markdown(
+        heads,
+        body,
+        "Medians over the networks, least and most. From the network to the end of its first run: the tuned "
+        "network's time is that of tuning it, the export to ONNX counts for ONNX Runtime and OpenVINO.",
+    )
+
+
+def _three(values: Sequence[float]) -> tuple[float, float, float]:
+    return statistics.median(values), min(values), max(values)
+
+
+def _middle(texts: Sequence[str]) -> str:
+    middle, least, most = texts
+    return f"{middle} ({least} to {most})"
+
+
+def _network_row(result: Result, network: str, rows: Mapping[str, Row], shown: Sequence[str]) -> list[str]:
+    best = best_rival(rows)
+    share = result.values["networks"].get(network, {}).get("share_of_peak")
+    return [
+        NETWORKS.get(network, network),
+        _cell(rows.get(FORETUNE)),
+        *(_cell(rows.get(rival)) for rival in shown),
+        "-" if best is None else f"{times(best[1])} ({RIVALS.get(best[0], best[0])})",
+        "-" if share is None else f"{share:.0%}",
+    ]
+
+
+def _peaks(networks: Mapping[str, Any]) -> str:
+    """Least and most of the peaks, each measured after a network was tuned."""
+    peaks = sorted({f"{network['peak_gflops']:.0f}" for network in networks.values()}, key=float)
+    return peaks[0] if len(peaks) == 1 else f"{peaks[0]} to {peaks[-1]}"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    if row["error"]:
+        return "failed"
+    return "disturbed" if row["disturbed"] else milliseconds(row["latency_s"])
+
+
+def _ratio(rows: Mapping[str, Row], rival: str) -> float | None:
+    ours, other = latency(rows.get(FORETUNE)), latency(rows.get(rival))
+    return None if ours is None or other is None else other / ours
+
+
+def _mean(ratios: Any) -> str:
+    known = [ratio for ratio in ratios if ratio]
+    return times(geometric_mean(known)) if known else "-"
+
+
+def _note(result: Result) -> str:
+    values = result.values
+    failed = sorted(
+        f"{RIVALS.get(row['rival'], row['rival'])} with {NETWORKS.get(row['network'], row['network'])}: "
+        f"{row['error']}"
+        for row in values["rows"]
+        if row["error"]
+    )
+    said = (
+        f"{result.machine}, {values['threads']} threads, {result.search}, {result.date}. Float32, batch 1; "
+        "each in a process of its own, in turns. Above 1 the tuned network is ahead. Of the peak: operations "
+        f"of the tasks a second over the peak of the cores, {_peaks(values['networks'])} GFLOP/s by "
+        "multiply-adds in registers."
+    )
+    if failed:
+        said += f" Failed: {'; '.join(failed)}."
+    return said
