@@ -68,7 +68,7 @@ def run(config: TuneConfig, console: Console | None = None, started: float | Non
 
 @dataclass(frozen=True)
 class _Timed:
-    """What was timed of the whole network; nothing where it does not run here."""
+    """Timings of the whole network; empty where it does not run here."""
 
     contestants: list[Contestant] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
