@@ -66,7 +66,7 @@ class Engine(ABC):
 
     @classmethod
     def missing(cls) -> str:
-        """Name of the engine's requirement that this machine lacks, and how to get it; "" where it lacks nothing."""
+        """Requirement of the engine that this machine lacks, and its remedy; "" where nothing is lacking."""
         if find_spec(cls.module) is None:
             return f"{cls.package} is not installed (pip install 'foretune[rivals]')"
         return ""
