@@ -231,9 +231,9 @@ def kept_run(
 ) -> T:
     """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
 
-    `settings` and the result are JSON values. A run with other settings is made anew, except for those named
-    in `free`, and so is each run where `again`. A benchmark that was stopped goes on where it was. A path that
-    ends in `.xz` is compressed.
+    `settings` and the result are JSON values. A run with other settings is made anew, but those named in
+    `free` may differ, and so is each run where `again`. A benchmark that was stopped goes on where it was. A
+    path that ends in `.xz` is compressed.
     """
     wanted = json.loads(json.dumps(settings))
     if path.is_file() and not again:
