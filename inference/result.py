@@ -47,6 +47,8 @@ class TaskResult:
     """True if the schedule came from a database, without a search."""
     parent: str = ""
     """Name of the task whose adapted programs the search began with; empty for a search of its own."""
+    parent_hash: str = ""
+    """Workload hash of that task, which may be one of an earlier run."""
     predicted: bool = False
     """True if the task has a schedule by the cost model's prediction alone, which no device measured."""
     candidates_drafted: int = 0

@@ -46,6 +46,7 @@ from .result import (
 )
 from .result_file import load_comparison_runs
 from .tasks.due import anything_due
+from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
 from .tune_config import TuneConfig
 from .tuning_database import TuningDatabase
@@ -185,12 +186,18 @@ class _Run:
             return True
         return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
 
-    def _anything_due(self, tasks: Sequence[Task], database: TuningDatabase, retune: bool = False) -> bool:
+    def _anything_due(
+        self,
+        tasks: Sequence[Task],
+        database: TuningDatabase,
+        planners: PlannerFactory,
+        retune: bool = False,
+    ) -> bool:
         return anything_due(
             tasks,
             self.config.search,
             database,
-            breadth_first=self.config.breadth_first,
+            planners.make(breadth_first=self.config.breadth_first),
             retune=retune,
             predicted=self.predicted,
         )
@@ -215,7 +222,8 @@ class _Run:
         if config.require_database:
             database.require(tasks)
         with self.watch.stage("start and imports"):
-            if not config.require_database and self._anything_due(tasks, database, config.retune):
+            planners = PlannerFactory(config.search, target, database, retune=config.retune)
+            if not config.require_database and self._anything_due(tasks, database, planners, config.retune):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
             bar = progress.add_task("tune", total=len(tasks))
@@ -224,6 +232,7 @@ class _Run:
                 workforce.executor,
                 workforce.searchers,
                 database,
+                planner=planners.make(breadth_first=config.breadth_first),
                 limits=Limits(
                     in_time=lambda: config.budget_s is None or self.elapsed_s() < config.budget_s,
                     breadth_first=config.breadth_first,
@@ -243,7 +252,7 @@ class _Run:
                     # Nothing runs but the network where all schedules must be there.
                     untuned_s = [math.inf] * len(tasks) if config.require_database else None
                     results = tuner.tune(tasks, untuned_s)
-                    if not self._anything_due(tasks, database):
+                    if not self._anything_due(tasks, database, planners):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(

@@ -13,7 +13,6 @@ from ..tuning_database import TuningDatabase
 from .persistence import Ledger
 from .planner import TaskPlanner
 from .search import TaskSearch
-from .shares import LatencySharePlanner
 
 
 def opened_searches(
@@ -35,15 +34,14 @@ def anything_due(
     tasks: Sequence[Task],
     config: OneShotConfig,
     database: TuningDatabase,
+    planner: TaskPlanner,
     *,
-    breadth_first: bool = False,
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
 ) -> bool:
-    """Whether a run has a round to search or an untuned task to measure, with the default planner."""
+    """Whether a run with a new planner has a round to search or an untuned task to measure."""
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
-    planner = LatencySharePlanner(config, breadth_first=breadth_first)
-    searches = opened_searches(tasks, config, planner, ledger)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
+    searches = opened_searches([*tasks, *planner.further_tasks(tasks)], config, planner, ledger)
     return planner.next_round([search for search in searches if not search.over], []) is not None

@@ -15,6 +15,7 @@ from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.tuning_notes import TaskName
 from foretune.inference.workers.messages import RoundReply
 from support.searchers import FakeDatabase, FakeSearcher, measuring_into
 
@@ -97,7 +98,7 @@ def test_a_child_waits_for_its_parent_and_begins_with_its_fastest_programs():
 def test_a_child_gets_its_budget():
     config = replace(CONFIG, top_k=48, rounds=2, stop=StopConfig(minimum=4, expected_improvement=0))
     searcher = StartingSearcher(latencies_s=(tuple(0.004 + 1e-5 * n for n in range(24)),))
-    planner = planner_of(tree_of(a="_", b="a"), config=config, child=ChildBudget(programs=8, starts=3))
+    planner = planner_of(tree_of(a="_", b="a"), config=config, child_of=lambda task: ChildBudget(programs=8, starts=3))
     results = tune(planner, searcher, TASKS[:2], config=config)
     (child,) = searcher.rounds("b")
     assert (len(child.starts), child.budget.measured, child.budget.quick) == (3, 8, False)
@@ -214,6 +215,7 @@ def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree():
     # a had one of its two rounds; b, a child, had its only one; c had none.
     known = {A.workload_hash: 0.004, B.workload_hash: 0.004}
     database = FakeDatabase(known=known, unfinished={A.workload_hash: 1, B.workload_hash: 1})
+    database.notes.note_parent(B, TaskName(A.name, A.workload_hash))
     searcher = StartingSearcher()
     planner = planner_of(tree_of(a="_", b="a", c="b"), known_programs=database.latencies_s)
     tune(planner, searcher, TASKS[:3], database=database)
@@ -226,7 +228,7 @@ def test_topk_measures_further_programs_until_one_runs():
         lambda trace: 0.002 if trace.endswith("0 1") else math.inf,
         latencies_s=((0.004, 0.008), (0.005, 0.006)),
     )
-    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: ChildBudget(starts=3, search=False))
     results = tune(planner, searcher, TASKS[:2])
     first, second = searcher.rounds("b")
     # 4, 5 and 6 ms fail, 8 ms runs.
@@ -239,7 +241,7 @@ def test_topk_measures_further_programs_until_one_runs():
 
 def test_topk_without_a_program_that_runs_is_searched_in_full():
     searcher = StartingSearcher(lambda trace: math.inf)
-    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: ChildBudget(starts=3, search=False))
     results = tune(planner, searcher, TASKS[:2])
     assert [request.budget.search for request in searcher.rounds("b")][:2] == [False, False]
     assert searcher.rounds("b")[-1].budget.search
