@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.target import Target
 
-from .reuse.config import OFF, REUSES, ChildConfig, EtoConfig
+from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
 from .strategies.selection import StopConfig
@@ -28,7 +28,7 @@ _LEAST: dict[str, float] = {
     "min_latency_share": 0,
 }
 
-_NESTED: dict[str, Any] = {"stop": StopConfig, "child": ChildConfig, "eto": EtoConfig}
+_NESTED: dict[str, Any] = {"stop": StopConfig, "auto": AutoConfig, "eto": EtoConfig}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class OneShotConfig:
     seed: int = 0
     measure: bool = True
     reuse: str = OFF
-    child: ChildConfig = field(default_factory=ChildConfig)
+    auto: AutoConfig = field(default_factory=AutoConfig)
     eto: EtoConfig = field(default_factory=EtoConfig)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Settings of reuse between the tasks of a run: `reuse`, `child` and `eto` of conf group `search`."""
+"""Settings of reuse between the tasks of a run: `reuse`, `auto` and `eto` of conf group `search`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ NO_BRIDGES, ONE_HOP, ALL_BRIDGES = BRIDGES = ("none", "one_hop", "all")
 
 
 @dataclass(frozen=True)
-class ChildConfig:
-    """Search of a task that reuses programs, with `reuse` auto."""
+class AutoConfig:
+    """Searches with `reuse` auto; conf/search/default.yaml says what each field means."""
 
+    source_rounds: int = 4
     programs: int = 8
+    small_programs: int = 4
     starts: int = 4
     depthwise_rounds: int = 2
 
     def __post_init__(self) -> None:
-        for name, least in (("programs", 1), ("starts", 0), ("depthwise_rounds", 1)):
+        for name in ("source_rounds", "programs", "small_programs", "starts", "depthwise_rounds"):
+            least = 0 if name == "starts" else 1
             if (value := getattr(self, name)) < least:
-                raise OneShotConfigError(f"search.child.{name}={value}: must be at least {least}")
-        if self.starts > self.programs:
-            raise OneShotConfigError(
-                f"search.child.starts={self.starts}: they are among those measured; use at most "
-                f"search.child.programs={self.programs}"
-            )
+                raise OneShotConfigError(f"search.auto.{name}={value}: must be at least {least}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..reuse.config import OFF
 from ..reuse.donors import OF_EACH, Donor, NearestPrograms
 from ..reuse.likeness import Loops, loops_of
 from ..reuse.selection import GivenSelection
-from ..reuse.sources import one_source_a_kind
+from ..reuse.sources import nearest_neighbours
 from ..spaces.code_limit import StockSpace
 from ..starts.adapted import ProgramAdapter
 from ..tuning_database import TuningDatabase
@@ -49,6 +49,7 @@ class PlannerFactory:
             self._sources,
             NearestPrograms(self._adapter, self._loops_of),
             child_of=self._child_of,
+            source_rounds=config.auto.source_rounds,
             known_programs=partial(self._database.latencies_s, most=KNOWN_PROGRAMS),
             breadth_first=breadth_first,
         )
@@ -58,16 +59,16 @@ class PlannerFactory:
         return ProgramAdapter(self._target, StockSpace(self._config.max_code))
 
     def _child_of(self, task: Task) -> ChildBudget:
-        child = self._config.child
-        rounds = child.depthwise_rounds if task.operator.startswith("depthwise") else 1
-        return ChildBudget(child.programs, child.starts, rounds)
+        auto = self._config.auto
+        rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
+        return ChildBudget(auto.programs, auto.starts, rounds, small_programs=auto.small_programs)
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""
         ordered = sorted(tasks, key=lambda task: -task.weight * task.flops)
         library = self._library([task.workload_hash for task in tasks])
         tuned = [donor.task for donor in library]
-        tree = one_source_a_kind(
+        tree = nearest_neighbours(
             [task.workload_hash for task in ordered],
             {task.workload_hash: self._loops_of(task) for task in (*ordered, *tuned)},
             [task.workload_hash for task in tuned],

@@ -35,6 +35,8 @@ class ChildBudget:
     """Rounds, of which the first has the adapted programs."""
     search: bool = True
     """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
+    small_programs: int | None = None
+    """Candidates of a task of a small share in place of `programs`; None makes no difference."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class ReusePlanner(LatencySharePlanner):
         starts: StartChoice,
         *,
         child_of: Callable[[Task], ChildBudget] = lambda task: ChildBudget(),
+        source_rounds: int | None = None,
         known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {},
         sketch_of: Callable[[Task, str], Hashable] | None = None,
         breadth_first: bool = False,
@@ -75,6 +78,7 @@ class ReusePlanner(LatencySharePlanner):
             select: selection for the tasks of a run.
             starts: programs that a child begins with.
             child_of: limits of a task that has a parent.
+            source_rounds: rounds of a task that others reuse, at most; None sets no limit of its own.
             known_programs: latency in seconds by trace of what earlier runs measured of a task.
             sketch_of: sketch of a program of a task; None does not tell the selection which ones are fast.
             breadth_first: see LatencySharePlanner.
@@ -83,6 +87,7 @@ class ReusePlanner(LatencySharePlanner):
         self._select = select
         self._starts = starts
         self._child_of = child_of
+        self._source_rounds = source_rounds
         self._known_programs = known_programs
         self._sketch_of = sketch_of
         self._library: dict[str, Donor] = {}
@@ -196,6 +201,38 @@ class ReusePlanner(LatencySharePlanner):
             waiting += self._children.get(known.task.workload_hash, [])
         return sum(known.network_s for known in waiting)
 
+    def _expected_s(self, search: TaskSearch) -> float:
+        """Seconds of a run of the network; a task without a program is as fast an operation as its parent."""
+        if math.isfinite(search.best_s):
+            return search.network_s
+        task = search.task
+        return task.weight * task.flops * self._operation_s(self._parent(task.workload_hash))
+
+    def _operation_s(self, name: str) -> float:
+        """Seconds an operation of a task, or of the next one above it that has a program; inf for none."""
+        if donor := self._library.get(name):
+            return min(donor.latencies_s.values(), default=math.inf) / max(donor.task.flops, 1.0)
+        if (search := self._by_name.get(name)) is None:
+            return math.inf
+        if math.isfinite(search.best_s):
+            return search.best_s / max(search.task.flops, 1.0)
+        return self._operation_s(self._parent(name))
+
+    def _even_s(self) -> float:
+        expected_s = [self._expected_s(search) for search in self._searches if search.task.weight]
+        known_s = [seconds for seconds in expected_s if math.isfinite(seconds)]
+        return sum(known_s) / max(len(known_s), 1)
+
+    def _is_small(self, search: TaskSearch) -> bool:
+        """Whether a task has too small a share for a second round."""
+        return self._expected_s(search) < self._config.min_latency_share * self._even_s()
+
+    def _own_rounds(self, search: TaskSearch) -> int:
+        rounds = super()._own_rounds(search)
+        if self._source_rounds is None or not self._children.get(search.task.workload_hash):
+            return rounds
+        return min(rounds, max(0, self._source_rounds - (search.full_rounds - search.rounds)))
+
     def _order(self, search: TaskSearch) -> tuple[float, ...]:
         return (float(search.task.weight > 0), *super()._order(search))
 
@@ -217,6 +254,8 @@ class ReusePlanner(LatencySharePlanner):
                 return super()._round(search)
             self._tried[name] = tried + len(found)
         programs = child.programs if child.search else len(found)
+        if child.small_programs is not None and self._is_small(search):
+            programs = min(programs, child.small_programs)
         budget = RoundBudget(
             min(programs, QUICK_ROOM) if self._breadth_first else min(programs, self._config.top_k),
             quick=self._breadth_first,
