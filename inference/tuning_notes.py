@@ -17,9 +17,9 @@ from .database_folder import append_notes, read_notes
 
 NOTES_FILE = "foretune_notes.json"
 """File with one JSON object a line: `workload` with `untuned_s` (null where it does not run) or `ended`, the
-reason why a task that was searched has no schedule, or `parent`, the workload whose programs its search began
-with ("" for none), and its `name`; `network`, of which nothing was left to tune; or `search` with the number of
-`tasks` that a run has searched and the `seconds` that it took."""
+reason why a task that was searched has no schedule, or `parent`, the workload whose programs its search
+began with ("" for none), and its `name`; `network`, of which nothing was left to tune; or `search` with the
+number of `tasks` that a run has searched and the `seconds` that it took."""
 
 
 @dataclass(frozen=True)

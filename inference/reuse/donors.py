@@ -92,7 +92,9 @@ class NearestPrograms:
                 (own.distance(loops) + PLACE * place, len(apart) + place, ReuseParent(donor.task, trace))
                 for place, trace in enumerate(donor.fastest[: self._of_each])
             ]
-        return adapted_once((program for *_, program in sorted(apart, key=lambda found: found[:2])), child, self._adapt)
+        return adapted_once(
+            (program for *_, program in sorted(apart, key=lambda found: found[:2])), child, self._adapt
+        )
 
 
 def adapted_once(

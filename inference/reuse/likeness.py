@@ -49,5 +49,8 @@ def _steps(block: Block) -> tuple[int, ...]:
 
 def _steps_of(access: Access) -> list[int]:
     return [
-        term.coefficient * factor for terms in access.indices for term in terms or () for _, factor in term.axes
+        term.coefficient * factor
+        for terms in access.indices
+        for term in terms or ()
+        for _, factor in term.axes
     ]

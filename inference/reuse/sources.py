@@ -2,9 +2,9 @@
 
 ETO estimates what each reuse pair costs. Here a child has a fixed number of programs, whoever its parent is,
 so that costs tell no two parents apart. The distance of their loops does: the tree of a kind of tasks is its
-minimum spanning tree, and one task of the kind is searched. Reuse condition (2) of Definition 2, that one loop
-nest dominates the other, is left out: it serves the ranges of Algorithm 1, and decisions are adapted to any
-extents.
+minimum spanning tree, and one task of the kind is searched. Reuse condition (2) of Definition 2, that one
+loop nest dominates the other, is left out: it serves the ranges of Algorithm 1, and decisions are adapted to
+any extents.
 """
 
 from __future__ import annotations

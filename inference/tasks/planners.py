@@ -80,9 +80,7 @@ class PlannerFactory:
         key = frozenset(names)
         if key not in self._libraries:
             found = [] if self._retune else self._database.other_tasks(key)
-            self._libraries[key] = [
-                Donor(task, self._database.latencies_s(task, OF_EACH)) for task in found
-            ]
+            self._libraries[key] = [Donor(task, self._database.latencies_s(task, OF_EACH)) for task in found]
         return self._libraries[key]
 
     def _loops_of(self, task: Task) -> Loops | None:
