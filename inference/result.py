@@ -101,10 +101,14 @@ class TaskResult:
 
 
 def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], float | None]) -> float | None:
-    """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known."""
-    times = [latency(task) for task in tasks]
-    known = [time * task.weight for task, time in zip(tasks, times, strict=True) if time is not None]
-    return sum(known) if known and len(known) == len(tasks) else None
+    """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known.
+
+    Tasks of weight 0 are no part of it.
+    """
+    own = [task for task in tasks if task.weight]
+    times = [latency(task) for task in own]
+    known = [time * task.weight for task, time in zip(own, times, strict=True) if time is not None]
+    return sum(known) if known and len(known) == len(own) else None
 
 
 def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:

@@ -10,6 +10,7 @@ from rich.text import Text
 from ..result import TuneResult
 from .contestants import HEADS, contestant_rows, left_out
 from .facts import facts, notes
+from .reuse import REUSE_HEADS, REUSE_TITLE, reuse_rows
 from .table import COLUMNS, MISSING, WHOLE_NETWORK, Column, Row, rows
 
 
@@ -36,6 +37,8 @@ def print_report(result: TuneResult, console: Console) -> None:
         _print_contestants(result, console)
     for sentence in left_out(result):
         console.print(Text(sentence, style="yellow"))
+    if tree := reuse_rows(result):
+        console.print(_reuse_table(tree))
     lines = Table.grid(padding=(0, 2))
     for fact in facts(result):
         style = {None: "bold", True: "bold green", False: "bold red"}[fact.good]
@@ -57,6 +60,23 @@ def _print_contestants(result: TuneResult, console: Console) -> None:
     for row in content:
         table.add_row(*(Text(row[column]) for column in shown))
     console.print(table)
+
+
+def _reuse_table(tree: list[list[str]]) -> Table:
+    """The tree, whose names are cut where the terminal is narrow."""
+    table = Table(title=REUSE_TITLE, box=box.SIMPLE)
+    for number, head in enumerate(REUSE_HEADS):
+        width = max(len(cells[number]) for cells in [REUSE_HEADS, *tree]) if number else None
+        table.add_column(
+            head,
+            justify="left" if number < 2 else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=width,
+        )
+    for cells in tree:
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def print_profile(result: TuneResult, console: Console) -> None:

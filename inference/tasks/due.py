@@ -13,6 +13,7 @@ from ..tuning_database import TuningDatabase
 from .persistence import Ledger
 from .planner import TaskPlanner
 from .search import TaskSearch
+from .shares import LatencySharePlanner
 
 
 def opened_searches(
@@ -34,14 +35,18 @@ def anything_due(
     tasks: Sequence[Task],
     config: OneShotConfig,
     database: TuningDatabase,
-    planner: TaskPlanner,
+    planner: TaskPlanner | None = None,
     *,
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
 ) -> bool:
-    """Whether a run with a new planner has a round to search or an untuned task to measure."""
+    """Whether a run has a round to search or an untuned task to measure.
+
+    `planner` is a new one, by default a LatencySharePlanner.
+    """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
+    planner = planner or LatencySharePlanner(config)
     searches = opened_searches([*tasks, *planner.further_tasks(tasks)], config, planner, ledger)
     return planner.next_round([search for search in searches if not search.over], []) is not None
