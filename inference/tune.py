@@ -6,18 +6,14 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
-from importlib import import_module
-from pathlib import Path
-from threading import Thread
 
 import psutil
 import torch
 import tvm
 from omegaconf import DictConfig
 from rich.console import Console
-from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from .. import __version__
@@ -28,21 +24,14 @@ from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
 from ..errors import UserError
-from .deploy.comparison import Comparison, CompiledForm
-from .deploy.compile import CompiledNetwork, compile_network, how_to_run
-from .deploy.fresh_process import FreshProcessError, time_in_fresh_process
-from .deploy.outputs import OutputCheck, compare_outputs
-from .deploy.peak import fma_peak_gflops
+from .deploy.compile import how_to_run
+from .deploy.outputs import OutputCheck
+from .deploy.trial import Trial
 from .predicted_schedules import PredictedSchedules
 from .profiling import StageClock
 from .result import (
-    TUNED,
-    UNTUNED,
-    Contestant,
-    NetworkProfile,
     TaskResult,
     TuneResult,
-    untuned_by_tasks_s,
 )
 from .result_file import load_comparison_runs
 from .tasks.due import anything_due
@@ -65,18 +54,6 @@ def run(config: TuneConfig, console: Console | None = None, started: float | Non
     `started` is when the run began, on `time.time`'s clock, where that was before this call.
     """
     return _Run(config, console or Console(), started or time.time()).run()
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """What was timed of the whole network; nothing where it does not run here."""
-
-    contestants: list[Contestant] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    check: OutputCheck | None = None
-    exported: list[Contestant] = field(default_factory=list)
-    profile: NetworkProfile | None = None
-    peak_gflops: float | None = None
 
 
 class _Run:
@@ -122,16 +99,8 @@ class _Run:
                 self.lowering_s = time.perf_counter() - began
             tuner, results = self._tune(relax_mod, network, target, workforce, database)
         simulated = config.executor.kind == "dry_run"
-        timed = _Timed()
-        if config.executor.kind == "none" and config.export is not None:
-            self._export_unchecked(config.export, relax_mod, target, database, results)
-        elif config.executor.kind == "local":
-            forms = self._compile(relax_mod, target, database, results)
-            timed = self._check_and_time(forms, network, target)
-        else:
-            self.console.print(
-                f"executor={config.executor.kind}: the network is not timed, since it does not run here"
-            )
+        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+        timed = trial.timed(relax_mod, network, target, database, results, self.lowering_s)
         check = timed.check
         result = TuneResult(
             network=network.name,
@@ -268,103 +237,6 @@ class _Run:
         if measured:
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
-
-    def _compile(
-        self,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-    ) -> list[CompiledForm]:
-        """The tuned network, and the untuned one if it is to be timed."""
-        # The plots take a second to import, which a thread does while TVM compiles.
-        Thread(target=import_module, args=(".report.write", __package__), daemon=True).start()
-        with self.watch.stage("compile"), self.console.status("compiling the network"):
-            tuned = self._tuned(relax_mod, target, database, results)
-            forms = [CompiledForm(TUNED, tuned, self.elapsed_s())]
-            # Without a schedule, nothing runs on a GPU.
-            if target.kind.name == "llvm" and self._time_for_untuned(results):
-                began = time.perf_counter()
-                untuned = compile_network(relax_mod, target)
-                ready_s = self.lowering_s + time.perf_counter() - began
-                forms.append(CompiledForm(UNTUNED, untuned, ready_s))
-        return forms
-
-    def _tuned(
-        self,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-    ) -> CompiledNetwork:
-        # The database may hold slower schedules of such tasks, from earlier runs.
-        unscheduled = {
-            task.workload_hash for task in results if task.tuned_latency_s is None and not task.predicted
-        }
-        measured = database.database
-        schedules = measured if self.predicted is None else self.predicted.behind(measured)
-        return compile_network(relax_mod, target, schedules, unscheduled=unscheduled)
-
-    def _export_unchecked(
-        self,
-        library: Path,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-    ) -> None:
-        """Writes the library of a network that does not run here."""
-        with self.watch.stage("compile"), self.console.status("compiling the network"):
-            tuned = self._tuned(relax_mod, target, database, results)
-        with self.watch.stage("export"), self.console.status(f"writing {library}"):
-            tuned.export(library)
-        self.console.print("the exported network was neither run nor checked here", style="yellow")
-
-    def _check_and_time(self, forms: Sequence[CompiledForm], network: Network, target: Target) -> _Timed:
-        """Checks and exports the first form, the tuned network; times all forms and their rivals."""
-        config, tuned = self.config, forms[0].compiled
-        with self.watch.stage("check outputs"):
-            reference = network.reference_outputs()
-            check = compare_outputs(reference, tuned(*network.inputs))
-        exported: list[Contestant] = []
-        if config.export is not None and check.agrees:
-            with self.watch.stage("export"), self.console.status(f"writing {config.export}"):
-                tuned.export(config.export)
-            if target.kind.name == "llvm":
-                with self.watch.stage("time the export"), self.console.status("timing the export"):
-                    try:
-                        exported = time_in_fresh_process(config.export, network.inputs)
-                    except FreshProcessError as error:  # the report is still worth having
-                        self.console.print(str(error), style="yellow", markup=False)
-        if target.kind.name == "llvm" and get_cc() is None:
-            self.console.print(
-                "no C++ compiler (install g++): the tuned network is timed in this process, where other "
-                "threads may slow it down",
-                style="yellow",
-            )
-        with Comparison(
-            network,
-            self.config.network_arguments,
-            forms,
-            config.rivals,
-            reference=reference,
-            on_cpu=target.kind.name == "llvm",
-            limit_s=config.rival_limit_s,
-        ) as comparison:
-            with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare()
-            with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
-                contestants = comparison.time(config.timing_repeats)
-        timed = _Timed(contestants, comparison.left_out, check, exported)
-        if target.kind.name != "llvm":
-            return timed
-        with self.watch.stage("profile the network"), self.console.status("profiling the network"):
-            return replace(timed, profile=tuned.profile(*network.inputs), peak_gflops=fma_peak_gflops(target))
-
-    def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
-        """Whether `untuned_limit_s` lets the untuned network be timed; an unknown task takes too long."""
-        limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
-        return limit_s is None or (takes_s is not None and takes_s <= limit_s)
 
     def _report(self, result: TuneResult, target: Target, database: TuningDatabase) -> TuneResult:
         """Prints and writes the result, with the length of the run, which it returns."""
