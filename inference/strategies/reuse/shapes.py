@@ -108,6 +108,25 @@ class Shapes(ABC):
         This is GetTShape.
         """
 
+    def unit_counts(self, shape: Shape, units: Interval) -> list[int]:
+        """Numbers of a block's units in the interval, without their TShapes."""
+        counts = {1}
+        for size in shape:
+            parts = perfect_tiles(size, 2, 0)[:, 0].tolist()
+            counts = {
+                count * part for count in counts for part in parts if count * part <= units.high * 1.001
+            }
+        found = np.array(sorted(counts), dtype=float)
+        return found[units.contains(found) & self._legal_units(found)].astype(int).tolist()
+
+    def fits(self, step_bytes: float) -> bool:
+        """Whether a block may hold the inputs of a step."""
+        return True
+
+    def _legal_units(self, counts: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Numbers of units that a block may have."""
+        return np.ones(len(counts), dtype=np.bool_)
+
     # --- Tiles ----------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -162,6 +181,14 @@ class GpuShapes(Shapes):
             costs = shared_requests(self.block, fetched, self.space, virtual, threads, inner)
             row = int(np.lexsort((virtual.prod(axis=1), costs))[0])
             yield count, TShape(tuple(virtual[row].tolist()), tuple(inner[row].tolist()))
+
+    def fits(self, step_bytes: float) -> bool:
+        """See Shapes."""
+        return step_bytes <= self._limits.shared_bytes
+
+    def _legal_units(self, counts: NDArray[np.floating]) -> NDArray[np.bool_]:
+        legal: NDArray[np.bool_] = (counts >= self._limits.min_threads) & (counts <= self._limits.threads)
+        return legal
 
     def space_tile(self, extent: int, block: int, virtual: int, tile: int) -> list[int]:
         """See Shapes: the last factor is the least divisor of what a thread computes."""
