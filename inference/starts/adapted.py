@@ -84,7 +84,8 @@ class ProgramAdapter:
             self.skipped[NO_SKETCH] += 1
             return
         cause, seen = "", set[str]()
-        for space in spaces:
+        # Sketches of the same instructions first: decisions of others may stand for other loops.
+        for space in sorted(spaces, key=lambda space: space.sketch.counts != source.counts):
             choices = adapted_choices(source, values, space, NEAREST)
             kept = within_limits(Nest.of(space.sketch, space.values(choices)), self._limits)
             cause = cause or ("" if np.any(kept) else LIMITS)
