@@ -196,8 +196,27 @@ class ComparisonRun:
 
 
 @dataclass(frozen=True)
+class NetworkOutcome:
+    """One network of a set that was tuned together."""
+
+    name: str
+    """Name in the set, and of the folder with its own report."""
+    tasks: int
+    """Number of its tasks, of which others of the set may have some, too."""
+    median_s: float | None = None
+    """Latency of the tuned network, None unless it was timed without disturbance."""
+    rival: str = ""
+    """The fastest rival that was timed without disturbance, "" for none."""
+    rival_s: float | None = None
+    outputs_match: bool | None = None
+    """None if not compared."""
+    error: str = ""
+    """Why it was not tuned, compiled or timed; empty where nothing failed."""
+
+
+@dataclass(frozen=True)
 class TuneResult:
-    """One tuning run of one network."""
+    """One tuning run, of one network or of a set."""
 
     network: str
     target: str
@@ -240,6 +259,8 @@ class TuneResult:
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""
+    networks: list[NetworkOutcome] = field(default_factory=list)
+    """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
 
     def median_s(self, name: str) -> float | None:
         """Median latency of a contestant, None unless it was timed without disturbance."""

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
 import psutil
@@ -19,7 +19,7 @@ from tvm.target import Target
 from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
-from ..dataset.networks import Network, extract_tasks, load_network, to_relax
+from ..dataset.networks import extract_tasks, load_network, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -53,14 +53,32 @@ def run(config: TuneConfig, console: Console | None = None, started: float | Non
 
     `started` is when the run began, on `time.time`'s clock, where that was before this call.
     """
-    return _Run(config, console or Console(), started or time.time()).run()
+    if config.is_set:
+        from .tune_set import SetRun
+
+        return SetRun(config, console or Console(), started or time.time()).run()
+    return TuningRun(config, console or Console(), started or time.time()).run()
 
 
-class _Run:
+@dataclass(frozen=True)
+class Opened:
+    """What a run works with."""
+
+    target: Target
+    hardware: Hardware
+    workforce: Workforce
+    database: TuningDatabase
+
+
+class TuningRun:
     """One run, whose parts share clock and console."""
 
-    def __init__(self, config: TuneConfig, console: Console, started: float) -> None:
+    def __init__(
+        self, config: TuneConfig, console: Console, started: float, *, searches: bool = True
+    ) -> None:
+        """A run that does not search takes what the database has."""
         self.config = config
+        self.searches = searches
         self.console = console
         self.started = started
         self.started_at = datetime.fromtimestamp(started, timezone.utc).isoformat(timespec="seconds")
@@ -73,10 +91,73 @@ class _Run:
         return time.time() - self.started
 
     def run(self) -> TuneResult:
+        """Tunes the network and reports; see the function `run`."""
+        config = self.config
+        comparison_runs = load_comparison_runs(config.report.beside)
+        with self.opened() as opened:
+            with (
+                self.watch.stage("network to tasks"),
+                self.console.status(f"turning {config.network} into tasks"),
+            ):
+                network = load_network(**config.network_arguments)
+                began = time.perf_counter()
+                relax_mod = to_relax(network, opened.target, config.lowering)
+                lowering_s = time.perf_counter() - began
+                tasks = extract_tasks(relax_mod, opened.target, network.name)
+            tuner, results = self.tune(tasks, opened)
+        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+        timed = trial.timed(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        check = timed.check
+        result = replace(
+            self.result(network.name, opened, results, tuner),
+            contestants=timed.contestants,
+            max_abs_difference=None if check is None else check.max_abs_difference,
+            tolerance=0.0 if check is None else check.tolerance,
+            comparison_runs=comparison_runs,
+            exported=timed.exported,
+            left_out=timed.left_out,
+            network_profile=timed.profile,
+            peak_gflops=timed.peak_gflops,
+        )
+        result = self.report(result, opened)
+        if check is not None and not check.agrees:
+            raise OutputMismatchError(_mismatch(config, check))
+        return result
+
+    def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
+        """The result of the search, without what the trial of a network adds."""
+        config, workforce = self.config, opened.workforce
+        return TuneResult(
+            network=name,
+            target=str(opened.target),
+            hardware=opened.hardware.name,
+            checkpoint=workforce.checkpoint or "",
+            settings={
+                **{name: asdict(getattr(config, name)) for name in ("lowering", "measure", "executor")},
+                "search": asdict(workforce.search),
+                **{name: getattr(config, name) for name in ("seed", "budget_s", "latency_target_s")},
+            },
+            tasks=tasks,
+            contestants=[],
+            max_abs_difference=None,
+            tolerance=0.0,
+            total_s=0.0,
+            stage_s={},
+            curve=tuner.curve,
+            versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
+            started_at=self.started_at,
+            profile_s=self.work.seconds,
+            power_w=config.report.power_w,
+            co2_kg_per_kwh=config.report.co2_kg_per_kwh,
+            simulated=config.executor.kind == "dry_run",
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """Opens the database and starts the processes where a search is expected; ends them afterwards."""
         config = self.config
         with self.watch.stage("start and imports"):
             target = parse_target(config.target)
-            comparison_runs = load_comparison_runs(config.report.beside)
             config.check_for(target)
             workforce = Workforce(
                 target, config.search, config.checkpoint, config.executor, config.measure, config.workers
@@ -89,52 +170,7 @@ class _Run:
                     self.predicted = PredictedSchedules(database.folder, target)
                 if not self._expects_nothing(database):
                     self._start(workforce, database)  # beside the next stage
-            with (
-                self.watch.stage("network to tasks"),
-                self.console.status(f"turning {config.network} into tasks"),
-            ):
-                network = load_network(**self.config.network_arguments)
-                began = time.perf_counter()
-                relax_mod = to_relax(network, target, config.lowering)
-                self.lowering_s = time.perf_counter() - began
-            tuner, results = self._tune(relax_mod, network, target, workforce, database)
-        simulated = config.executor.kind == "dry_run"
-        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        timed = trial.timed(relax_mod, network, target, database, results, self.lowering_s)
-        check = timed.check
-        result = TuneResult(
-            network=network.name,
-            target=str(target),
-            hardware=hardware.name,
-            checkpoint=workforce.checkpoint or "",
-            settings={
-                **{name: asdict(getattr(config, name)) for name in ("lowering", "measure", "executor")},
-                "search": asdict(workforce.search),
-                **{name: getattr(config, name) for name in ("seed", "budget_s", "latency_target_s")},
-            },
-            tasks=results,
-            contestants=timed.contestants,
-            max_abs_difference=None if check is None else check.max_abs_difference,
-            tolerance=0.0 if check is None else check.tolerance,
-            total_s=0.0,
-            stage_s={},
-            curve=tuner.curve,
-            versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
-            started_at=self.started_at,
-            profile_s=self.work.seconds,
-            power_w=config.report.power_w,
-            co2_kg_per_kwh=config.report.co2_kg_per_kwh,
-            comparison_runs=comparison_runs,
-            simulated=simulated,
-            exported=timed.exported,
-            left_out=timed.left_out,
-            network_profile=timed.profile,
-            peak_gflops=timed.peak_gflops,
-        )
-        result = self._report(result, target, database)
-        if check is not None and not check.agrees:
-            raise OutputMismatchError(_mismatch(config, check))
-        return result
+            yield Opened(target, hardware, workforce, database)
 
     @contextmanager
     def _ended(self, workforce: Workforce) -> Iterator[None]:
@@ -151,7 +187,7 @@ class _Run:
 
     def _expects_nothing(self, database: TuningDatabase) -> bool:
         """Whether the run is likely to find nothing to do."""
-        if self.config.require_database:
+        if self.config.require_database or not self.searches:
             return True
         return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
 
@@ -177,22 +213,15 @@ class _Run:
             self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
         return database
 
-    def _tune(
-        self,
-        relax_mod: tvm.IRModule,
-        network: Network,
-        target: Target,
-        workforce: Workforce,
-        database: TuningDatabase,
-    ) -> tuple[NetworkTuner, list[TaskResult]]:
-        config = self.config
-        with self.watch.stage("network to tasks"):
-            tasks = extract_tasks(relax_mod, target, network.name)
+    def tune(self, tasks: Sequence[Task], opened: Opened) -> tuple[NetworkTuner, list[TaskResult]]:
+        """Searches the tasks as far as they are due, and returns their results."""
+        config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
             database.require(tasks)
+        searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
-            planners = PlannerFactory(config.search, target, database, retune=config.retune)
-            if not config.require_database and self._anything_due(tasks, database, planners, config.retune):
+            planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
+            if searches and self._anything_due(tasks, database, planners, config.retune):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
             bar = progress.add_task("tune", total=len(tasks))
@@ -203,7 +232,9 @@ class _Run:
                 database,
                 planner=planners.make(breadth_first=config.breadth_first),
                 limits=Limits(
-                    in_time=lambda: config.budget_s is None or self.elapsed_s() < config.budget_s,
+                    in_time=lambda: (
+                        self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)
+                    ),
                     breadth_first=config.breadth_first,
                     latency_target_s=config.latency_target_s,
                 ),
@@ -219,9 +250,9 @@ class _Run:
             try:
                 with self.watch.stage("search and measure"):
                     # Nothing runs but the network where all schedules must be there.
-                    untuned_s = [math.inf] * len(tasks) if config.require_database else None
+                    untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s)
-                    if not self._anything_due(tasks, database, planners):
+                    if self.searches and not self._anything_due(tasks, database, planners):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(
@@ -238,7 +269,7 @@ class _Run:
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
 
-    def _report(self, result: TuneResult, target: Target, database: TuningDatabase) -> TuneResult:
+    def report(self, result: TuneResult, opened: Opened) -> TuneResult:
         """Prints and writes the result, with the length of the run, which it returns."""
         with self.watch.stage("report"):
             # Not at the top, where it would delay the searches.
@@ -254,9 +285,9 @@ class _Run:
         for path in write_report(result, self.config.output, drawn):
             self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
         lines: list[str] = []
-        if self.config.export is not None and result.outputs_match is not False:
-            lines += how_to_run(self.config.export, target)
-        folders = {"schedules": database.folder}
+        if self.config.export is not None and not result.networks and result.outputs_match is not False:
+            lines += how_to_run(self.config.export, opened.target)
+        folders = {"schedules": opened.database.folder}
         if self.predicted is not None:
             folders["predicted schedules, not measured,"] = self.predicted.folder
         for what, folder in folders.items() if not result.simulated else ():
@@ -264,6 +295,12 @@ class _Run:
         for line in lines:
             self.console.print(line, highlight=False, soft_wrap=True, markup=False)
         return result
+
+
+def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
+    """Latency in seconds of a task without a schedule, inf where it is not known."""
+    noted_s = database.notes.untuned_s(task)
+    return math.inf if noted_s is None else noted_s
 
 
 def _mismatch(config: TuneConfig, check: OutputCheck) -> str:

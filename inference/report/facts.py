@@ -7,6 +7,7 @@ from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, 
 from .coverage import coverage
 from .energy import estimate_energy
 from .network_time import time_notes
+from .networks import network_facts
 from .quantities import duration, milliseconds
 from .reuse import reuse_facts
 
@@ -19,7 +20,8 @@ def facts(result: TuneResult) -> list[Fact]:
     tuned = sum(task.tuned_latency_s is not None for task in own)
     return [
         *found,
-        _outputs(result),
+        *network_facts(result),
+        *([] if result.networks else [_outputs(result)]),
         *_exported(result),
         Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
         *reuse_facts(result),
