@@ -99,8 +99,8 @@ class TuneConfig:
         object.__setattr__(self, "output", Path(str(self.output).replace(str(self.network), name)))
         if self.latency_target_s is not None:
             raise TuneConfigError(
-                f"latency_target_s={self.latency_target_s}: several networks have no latency in common; leave "
-                "it out, or tune one network"
+                f"latency_target_s={self.latency_target_s}: several networks have no latency in common; "
+                "leave it out, or tune one network"
             )
         if self.kwargs and len({member.network for member in members}) > 1:
             raise TuneConfigError("kwargs: several networks take no factory arguments; tune them one by one")

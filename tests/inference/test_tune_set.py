@@ -37,7 +37,7 @@ def config(folder: Path, **changes):
 def test_two_shapes_are_one_operator_set_and_a_network_that_fails_is_named(tmp_path):
     networks = ["support.networks:Residual", "support.networks:Nowhere"]
     settings = config(tmp_path, network=networks, inputs=SHAPES, export=tmp_path / "{name}.so")
-    with pytest.raises(NetworkSetError, match="2 of 4 networks failed: Nowhere-1x8x6x6: .*Nowhere-2x8x6x6"):
+    with pytest.raises(NetworkSetError, match=r"2 of 4 networks failed: Nowhere-1x8x6x6: .*Nowhere-2x8x6x6"):
         run(settings, Console(quiet=True))
     whole = load_result(tmp_path / "report" / "report.json")
     names = [f"{name}-{n}x8x6x6" for name in ("Residual", "Nowhere") for n in (1, 2)]
@@ -65,16 +65,16 @@ def test_two_shapes_are_one_operator_set_and_a_network_that_fails_is_named(tmp_p
 @pytest.mark.slow
 def test_a_set_of_which_all_fail_says_why(tmp_path):
     settings = config(tmp_path, network=["nowhere_a:Net", "nowhere_b:Net"], inputs=[[1, 2]])
-    with pytest.raises(NetworkSetError, match="2 of 2 networks failed: Net: .*nowhere_a.*; Net-2: "):
+    with pytest.raises(NetworkSetError, match=r"2 of 2 networks failed: Net: .*nowhere_a.*; Net-2: "):
         run(settings, Console(quiet=True))
 
 
 def test_what_a_set_cannot_have_is_one_clear_error(tmp_path):
-    with pytest.raises(TuneConfigError, match="latency_target_s=1.0: several networks"):
+    with pytest.raises(TuneConfigError, match=r"latency_target_s=1.0: several networks"):
         config(tmp_path, latency_target_s=1.0)
-    with pytest.raises(TuneConfigError, match="kwargs: several networks"):
+    with pytest.raises(TuneConfigError, match=r"kwargs: several networks"):
         config(tmp_path, network=["a:A", "b:B"], kwargs={"n": 1})
-    with pytest.raises(NetworkSetError, match="export=net.so"):
+    with pytest.raises(NetworkSetError, match=r"export=net.so"):
         config(tmp_path, export=Path("net.so"))
 
 
