@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import chosen, measuring, models, networks, provenance, records, rivals, stock, today
+from . import chosen, measuring, models, networks, provenance, records, reuse, rivals, stock, today
 from .reading import Results
 
 Table = Callable[[Results], str]
@@ -28,6 +28,7 @@ TABLES: Mapping[str, Table] = {
     "cost-models-curve": models.curve,
     "added-records": models.added_records,
     "transfer": models.transfer,
+    "reuse-ranges": reuse.ranges,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
