@@ -92,11 +92,10 @@ def main() -> None:
     begun, runs = start(), Runs(arguments)
     result = PARTS[arguments.part](arguments, runs)
     path = write_result(
-        "reuse",
+        f"reuse_{arguments.part}",
         {"part": arguments.part, "overrides": arguments.overrides, "failures": runs.failures, **result},
         begun,
         this_machine(),
-        variant=arguments.part,
         results=arguments.out,
     )
     print(f"wrote {path}")

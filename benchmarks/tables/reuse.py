@@ -1,39 +1,54 @@
-"""Tables of reuse between tasks."""
+"""Table of the ranges that a parent's program sets, on CPU records (ETO, section 3)."""
 
 from __future__ import annotations
 
-from ..common import geometric_spread
-from .networks import NETWORKS, in_order
-from .reading import Result, Results, markdown, not_measured, times, times_spread
+from collections.abc import Mapping
 
-COMMAND = "python -m benchmarks.reuse --part "
+from .reading import Result, Results, markdown
 
+PAPER = {"blocks": "87 %", "threads": "92 %", "shared": "89 %"}
+"""Pairs in which a feature's range holds a fast program, on an NVIDIA P100 (ETO, section 3)."""
 
-def networks(results: Results) -> str:
-    """Whole networks: a row a machine, network and search, as ratios to the search without reuse."""
-    found = results.of("reuse", "networks")
-    if not found:
-        return not_measured(f"{COMMAND}networks")
-    rows = [row for result in found for row in _network_rows(result)]
-    heads = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]
-    return markdown(
-        heads,
-        rows,
-        "Ratios to the search without reuse, geometric means with the least and the most of runs from an "
-        "empty database. The networks of a run are timed side by side. `fewer` measures as few programs as "
-        "`auto` and takes none over.",
-    )
+FEATURES = {"blocks": "B", "threads": "T", "shared": "M"}
 
 
-def _network_rows(result: Result) -> list[list[str]]:
+def ranges(results: Results) -> str:
+    """One row for each feature and for all three together, on each dataset."""
     rows = []
-    for name, runs in in_order(result):
-        for search in ("auto", "fewer"):
-            ratios = [
-                [run[search][what] / run["off"][what] for run in runs] for what in ("measured", "search_s")
-            ]
-            latency = [run["side_by_side_s"][search] / run["side_by_side_s"]["off"] for run in runs]
-            programs, seconds, speed = (geometric_spread(each) for each in (*ratios, latency))
-            cells = [times(programs.middle), times(seconds.middle), times_spread(speed)]
-            rows.append([result.machine, NETWORKS.get(name, name), search, str(len(runs)), *cells])
-    return rows
+    for result in results.of("reuse_ranges"):
+        chosen = result.values["chosen"].split("+")
+        names = {f"{kind}/{name}": kind for kind, name in zip(FEATURES, chosen, strict=True)}
+        for dataset, values in _in_order(result).items():
+            for name in [*names, "+".join(chosen)]:
+                kind = names.get(name)
+                entry = values["means"][name]
+                rows.append(
+                    [
+                        f"`data/{dataset}`, {values['pairs']:,} pairs",
+                        f"{FEATURES[kind]}: {_plain(name)}" if kind else "all three",
+                        _percent(entry["hit"]),
+                        _percent(entry["kept"]),
+                        _percent(entry["chance"]),
+                        f"{_percent(entry['hit_elsewhere'])}, keeps {_percent(entry['kept_elsewhere'])}",
+                        PAPER[kind] if kind else "-",
+                    ]
+                )
+    heads = [
+        *("records", "range of", "holds a fast program", "keeps", "as many programs at random hold one"),
+        *("range of that width at random", "ETO on a P100"),
+    ]
+    return markdown(heads, rows)
+
+
+def _in_order(result: Result) -> Mapping[str, Mapping[str, Mapping]]:
+    """Datasets, the one with most pairs first."""
+    datasets = result.values["datasets"]
+    return {name: datasets[name] for name in sorted(datasets, key=lambda name: -datasets[name]["pairs"])}
+
+
+def _plain(name: str) -> str:
+    return name.split("/")[1].replace("_", " ")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -17,6 +17,7 @@ from .checks import OneShotConfigError
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
+    "stock": ".stock:StockStrategy",
     "annealing": ".annealing:AnnealingStrategy",
     "reuse": ".reuse.strategy:ReuseStrategy",
 }

@@ -89,4 +89,5 @@ class Ledger:
         self._committed[id(search)] = len(search.loop.known)
         if search.rounds:
             self._database.notes.note_parent(search.task, search.parent)
-            self._database.note_rounds(search.task, min(search.full_rounds, self._rounds), self._rounds)
+            done = 0 if search.to_be_continued and not search.over else search.full_rounds
+            self._database.note_rounds(search.task, min(done, self._rounds), self._rounds)

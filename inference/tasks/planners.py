@@ -9,8 +9,8 @@ from tvm.target import Target
 
 from ...dataset.task import Task
 from ..config import OneShotConfig
-from ..reuse.config import OFF
-from ..reuse.donors import OF_EACH, Donor, NearestPrograms
+from ..reuse.config import AUTO, OFF, PAPER, SELECTIVE
+from ..reuse.donors import OF_EACH, Donor, NearestPrograms, ParentsBest
 from ..reuse.likeness import Loops, loops_of
 from ..reuse.selection import GivenSelection
 from ..reuse.sources import nearest_neighbours
@@ -19,6 +19,7 @@ from ..starts.adapted import ProgramAdapter
 from ..tuning_database import TuningDatabase
 from .planner import TaskPlanner
 from .reuse.planner import ChildBudget, ReusePlanner, Selected
+from .reuse.published import PublishedTrees
 from .shares import LatencySharePlanner
 
 KNOWN_PROGRAMS = 16
@@ -44,15 +45,34 @@ class PlannerFactory:
         config = self._config
         if config.reuse == OFF:
             return LatencySharePlanner(config, breadth_first=breadth_first)
-        return ReusePlanner(
+        make = partial(
+            ReusePlanner,
             config,
-            self._sources,
-            NearestPrograms(self._adapter, self._loops_of),
-            child_of=self._child_of,
-            source_rounds=config.auto.source_rounds,
             known_programs=partial(self._database.latencies_s, most=KNOWN_PROGRAMS),
             breadth_first=breadth_first,
         )
+        if config.reuse == AUTO:
+            return make(
+                select=self._sources,
+                starts=NearestPrograms(self._adapter, self._loops_of),
+                child_of=self._child_of,
+                source_rounds=config.auto.source_rounds,
+            )
+        eto, trees = config.eto, self._trees
+        select = trees.clusters if config.reuse == SELECTIVE else trees.least_cost
+        child = ChildBudget(starts=eto.top_k, search=False)  # TopK
+        if config.reuse == PAPER:
+            child = ChildBudget(config.per_round, starts=0, total=eto.trials, reused=1)
+        return make(
+            select=select,
+            starts=ParentsBest(self._adapter),
+            child_of=lambda task: child,
+            sketch_of=trees.sketch_of,
+        )
+
+    @cached_property
+    def _trees(self) -> PublishedTrees:
+        return PublishedTrees(self._config.eto, self._target, StockSpace(self._config.max_code))
 
     @cached_property
     def _adapter(self) -> ProgramAdapter:

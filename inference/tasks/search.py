@@ -55,6 +55,8 @@ class TaskSearch:
     parent: TaskName | None = None
     """Task whose adapted programs it began with, in this run or an earlier one; None where it began with
     none."""
+    to_be_continued: bool = False
+    """Whether the current or last round leaves the task unfinished; see `planner.Round`."""
     untold: dict[str, float] = field(default_factory=dict)
     """Measured latencies by trace that the searcher was not told."""
     deaths: int = 0

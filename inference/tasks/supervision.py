@@ -76,6 +76,7 @@ class SearchSupervisor:
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
+        search.to_be_continued = planned.to_be_continued
         if planned.parents:
             parent = planned.parents[0].task
             search.parent = TaskName(parent.name, parent.workload_hash)

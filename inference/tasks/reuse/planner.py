@@ -33,6 +33,10 @@ class ChildBudget:
     """Adapted programs that it begins with at most; with 0 it waits for its parent and takes nothing over."""
     rounds: int = 1
     """Rounds, of which the first has the adapted programs."""
+    total: int | None = None
+    """Candidates measured in all, where rounds go on until the search has no more; None counts `rounds`."""
+    reused: int = 0
+    """Programs of the parent that each round hands to the strategy as they are, as Algorithm 1 needs one."""
     search: bool = True
     """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
     small_programs: int | None = None
@@ -167,6 +171,8 @@ class ReusePlanner(LatencySharePlanner):
         if self._parent(search.task.workload_hash) == ROOT or search.over:
             return False
         child = self._child_of(search.task)
+        if child.total is not None:
+            return not search.complete_before and len(search.loop.known) < child.total
         return _rounds_had(search) < child.rounds or (not child.search and math.isinf(search.best_s))
 
     def _donor(self, name: str) -> Donor:
@@ -253,6 +259,10 @@ class ReusePlanner(LatencySharePlanner):
                 self._back.add(name)
                 return super()._round(search)
             self._tried[name] = tried + len(found)
+        reused = self._reused_of(search, child.reused)
+        if child.reused and not reused:
+            self._back.add(name)
+            return super()._round(search)
         programs = child.programs if child.search else len(found)
         if child.small_programs is not None and self._is_small(search):
             programs = min(programs, child.small_programs)
@@ -261,9 +271,24 @@ class ReusePlanner(LatencySharePlanner):
             quick=self._breadth_first,
             search=child.search,
         )
+        left = None if child.total is None else child.total - len(search.loop.known)
+        if left is not None:
+            budget = replace(budget, measured=min(budget.measured, left))
         return Round(
-            search, budget, tuple(trace for trace, _ in found), tuple(of for _, of in found), is_child=True
+            search,
+            budget,
+            tuple(trace for trace, _ in found),
+            reused or tuple(of for _, of in found),
+            is_child=True,
+            to_be_continued=left is not None and left > budget.measured,
         )
+
+    def _reused_of(self, search: TaskSearch, count: int) -> tuple[ReuseParent, ...]:
+        """The fastest programs of a child's parent."""
+        if not count:
+            return ()
+        parent = self._donor(self._parent(search.task.workload_hash))
+        return tuple(ReuseParent(parent.task, trace) for trace in parent.fastest[:count])
 
     def _starts_of(self, search: TaskSearch) -> Iterator[tuple[str, ReuseParent]]:
         """Programs that a child may begin with."""
