@@ -85,6 +85,7 @@ class SearchSupervisor:
                 starts=tuple(starts),
                 surrogate_group=surrogate_group,
                 task=search.task if opened else None,
+                parents=planned.parents,
             )
         )
         search.searcher = searcher

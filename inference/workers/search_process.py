@@ -63,7 +63,7 @@ class SearchRole(Role):
             session = self._sessions[request.key]
             before = CandidateCounts() if request.task is not None else session.counts
             session.learn(request.learned)
-            candidates = session.propose(request.budget, request.starts)
+            candidates = session.propose(request.budget, request.starts, request.parents)
         except NoDesignSpaceError:
             return RoundReply(nothing_to_tune=True)
         with self._model.clock.stage("embedding and serialising"):
