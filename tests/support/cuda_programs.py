@@ -20,13 +20,14 @@ from foretune.dataset.replay import RejectedError, instantiate
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.inference.spaces.code_limit import StockSpace
+from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from .operators import EXAMPLES, random_inputs, run
 
 TARGET = parse_target("nvidia/nvidia-a100")
 
-_DRAWS = 150
+_DRAWS = 400
 """Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
 
 DIVISIBLE = [
@@ -74,7 +75,15 @@ class Prepared:
 
 
 def random_programs(task: Task, count: int, *, seed: int = 0, checked: bool = True) -> Iterator[tvm.IRModule]:
-    """Up to `count` programs with decisions drawn at random, from each design space of the task in turn.
+    """Scheduled modules of `random_candidates`."""
+    for candidate in random_candidates(task, count, seed=seed, checked=checked):
+        yield candidate.sch.mod
+
+
+def random_candidates(
+    task: Task, count: int, *, seed: int = 0, checked: bool = True
+) -> Iterator[ms.MeasureCandidate]:
+    """Up to `count` candidates with decisions drawn at random, from each design space of the task in turn.
 
     They come from the space of foretune's search, or without `checked` from stock's, which has programs that TVM
     compiles to wrong code.
@@ -92,4 +101,4 @@ def random_programs(task: Task, count: int, *, seed: int = 0, checked: bool = Tr
         except RejectedError:
             continue
         found += 1
-        yield candidate.sch.mod
+        yield candidate

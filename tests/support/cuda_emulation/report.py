@@ -28,7 +28,9 @@ class KernelReport:
     """One launch: its races, the fault that ended it, and the traffic of its first block.
 
     `barriers` counts those of all blocks. A race makes results depend on the order of threads, which a device does
-    not notice; a `failure` ends a launch there as well.
+    not notice; a `failure` ends a launch there as well. `shared_loads` are those of code compiled for a CPU, which
+    has few registers; `shared_loads_once` leaves out what a thread loads again between two barriers, as if its
+    registers held everything.
     """
 
     kernel: str
@@ -41,6 +43,7 @@ class KernelReport:
     global_stores: Traffic
     shared_loads: Traffic
     shared_stores: Traffic
+    shared_loads_once: Traffic
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> KernelReport:

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <malloc.h>
@@ -39,9 +40,16 @@ struct Event {
   uintptr_t address;
   uint32_t bytes;
   bool write, global;
+  bool once;  // not a load that the thread repeats between two barriers
 };
 
-struct Traffic { uint64_t requests = 0, bytes = 0, sectors = 0, lines = 0, wavefronts = 0; };
+struct Traffic {
+  uint64_t requests = 0, bytes = 0, sectors = 0, lines = 0, wavefronts = 0;
+  void operator+=(const Traffic& other) {
+    requests += other.requests, bytes += other.bytes;
+    sectors += other.sectors, lines += other.lines, wavefronts += other.wavefronts;
+  }
+};
 
 bool on = false, active = false;
 std::unordered_map<const void*, size_t> exact_bytes;  // of buffers whose size the caller told
@@ -52,6 +60,8 @@ int block;
 Launch launch;
 std::vector<std::vector<Event>> events;  // by thread of the first block
 Traffic traffic[2][2];                   // by global, write
+Traffic shared_loads_once;
+std::vector<std::unordered_set<uintptr_t>> loaded;  // from shared memory since the last barrier, by thread
 std::set<std::string> races;
 std::string reports;
 
@@ -130,8 +140,22 @@ Buffer* checked(const void* address, size_t bytes, bool write) {
 void access(const void* address, size_t bytes, bool write, const void* site) {
   if (!active) return;
   Buffer* buffer = checked(address, bytes, write);
-  if (buffer && block == 0)
-    events[running_thread()].push_back({site, (uintptr_t)address, (uint32_t)bytes, write, buffer->global});
+  if (!buffer || block != 0) return;
+  int thread = running_thread();
+  bool once = write || buffer->global || loaded[thread].insert((uintptr_t)address).second;
+  events[thread].push_back({site, (uintptr_t)address, (uint32_t)bytes, write, buffer->global, once});
+}
+
+// The most different words that one bank is asked for.
+uint64_t fewest_wavefronts(const std::vector<Event>& found) {
+  std::set<uintptr_t> banks[kBanks];
+  size_t most = 0;
+  for (const Event& event : found)
+    for (uintptr_t word = event.address / 4; word <= (event.address + event.bytes - 1) / 4; ++word) {
+      banks[word % kBanks].insert(word);
+      most = std::max(most, banks[word % kBanks].size());
+    }
+  return most;
 }
 
 using Lanes = std::vector<std::pair<int, Event>>;
@@ -144,15 +168,10 @@ uint64_t wavefronts_of(const Lanes& lanes) {
   int together = std::max<int>(1, kBanks * 4 / bytes);
   uint64_t total = 0;
   for (int first = 0; first < kWarp; first += together) {
-    std::set<uintptr_t> banks[kBanks];
-    size_t most = 0;
+    std::vector<Event> served;
     for (auto& [lane, event] : lanes)
-      if (lane >= first && lane < first + together)
-        for (uintptr_t word = event.address / 4; word <= (event.address + event.bytes - 1) / 4; ++word) {
-          banks[word % kBanks].insert(word);
-          most = std::max(most, banks[word % kBanks].size());
-        }
-    total += most;
+      if (lane >= first && lane < first + together) served.push_back(event);
+    total += fewest_wavefronts(served);
   }
   return total;
 }
@@ -172,6 +191,12 @@ void count(const Lanes& lanes) {
   ++to.requests;
   if (first.global) to.sectors += pieces_of(found, kSector), to.lines += pieces_of(found, kLine);
   else to.wavefronts += wavefronts_of(lanes);
+  if (first.global || first.write) return;
+  Lanes once;
+  for (auto& each : lanes)
+    if (each.second.once) once.push_back(each), shared_loads_once.bytes += each.second.bytes;
+  shared_loads_once.requests += !once.empty();
+  if (!once.empty()) shared_loads_once.wavefronts += wavefronts_of(once);
 }
 
 // The n-th use of a place in the text by each lane of a warp is one request.
@@ -205,6 +230,8 @@ void begin(const Launch& wanted, char* dynamic) {
   int threads = launch.block.x * launch.block.y * launch.block.z;
   buffers.clear(), races.clear();
   events.assign(threads, {});
+  loaded.assign(threads, {});
+  shared_loads_once = {};
   warp_epochs.assign(threads / kWarp + 1, 0);
   epoch = 1;
   for (auto& direction : traffic) direction[0] = direction[1] = {};
@@ -228,7 +255,10 @@ void next_block(int number) {
   ++epoch;
 }
 
-void barrier() { ++epoch; }
+void barrier() {
+  ++epoch;
+  for (auto& thread : loaded) thread.clear();
+}
 
 void warp_barrier(int warp) {
   if (active) ++warp_epochs[warp];
@@ -249,6 +279,7 @@ void end(uint64_t barriers, const char* failure) {
   for (int global = 0; global < 2; ++global)
     for (int write = 0; write < 2; ++write)
       text += std::string(", \"") + names[global][write] + "\": " + traffic_json(traffic[global][write], global);
+  text += ", \"shared_loads_once\": " + traffic_json(shared_loads_once, false);
   reports += text + "}\n";
 }
 
@@ -292,24 +323,15 @@ EMU_EXPORT void emu_access_rows(const void* from, int row_bytes, int rows, size_
   for (int row = 0; row < rows; ++row) {
     const char* at = (const char*)from + row * stride;
     if (Buffer* buffer = checked(at, row_bytes, write))
-      found.push_back({nullptr, (uintptr_t)at, (uint32_t)row_bytes, write, buffer->global});
+      found.push_back({nullptr, (uintptr_t)at, (uint32_t)row_bytes, write, buffer->global, true});
   }
   if (found.empty() || block != 0) return;
-  Traffic& to = traffic[found.front().global][write];
-  ++to.requests;
-  to.bytes += (uint64_t)row_bytes * rows;
-  if (found.front().global) {
-    to.sectors += pieces_of(found, kSector), to.lines += pieces_of(found, kLine);
-    return;
-  }
-  std::set<uintptr_t> banks[kBanks];
-  size_t most = 0;
-  for (const Event& event : found)
-    for (uintptr_t word = event.address / 4; word <= (event.address + event.bytes - 1) / 4; ++word) {
-      banks[word % kBanks].insert(word);
-      most = std::max(most, banks[word % kBanks].size());
-    }
-  to.wavefronts += most;
+  bool global = found.front().global;
+  Traffic of{1, (uint64_t)row_bytes * rows};
+  if (global) of.sectors = pieces_of(found, kSector), of.lines = pieces_of(found, kLine);
+  else of.wavefronts = fewest_wavefronts(found);
+  traffic[global][write] += of;
+  if (!global && !write) shared_loads_once += of;
 }
 
 #define EMU_HOOK(bytes)                                                                                             \
