@@ -1,8 +1,9 @@
 """Check for asynchronous copies that TVM compiles to wrong code for CUDA.
 
-With `tirx.use_async_copy`, the pass `InjectPTXAsyncCopy` turns a vector fetch into shared memory into one copy of
-consecutive bytes, by the first element of its index alone. A fetch with another stride, such as four rows of a
-column, then copies the wrong elements. Such programs are no candidates: they compute wrong results.
+With `tirx.use_async_copy`, the pass `InjectPTXAsyncCopy` turns a vector fetch into shared memory into one
+copy of consecutive bytes, by the first element of its index alone. A fetch with another stride, such as four
+rows of a column, then copies the wrong elements. Such programs are no candidates: they compute wrong
+results.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class StridedCopyError(UserError, ValueError):
 
 
 def has_strided_copies(mod: tvm.IRModule, target: Target) -> bool:
-    """Whether a scheduled module for CUDA has an asynchronous vector copy of elements that are not consecutive.
+    """Whether a scheduled CUDA module has an asynchronous vector copy of elements that are not consecutive.
 
     Lowers programs with asynchronous pipeline stages; false at once for others and for other devices.
     """
@@ -45,8 +46,8 @@ def check_copies(mod: tvm.IRModule, target: Target) -> None:
     """Raise StridedCopyError if `has_strided_copies`."""
     if has_strided_copies(mod, target):
         raise StridedCopyError(
-            f"{STRIDED_COPY}: TVM copies other elements than the program says; choose another schedule, such as "
-            "one with a vector length of 1 for this fetch"
+            f"{STRIDED_COPY}: TVM copies other elements than the program says; choose another schedule, "
+            "such as one with a vector length of 1 for this fetch"
         )
 
 

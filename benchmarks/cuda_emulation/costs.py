@@ -15,6 +15,7 @@ from foretune.dataset.replay import candidate_trace_json
 from foretune.inference.strategies.reuse.costs import block_line_requests, shared_requests
 from foretune.inference.strategies.reuse.shapes import GPU_LINE_BYTES
 from scipy.stats import spearmanr
+
 from tests.support.cuda_emulation import EmulatedGpu
 from tests.support.cuda_programs import TARGET, Prepared, random_candidates
 
@@ -30,13 +31,20 @@ TASKS: Mapping[str, OperatorSettings] = {
         batch=1, in_channels=64, height=8, width=8, out_channels=64, kernel=(1, 1), layout="NHWC"
     ),
     "conv3d 3x3x3": Conv3d(
-        batch=1, in_channels=8, depth=4, height=8, width=8, out_channels=16, kernel=(3, 3, 3), padding=(1, 1, 1)
+        batch=1,
+        in_channels=8,
+        depth=4,
+        height=8,
+        width=8,
+        out_channels=16,
+        kernel=(3, 3, 3),
+        padding=(1, 1, 1),
     ),
 }
 
 
 def tile_costs(sketch: Sketch, row: list[int]) -> tuple[float, float]:
-    """Costs of one block of a program: line requests (BShape), and shared requests of all its fetches (TShape).
+    """Costs of one block: line requests (BShape), and shared requests of all its fetches (TShape).
 
     Raises ValueError for a sketch that does not tile all loops of its block by SSSRRSRS.
     """

@@ -69,7 +69,7 @@ class Trial:
         results: Sequence[TaskResult],
         lowering_s: float,
     ) -> Timed:
-        """Timings that the executor of the run allows; `lowering_s` is how long the conversion to Relax took."""
+        """Timings that the executor allows; `lowering_s` is how long the conversion to Relax took."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
             self._export_unchecked(config.export, relax_mod, target, database, results)

@@ -36,7 +36,14 @@ DIVISIBLE = [
     Dense(rows=32, in_features=64, out_features=32, dtype="int8"),
     BatchMatmul(batch=2, rows=16, inner=32, columns=16),
     Conv2d(
-        batch=1, in_channels=16, height=8, width=8, out_channels=16, kernel=(3, 3), padding=(1, 1), layout="NHWC"
+        batch=1,
+        in_channels=16,
+        height=8,
+        width=8,
+        out_channels=16,
+        kernel=(3, 3),
+        padding=(1, 1),
+        layout="NHWC",
     ),
     DepthwiseConv2d(batch=1, in_channels=16, height=8, width=8, kernel=(3, 3), padding=(1, 1)),
     Softmax(rows=16, columns=64),
@@ -64,7 +71,7 @@ class Prepared:
         return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
 
     def error(self, output: np.ndarray) -> float:
-        """Largest difference from the expected output, as a share of its largest value; NaN where a value is NaN."""
+        """Largest difference from the expected output over its largest value; NaN where a value is NaN."""
         expected = self.expected.astype(np.float64)
         return float(np.abs(output.astype(np.float64) - expected).max() / max(np.abs(expected).max(), 1e-9))
 
@@ -85,8 +92,8 @@ def random_candidates(
 ) -> Iterator[ms.MeasureCandidate]:
     """Up to `count` candidates with decisions drawn at random, from each design space of the task in turn.
 
-    They come from the space of foretune's search, or without `checked` from stock's, which has programs that TVM
-    compiles to wrong code.
+    They come from the space of foretune's search, or without `checked` from stock's, which has programs that
+    TVM compiles to wrong code.
     """
     space = StockSpace(None).generator(TARGET) if checked else "post-order-apply"
     context = make_tune_context(task.mod, TARGET, seed=seed, space=space)

@@ -22,7 +22,16 @@ from .source import translated
 _CUDA = 2
 """DLPack's number of CUDA devices."""
 
-_ATTRIBUTES = {1: 1024, 2: 32, 3: 49152, 4: "8.0", 5: "emulated CUDA device", 6: 1_000_000, 7: 1, 8: "[1024, 1024, 64]"}
+_ATTRIBUTES = {
+    1: 1024,
+    2: 32,
+    3: 49152,
+    4: "8.0",
+    5: "emulated CUDA device",
+    6: 1_000_000,
+    7: 1,
+    8: "[1024, 1024, 64]",
+}
 """TVM's DeviceAttrKind -> value: threads of a block, lanes of a warp, bytes of shared memory, and so on."""
 
 
@@ -74,7 +83,9 @@ def install(cache: Path, devices: int = 1) -> Emulation:
     tvm_ffi.register_global_func("device_api.cuda", lambda: cpu(), override=True)
     tvm_ffi.register_global_func("ffi.Module.create.cuda", create, override=True)
     tvm_ffi.register_global_func(
-        "ffi.Module.load_from_bytes.cuda", lambda data: emulation.load(*_read_module(bytes(data))), override=True
+        "ffi.Module.load_from_bytes.cuda",
+        lambda data: emulation.load(*_read_module(bytes(data))),
+        override=True,
     )
     _answer_attributes(len(visible_devices(devices)))
     return emulation

@@ -43,7 +43,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Execution:
-    """Outcome of a run: the output, the message of what stopped it, and with `trace` a report for each launch."""
+    """Outcome of a run: the output, the message of a failure, and with `trace` a report for each launch."""
 
     output: np.ndarray
     failure: str | None
@@ -55,7 +55,7 @@ class Execution:
 
 
 class EmulatedGpu:
-    """A process in which `tvm.cuda(0)` exists, up to `devices` of them; a program that crashes it costs the process.
+    """Process in which `tvm.cuda(0)` up to `devices` exist; a program that crashes ends it.
 
     Libraries and the precompiled header stay in `cache`.
     """
@@ -103,10 +103,13 @@ class EmulatedGpu:
     ) -> Execution:
         """Compile a scheduled module as the product does and run it; its last argument is the output.
 
-        Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong code.
+        Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong
+        code.
         Raises RuntimeError if the module does not compile.
         """
-        found = self.run_in_orders(mod, target, inputs, [order], trace=trace, removed=removed, checked=checked)
+        found = self.run_in_orders(
+            mod, target, inputs, [order], trace=trace, removed=removed, checked=checked
+        )
         return found[0]
 
     def run_in_orders(
@@ -124,7 +127,9 @@ class EmulatedGpu:
         import tvm
 
         numbers = [_ORDERS[order] if isinstance(order, str) else order for order in orders]
-        return self.call(_run, tvm.ir.save_json(mod), str(target), list(inputs), numbers, trace, removed, checked)
+        return self.call(
+            _run, tvm.ir.save_json(mod), str(target), list(inputs), numbers, trace, removed, checked
+        )
 
 
 _emulation: Any = None
