@@ -120,7 +120,7 @@ class _Run:
                 relax_mod = to_relax(network, target, config.lowering)
                 self.lowering_s = time.perf_counter() - began
             tuner, results = self._tune(relax_mod, network, target, workforce, database)
-        simulated = config.executor.kind == "dry_run"
+        simulated = config.executor.kind in ("dry_run", "replay")
         timed = _Timed()
         if config.executor.kind == "none" and config.export is not None:
             self._export_unchecked(config.export, relax_mod, target, database, results)

@@ -18,6 +18,7 @@ STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
     "annealing": ".annealing:AnnealingStrategy",
+    "pool": ".pool:PoolStrategy",
 }
 """Module and class of each strategy, imported when first used; a leading dot stands for this package."""
 
