@@ -149,7 +149,7 @@ class TuningRun:
             profile_s=self.work.seconds,
             power_w=config.report.power_w,
             co2_kg_per_kwh=config.report.co2_kg_per_kwh,
-            simulated=config.executor.kind == "dry_run",
+            simulated=config.executor.kind in ("dry_run", "replay"),
         )
 
     @contextmanager

@@ -20,6 +20,7 @@ STRATEGIES = {
     "stock": ".stock:StockStrategy",
     "annealing": ".annealing:AnnealingStrategy",
     "reuse": ".reuse.strategy:ReuseStrategy",
+    "pool": ".pool:PoolStrategy",
 }
 """Module and class of each strategy, imported when first used; a leading dot stands for this package."""
 
