@@ -11,7 +11,11 @@ from foretune.dataset.tvm_compat import parse_target
 from omegaconf import OmegaConf
 
 GROUP = Path(str(conf.__file__)).parent / "executor"
-NEEDED = {"rpc": {"key": "board", "hardware": "t4"}, "none": {"hardware": "here"}, "replay": {"pool": "data/pool"}}
+NEEDED = {
+    "rpc": {"key": "board", "hardware": "t4"},
+    "none": {"hardware": "here"},
+    "replay": {"pool": "data/pool"},
+}
 """Settings of a kind that the code has no default for."""
 
 
