@@ -23,7 +23,7 @@ from tvm.target import Target
 from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
-from ..dataset.networks import Network, extract_tasks, load_network, to_relax
+from ..dataset.networks import Network, extract_tasks, load_network, recast_operators, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -158,6 +158,7 @@ class _Run:
             simulated=simulated,
             exported=timed.exported,
             left_out=timed.left_out,
+            recast=recast_operators(relax_mod),
             network_profile=timed.profile,
             peak_gflops=timed.peak_gflops,
         )
