@@ -17,9 +17,9 @@ from .checks import OneShotConfigError
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
-    "stock": ".stock:StockStrategy",
     "annealing": ".annealing:AnnealingStrategy",
     "reuse": ".reuse.strategy:ReuseStrategy",
+    "stock": ".stock:StockStrategy",
 }
 """Module and class of each strategy, imported when first used; a leading dot stands for this package."""
 
