@@ -18,6 +18,7 @@ from .deploy.linker import linker
 from .deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
 from .network_set import Member, check_export, export_of, members_of
 from .report.energy import ReportConfig
+from .reuse.backend import with_backend
 
 
 class TuneConfigError(UserError, ValueError):
@@ -55,6 +56,7 @@ class TuneConfig:
     report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "search", with_backend(self.search))
         self._check_set()
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")

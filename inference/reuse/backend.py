@@ -18,10 +18,11 @@ def with_backend(config: OneShotConfig) -> OneShotConfig:
 
     With `paper`, a task with a parent is searched by Algorithm 1 as published, and each of its candidates is
     measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no early end.
+    Settings of the strategy `stock` stay as they are given.
     """
     if config.reuse not in (PAPER, TOP_K, SELECTIVE):
         return config
-    stock = strategy_config("stock")
+    stock = config.strategy if config.strategy.name == "stock" else strategy_config("stock")
     strategy = {"name": "reuse", "rank": "paper", "backend": stock} if config.reuse == PAPER else stock
     return replace(
         config,

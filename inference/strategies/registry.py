@@ -17,10 +17,10 @@ from .checks import OneShotConfigError
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
-    "stock": ".stock:StockStrategy",
     "annealing": ".annealing:AnnealingStrategy",
     "reuse": ".reuse.strategy:ReuseStrategy",
     "pool": ".pool:PoolStrategy",
+    "stock": ".stock:StockStrategy",
 }
 """Module and class of each strategy, imported when first used; a leading dot stands for this package."""
 

@@ -12,14 +12,10 @@ from typing import Any
 from tvm.s_tir import meta_schedule as ms
 
 from ...dataset.program_sampling import EvolutionarySampler, EvolutionConfig
-from ...errors import UserError
+from ...models.gbdt import require_xgboost
 from .base import Strategy, StrategyConfig, StrategySetting
 from .checks import at_least, shares
 from .sampled import SampledStrategy
-
-
-class NoXgboostError(UserError, ImportError):
-    """The package of stock MetaSchedule's cost model is not installed."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,9 @@ class StockStrategy(SampledStrategy):
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """See Strategy; raises NoXgboostError."""
-        try:
-            scorer = ms.cost_model.XGBModel(num_tuning_cores=setting.threads)
-        except ImportError as error:
-            raise NoXgboostError(
-                "search.strategy=stock: MetaSchedule's cost model needs xgboost; pip install "
-                "'foretune[xgboost]', or use another strategy"
-            ) from error
+        """See Strategy; raises GbdtError without xgboost."""
+        require_xgboost()
+        scorer = ms.cost_model.XGBModel(num_tuning_cores=setting.threads)
         sampler = EvolutionarySampler(
             setting.task,
             setting.target,

@@ -12,10 +12,14 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
 from foretune.inference.config import StopConfig
-from foretune.inference.reuse.config import AutoConfig
+from foretune.inference.reuse.backend import with_backend
+from foretune.inference.reuse.config import AutoConfig, EtoConfig
+from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.strategies.draft.config import DraftingConfig
+from foretune.inference.strategies.registry import strategy_config
 from foretune.inference.tasks.due import anything_due
 from foretune.inference.tasks.planners import PlannerFactory
+from foretune.inference.tasks.reuse.published import PublishedTrees
 from foretune.inference.tasks.shares import LatencySharePlanner
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
@@ -139,3 +143,77 @@ def test_the_database_tells_of_tasks_outside_a_run(whole):
     assert {task.operator for task in found} == {"dense"}
     fastest = run.database.latencies_s(TASKS[0], most=2)
     assert sorted(fastest.values()) == sorted(run.database.latencies_s(TASKS[0]).values())[:2]
+
+
+STOCK = {"name": "stock", "population_size": 16, "generations": 1}
+
+
+def published(reuse):
+    """Settings of a published search, small enough for a test."""
+    eto = EtoConfig(trials=16, samples=2, bridges="none")
+    return with_backend(OneShotConfig(STOCK, processes=0, reuse=reuse, eto=eto))
+
+
+def test_eto_searches_one_task_by_stock_metaschedule_and_the_others_by_algorithm_1(tmp_path):
+    config = published("paper")
+    assert (config.strategy.name, config.strategy.rank, config.strategy.backend) == (
+        "reuse",
+        "paper",
+        strategy_config(STOCK),
+    )
+    run = Run(tmp_path, config)
+    results = run.tune()
+    roots = [result for result in results if not result.parent]
+    assert len(roots) < len(results)
+    # Never more than the backend would measure; all of it where nothing is reused.
+    assert {result.candidates_measured for result in roots} == {16}
+    assert all(1 <= result.candidates_measured <= 16 for result in results)
+    assert not run.due
+
+
+def test_eto_goes_on_in_the_middle_of_a_child(tmp_path):
+    config = replace(published("paper"), rounds=2)
+    whole = Run(tmp_path / "whole", config).tune()
+    roots = sum(not result.parent for result in whole)
+    # A root has two batches; the first child has had one when the run is stopped.
+    first = Run(tmp_path / "part", config, batches=2 * roots + 1)
+    first.tune()
+    assert first.due
+    again = Run(tmp_path / "part", config)
+    results = again.tune()
+    assert not again.due
+    for task, result in zip(TASKS, results, strict=True):
+        assert result.tuned_latency_s is not None
+        assert len(again.database.latencies_s(task)) <= 16
+
+
+def test_topk_takes_programs_over_as_they_are(tmp_path):
+    results = Run(tmp_path, published("top_k")).tune()
+    children = [result for result in results if result.parent]
+    assert children
+    assert all(result.candidates_measured <= 3 for result in children)
+
+
+def test_selective_tuning_searches_the_representatives_of_its_clusters(tmp_path):
+    results = Run(tmp_path, published("selective")).tune()
+    # Three widths of 256, 128 and 64 columns have most steps in common.
+    assert sum(not result.parent for result in results) == 1
+    assert {result.candidates_measured for result in results if not result.parent} == {16}
+
+
+def test_settings_without_a_published_search_stay(tmp_path):
+    assert with_backend(CONFIG) is CONFIG
+    assert with_backend(OneShotConfig(reuse="paper")).strategy.backend == strategy_config("stock")
+
+
+def test_bridges_join_tasks_that_cannot_reuse_each_other():
+    # 16 rows of 32 columns, and 32 of 16: neither dominates the other, and 16 of 16 is below both.
+    tasks = [to_task(Dense(rows=r, in_features=64, out_features=n)) for r, n in ((16, 32), (32, 16))]
+    trees = PublishedTrees(EtoConfig(trials=1000), TARGET, StockSpace(None))
+    selected = trees.least_cost(tasks)
+    (bridge,) = selected.bridges
+    assert (bridge.weight, bridge.settings["rows"], bridge.settings["out_features"]) == (0, 16, 16)
+    parents = selected.selection.tree({}, {}).parents
+    assert sum(parent == "" for parent in parents.values()) == 1
+    without = PublishedTrees(EtoConfig(trials=1000, bridges="none"), TARGET, StockSpace(None))
+    assert set(without.least_cost(tasks).selection.tree({}, {}).parents.values()) == {""}

@@ -36,7 +36,7 @@ def test_a_child_measures_adapted_programs_and_candidates_of_algorithm_1(tmp_pat
         config,
         lambda tasks: Selected(GivenSelection(TREE)),
         AdaptedPrograms(adapter),
-        child=ChildBudget(programs=4, starts=2),
+        child_of=lambda task: ChildBudget(programs=4, starts=2),
     )
     with WorkerPool(target, MeasureConfig(repeats=2, groups=1)) as pool:
         hardware = pool.hardware()
