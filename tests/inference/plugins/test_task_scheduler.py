@@ -134,5 +134,5 @@ def test_settings_out_of_range_are_named():
     with pytest.raises(OneShotConfigError, match=r"proportion=1"):
         FamilyTaskScheduler(proportion=1.0)
     for make in (FamilyTaskScheduler, FamilyCostModel):
-        with pytest.raises(OneShotConfigError, match=r"search\.families=colour"):
+        with pytest.raises(OneShotConfigError, match=r"families=colour"):
             make(families="colour")
