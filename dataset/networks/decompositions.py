@@ -104,12 +104,21 @@ def _im2col(
     return torch.stack(shifted, -3).flatten(-4, -3).flatten(-2)
 
 
+def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
+    """A power as multiplications: TVM calls the C library for each element, which no vector unit runs."""
+    if exponent not in (2, 3, 4):
+        return NotImplemented
+    square = x * x
+    return square if exponent == 2 else square * (x if exponent == 3 else square)
+
+
 OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.im2col.default: _im2col,
+    _ATEN.pow.Tensor_Scalar: _pow,
     _ATEN.unfold.default: _unfold,
 }
-"""Decompositions of operators that PyTorch's tables lack, or decompose into what the importer lacks."""
+"""Decompositions of operators that PyTorch's tables lack, or decompose into what TVM lacks or runs slowly."""
 
 
 def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], relax.Var]:

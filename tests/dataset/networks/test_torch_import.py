@@ -256,3 +256,12 @@ def test_an_object_that_may_hide_tensors_is_refused() -> None:
 def test_loading_tells_of_a_network_without_a_tensor() -> None:
     with pytest.raises(BadOutputError, match=r"^network=support.networks:Nothing: the output is a NoneType"):
         load_network("support.networks:Nothing", inputs=[[2]])
+
+
+@pytest.mark.parametrize(("exponent", "calls"), [(2, 0), (3.0, 0), (4, 0), (2.5, 1)])
+def test_small_powers_are_multiplications(exponent: float, calls: int, target: tvm.target.Target) -> None:
+    cubed = network(lambda _, x: x**exponent, np.abs(floats(2, 3)))
+    mod = to_relax(cubed, target)
+    assert sum("power" in var.name_hint for var in mod.get_global_vars()) == calls
+    check = compare_outputs(cubed.reference_outputs(), compile_network(mod, target)(*cubed.inputs))
+    assert check.agrees
