@@ -9,14 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from foretune.dataset.tvm_compat import parse_target
+from foretune.errors import UserError
+
 from .. import reuse
 from ..checkouts import commit_of
 from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
 from ..networks.__main__ import cause_of
 from ..networks.runs import DisturbedError
-from . import whole_networks
+from . import operator_sets, single_pairs, whole_networks
 
-FAILED = (subprocess.SubprocessError, OSError, DisturbedError)
+FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
 
 class Runs:
@@ -66,7 +69,53 @@ def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
 
 
-PARTS = {"networks": networks}
+def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+    """Part `pairs`: the first pair of each type, then the second, and so on."""
+    target = parse_target("llvm")
+    kinds = arguments.types or list(single_pairs.TYPES)
+    listed = {kind: single_pairs.pairs_of(kind, arguments.pairs, target, arguments.trials) for kind in kinds}
+    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    for number in range(arguments.pairs):
+        for kind in kinds:
+            if number >= len(listed[kind]) or not runs.in_time:
+                continue
+            parent, child = listed[kind][number]
+            run = runs.kept(
+                f"{kind}-{number}",
+                {"parent": parent.workload_hash, "child": child.workload_hash, "trials": arguments.trials},
+                lambda parent=parent, child=child: single_pairs.one_pair(  # type: ignore[misc]
+                    parent, child, arguments.trials, seed=0
+                ),
+            )
+            if run is not None:
+                found[kind].append(run)
+                print(single_pairs.describe(kind, run), flush=True)
+    return {"trials": arguments.trials, "types": {kind: each for kind, each in found.items() if each}}
+
+
+def sets(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+    """Part `sets`."""
+    names = arguments.sets or list(operator_sets.SETS)
+    methods = arguments.methods or list(operator_sets.METHODS)
+    found: dict[str, dict[str, list[Any]]] = {name: {method: [] for method in methods} for name in names}
+    pairs = [(name, method) for name in names for method in methods]
+    for seed, (name, method) in in_turns(pairs, arguments.runs):
+        if not runs.in_time:
+            break
+        run = runs.kept(
+            f"{name}-{method}-{seed}",
+            {"set": name, "method": method, "trials": arguments.trials, "seed": seed},
+            lambda name=name, method=method, seed=seed: operator_sets.one_run(  # type: ignore[misc]
+                name, method, arguments.trials, seed
+            ),
+        )
+        if run is not None:
+            found[name][method].append(run)
+            print(operator_sets.describe(name, method, run), flush=True)
+    return {"trials": arguments.trials, "sets": found}
+
+
+PARTS = {"networks": networks, "pairs": pairs, "sets": sets}
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -78,6 +127,11 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--part", choices=PARTS, required=True)
     add("--networks", nargs="+", help=f"of the part networks ({' '.join(whole_networks.NETWORKS)})")
+    add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
+    add("--pairs", type=int, default=8, help="of each type (%(default)s)")
+    add("--sets", nargs="+", choices=operator_sets.SETS, help="of the part sets (all)")
+    add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")
+    add("--trials", type=int, default=64, help="candidates that the backend measures of a task (%(default)s)")
     add("--runs", type=int, default=3, help="seeds of each (%(default)s)")
     add("--minutes", type=float, help="begin no run after so many")
     add("--again", action="store_true", help="run anew what is kept")

@@ -1,0 +1,109 @@
+"""Single reuse pairs by operator type: Figures 7 and 8 of ETO."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from foretune.dataset.measure import WorkerPool
+from foretune.dataset.task import Task
+from foretune.dataset.task_sampling import sample_tasks
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.reuse.conditions import can_reuse
+from foretune.inference.reuse.config import EtoConfig
+from foretune.inference.reuse.donors import Donor
+from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.tasks.reuse.published import PublishedTrees
+from tvm.target import Target
+
+from ..tasks import time_in_turns
+from .methods import BACKEND, METHODS, searched
+
+TYPES: Mapping[str, str] = {
+    "C1D": "conv1d",
+    "C2D": "conv2d",
+    "C3D": "conv3d",
+    "BMM": "batch_matmul",
+    "GRP": "group_conv2d",
+    "DEP": "depthwise_conv2d",
+    "T2D": "conv2d_transpose",
+    "CAP": "capsule_conv2d",
+    "WIN": "conv2d_winograd",
+    "FRB": "frobenius_norm",
+}
+"""Operators by ETO's name of their type (section 7.1)."""
+
+DRAWN = (8, 16, 32)
+"""Operators of a type that are drawn: more where there are too few pairs."""
+
+LARGEST_FLOPS = 2e9
+"""Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""
+
+
+def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[tuple[Task, Task]]:
+    """Reuse pairs (parent, child) of a type, the same each time.
+
+    Operators are drawn from the prior of the model zoos. As in the paper, pairs whose estimated search costs
+    more than the backend's are left out.
+    """
+    trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
+    found: list[tuple[Task, Task]] = []
+    for drawn in DRAWN:
+        found = list(_pairs(_drawn(TYPES[kind], drawn), trees, trials))
+        if len(found) >= count:
+            break
+    random.Random(0).shuffle(found)
+    return found[:count]
+
+
+def _drawn(operator: str, count: int) -> list[Task]:
+    """Operators of float32 in the layout of the zoos, with batches of 1 and 16, as in the paper."""
+    return sample_tasks(
+        n=count,
+        seed=0,
+        operators={operator: 1.0},
+        max_flops=LARGEST_FLOPS,
+        hold_out_evaluation=False,
+        batches=(1, 16),
+        channels_last=0.0,
+        prepack=0.0,
+    )
+
+
+def _pairs(tasks: Sequence[Task], trees: PublishedTrees, trials: int) -> Iterator[tuple[Task, Task]]:
+    described = [found for task in tasks if (found := trees.describe(task))]
+    for parent in described:
+        for child in described:
+            if parent.task.workload_hash == child.task.workload_hash:
+                continue
+            if can_reuse(parent.operator, child.operator) and trees.cost(parent, child) < trials:
+                yield parent.task, child.task
+
+
+def one_pair(parent: Task, child: Task, trials: int, seed: int) -> dict[str, Any]:
+    """Searches of the child by each method, after the backend's of the parent; the bests timed in turns."""
+    target = parse_target("llvm")
+    with WorkerPool(target) as pool:
+        options = {"trials": trials, "seed": seed}
+        source = searched(BACKEND, parent, target, pool, **options)
+        donor = Donor(parent, source.measured)
+        found = {method: searched(method, child, target, pool, donor=donor, **options) for method in METHODS}
+    ran = {method: one.best for method, one in found.items() if one.best is not None}
+    timed = time_in_turns(list(ran.values()), target, flush=True)
+    return {
+        "parent": parent.name,
+        "child": child.name,
+        "methods": {method: one.summary() for method, one in found.items()},
+        "latency_s": dict(zip(ran, timed, strict=True)),
+    }
+
+
+def describe(kind: str, run: Mapping[str, Any]) -> str:
+    """One line about a pair."""
+    parts = [
+        f"{method} {run['methods'][method]['programs']} programs "
+        + (f"{1e3 * run['latency_s'][method]:.4f} ms" if method in run["latency_s"] else "nothing ran")
+        for method in METHODS
+    ]
+    return f"{kind} {run['child']} from {run['parent']}: {', '.join(parts)}"
