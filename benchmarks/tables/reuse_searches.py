@@ -88,8 +88,8 @@ def pairs(results: Results) -> str:
         heads,
         rows,
         f"Ratios to stock MetaSchedule with {trials} programs measured by Foretune: geometric mean of the "
-        "throughput with the least and the most, means of programs and seconds. The fastest programs of a pair "
-        "are timed in turns.",
+        "throughput with the least and the most, means of programs and seconds. The fastest programs of a "
+        "pair are timed in turns.",
     )
 
 
