@@ -119,6 +119,6 @@ def sets(results: Results) -> str:
     return markdown(
         heads,
         rows,
-        f"Ratios to stock MetaSchedule with {trials} programs a task, measured by Foretune. Throughput is that "
-        "of the sum of the tasks' latencies by their calls, as the search measured them.",
+        f"Ratios to stock MetaSchedule with {trials} programs a task, measured by Foretune. Throughput is "
+        "that of the sum of the tasks' latencies by their calls, as the search measured them.",
     )
