@@ -33,7 +33,8 @@ class ReuseStrategy(Strategy):
     """Algorithm 1 and the simplified searches for a task with a parent, a backend for one without.
 
     A round with parents has candidates of the first parent whose program can be reused. Where none can, and
-    for tasks without parents, the backend searches.
+    for tasks without parents, the backend searches. Ranked by a model, it also goes on where the candidates
+    are too few: ranges may hold hardly any on a CPU.
     """
 
     Config = ReuseConfig
@@ -101,6 +102,8 @@ class ReuseStrategy(Strategy):
             count = min(self._setting.per_round, QUICK_PROPOSALS if budget.quick else self._setting.per_round)
             found = self._ranking.propose(count, self._known)
             self._backend.mark_measured([trace for trace, _ in found])
+            if len(found) < count and self._config.rank == "model":
+                found += self._backend.propose(budget)[: count - len(found)]
         self._known.update(trace for trace, _ in found)
         return found
 

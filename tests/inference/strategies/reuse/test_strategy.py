@@ -68,9 +68,9 @@ def test_the_draft_model_chooses_among_the_candidates_of_the_search(parent):
 @pytest.mark.parametrize("target", [CPU, SM_80])
 def test_without_a_draft_model_the_cost_model_chooses(target):
     name = "llvm" if target is CPU else "cuda"
-    found = session(target=target)
+    found = session(target=target, replay_factor=1)
     proposed = found.propose(BUDGET, parents=[random_parent(SMALL, name)])
-    assert 0 < len(proposed) <= 12
+    assert len(proposed) == 6
     scores = [candidate.score for candidate in proposed]
     assert scores == sorted(scores, reverse=True)
 
@@ -96,6 +96,17 @@ def test_a_step_that_fails_ends_its_number_of_blocks(parent):
     found.learn(dict.fromkeys((c.trace for c in first), math.inf))
     # The adapted program itself is what is left to search from.
     assert len(found.propose(BUDGET, parents=[parent])) <= 1
+
+
+def test_the_backend_goes_on_where_the_search_has_too_few_candidates(parent):
+    found = session(replay_factor=100)  # 600 a round
+    space, steps = algorithm_1(parent)
+    proposed = found.propose(BUDGET, parents=[parent])
+    own = {row for step in steps for row in step}
+    values = [space.space.sketch.values_in(candidate.trace) for candidate in proposed]
+    others = [row for row in values if row is None or tuple(row) not in own]
+    assert 0 < len(others) < len(proposed)
+    assert len({candidate.trace for candidate in proposed}) == len(proposed)
 
 
 def test_without_parents_the_backend_searches():
