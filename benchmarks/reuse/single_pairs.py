@@ -8,7 +8,7 @@ from typing import Any
 
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.task import Task
-from foretune.dataset.task_sampling import sample_tasks
+from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.reuse.conditions import can_reuse
 from foretune.inference.reuse.config import EtoConfig
@@ -50,7 +50,10 @@ def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[tuple[T
     trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
     found: list[tuple[Task, Task]] = []
     for drawn in DRAWN:
-        found = list(_pairs(_drawn(TYPES[kind], drawn), trees, trials))
+        try:
+            found = list(_pairs(_drawn(TYPES[kind], drawn), trees, trials))
+        except TaskSamplingError:  # the prior has no more operators of the type
+            break
         if len(found) >= count:
             break
     random.Random(0).shuffle(found)
