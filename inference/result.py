@@ -256,6 +256,9 @@ class TuneResult:
     network_profile: NetworkProfile | None = None
     """The tuned network by its calls, timed beside nothing else in the process that tuned it; None if it did
     not run there, on its CPU."""
+    recast: list[str] = field(default_factory=list)
+    """Operators that run in another data type, since TVM builds no code for their own, such as
+    `equal of bool in int32`."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""

@@ -19,7 +19,7 @@ from tvm.target import Target
 from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
-from ..dataset.networks import extract_tasks, load_network, to_relax
+from ..dataset.networks import extract_tasks, load_network, recast_operators, to_relax
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -117,6 +117,7 @@ class TuningRun:
             exported=timed.exported,
             left_out=timed.left_out,
             network_profile=timed.profile,
+            recast=recast_operators(relax_mod),
             peak_gflops=timed.peak_gflops,
         )
         result = self.report(result, opened)
@@ -149,7 +150,7 @@ class TuningRun:
             profile_s=self.work.seconds,
             power_w=config.report.power_w,
             co2_kg_per_kwh=config.report.co2_kg_per_kwh,
-            simulated=config.executor.kind == "dry_run",
+            simulated=config.executor.kind in ("dry_run", "replay"),
         )
 
     @contextmanager

@@ -75,6 +75,11 @@ class TuneConfig:
                 "executor=none: candidates cannot be measured without a device; use search=no_measurement, "
                 "or another executor"
             )
+        if kind == "replay" and self.search.strategy.name != "pool":
+            raise TuneConfigError(
+                f"executor=replay search/strategy={self.search.strategy.name}: a replay has no latency for "
+                "candidates outside of its pool; use search/strategy=pool"
+            )
         if not self.search.measure and kind not in ("none", "local"):
             raise TuneConfigError(
                 f"search.measure=false: executor={kind} has nothing to measure; use executor=none with "

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Timed:
-    """What was timed of the whole network; nothing where it does not run here."""
+    """Timings of the whole network; empty where it does not run here."""
 
     contestants: list[Contestant] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Trial:
         results: Sequence[TaskResult],
         lowering_s: float,
     ) -> Timed:
-        """What the executor of the run allows; `lowering_s` is how long the conversion to Relax took."""
+        """Timings that the executor allows; `lowering_s` is how long the conversion to Relax took."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
             self._export_unchecked(config.export, relax_mod, target, database, results)
@@ -137,20 +137,8 @@ class Trial:
     def _check_and_time(self, forms: Sequence[CompiledForm], network: Network, target: Target) -> Timed:
         """Checks and exports the first form, the tuned network; times all forms and their rivals."""
         config, tuned = self.config, forms[0].compiled
-        with self.watch.stage("check outputs"):
-            reference = network.reference_outputs()
-            check = compare_outputs(reference, tuned(*network.inputs))
-        exported: list[Contestant] = []
-        if config.export is not None and check.agrees:
-            with self.watch.stage("export"), self.console.status(f"writing {config.export}"):
-                tuned.export(config.export)
-            if target.kind.name == "llvm":
-                with self.watch.stage("time the export"), self.console.status("timing the export"):
-                    try:
-                        exported = time_in_fresh_process(config.export, network.inputs)
-                    except FreshProcessError as error:  # the report is still worth having
-                        self.console.print(str(error), style="yellow", markup=False)
-        if target.kind.name == "llvm" and get_cc() is None:
+        on_cpu = target.kind.name == "llvm"
+        if on_cpu and get_cc() is None:
             self.console.print(
                 "no C++ compiler (install g++): the tuned network is timed in this process, where other "
                 "threads may slow it down",
@@ -158,22 +146,43 @@ class Trial:
             )
         with Comparison(
             network,
-            self.config.network_arguments,
+            config.network_arguments,
             forms,
             config.rivals,
-            reference=reference,
-            on_cpu=target.kind.name == "llvm",
+            on_cpu=on_cpu,
             limit_s=config.rival_limit_s,
         ) as comparison:
+            comparison.start()  # imports beside the check
+            with self.watch.stage("check outputs"):
+                reference = network.reference_outputs()
+                check = compare_outputs(reference, tuned(*network.inputs))
             with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare()
+                comparison.prepare(reference)
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
+        exported = self._export(config.export, tuned, network, on_cpu) if check.agrees else []
         timed = Timed(contestants, comparison.left_out, check, exported)
-        if target.kind.name != "llvm":
+        if not on_cpu:
             return timed
         with self.watch.stage("profile the network"), self.console.status("profiling the network"):
             return replace(timed, profile=tuned.profile(*network.inputs), peak_gflops=fma_peak_gflops(target))
+
+    def _export(
+        self, library: Path | None, tuned: CompiledNetwork, network: Network, on_cpu: bool
+    ) -> list[Contestant]:
+        """Writes the library of the tuned network, if it is wanted, and times it as users run it."""
+        if library is None:
+            return []
+        with self.watch.stage("export"), self.console.status(f"writing {library}"):
+            tuned.export(library)
+        if not on_cpu:
+            return []
+        with self.watch.stage("time the export"), self.console.status("timing the export"):
+            try:
+                return time_in_fresh_process(library, network.inputs)
+            except FreshProcessError as error:  # the report is still worth having
+                self.console.print(str(error), style="yellow", markup=False)
+                return []
 
     def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
         """Whether `untuned_limit_s` lets the untuned network be timed; an unknown task takes too long."""

@@ -122,9 +122,10 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: tasks that were not tuned, schedules from a database, where time is lost."""
+    """Remarks below the table: untuned tasks, schedules from a database, recast operators, lost time."""
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
         found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
+    found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
     return found + time_notes(result)

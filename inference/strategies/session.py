@@ -21,7 +21,7 @@ from ..profiling import StageClock
 from ..proposal import Candidate
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
-from ..spaces.code_limit import CODE_SIZE, PYTHON_POSTPROCESSOR, StockSpace
+from ..spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
 from ..surrogate.base import Surrogate
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
@@ -85,7 +85,7 @@ class SearchSession:
         self._clock = clock or StageClock()
         self._embedder = CandidateEmbedder(task.mod, hardware)
         space = space or StockSpace(config.max_code)
-        self._is_stock_space = isinstance(space, StockSpace)
+        self._python_cause = space.cause(target) if isinstance(space, StockSpace) else PYTHON_POSTPROCESSOR
         book = surrogates or Surrogates()
 
         def surrogate_over(scores: str) -> Surrogate:
@@ -122,7 +122,7 @@ class SearchSession:
         counts = self._strategy.counts
         if counts is None:
             return CandidateCounts(tried=self._proposed, proposed=self._proposed)
-        return counts.renamed(PYTHON_POSTPROCESSOR, CODE_SIZE) if self._is_stock_space else counts
+        return counts.renamed(PYTHON_POSTPROCESSOR, self._python_cause)
 
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -139,7 +140,5 @@ def test_settings_that_cannot_be_are_named():
 
 
 def test_settings_survive_their_way_to_a_search_process():
-    from dataclasses import asdict
-
     config = OneShotConfig(strategy="reuse")
-    assert OneShotConfig(**{**asdict(config), "stop": config.stop}) == config
+    assert OneShotConfig.from_json(asdict(config)) == config
