@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from foretune.dataset.measure import ExecutorConfig
 from foretune.inference.config import OneShotConfig
 from foretune.inference.network_set import NetworkSetError
 from foretune.inference.report.networks import network_rows
 from foretune.inference.result import NetworkOutcome
 from foretune.inference.result_file import load_result
+from foretune.inference.reuse.config import AutoConfig
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig, TuneConfigError
 from rich.console import Console
@@ -60,6 +63,31 @@ def test_two_shapes_are_one_operator_set_and_a_network_that_fails_is_named(tmp_p
     # The convolutions of the second shape begin with programs of the first.
     assert any(task.parent for task in whole.tasks)
     assert "Residual-2x8x6x6" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_the_lengths_of_a_set_are_searched_together_and_the_later_ones_measure_less(tmp_path):
+    lengths = [[[1, length, 256]] for length in (64, 48, 32)]
+    search = OneShotConfig(
+        "evolutionary", processes=0, rounds=2, top_k=8, reuse="auto", auto=AutoConfig(programs=2, starts=1)
+    )
+    settings = config(
+        tmp_path,
+        network="support.networks:Dense",
+        inputs=lengths,
+        search=search,
+        executor=ExecutorConfig("dry_run"),
+    )
+    whole = run(settings, Console(quiet=True))
+    assert [one.name for one in whole.networks] == [f"Dense-1x{length}x256" for length in (64, 48, 32)]
+    assert not any(one.error for one in whole.networks)
+    # The longest is searched, and the next shorter one begins with the programs of the one before it.
+    assert [task.candidates_measured for task in whole.tasks] == [8, 2, 2]
+    hashes = [task.workload_hash for task in whole.tasks]
+    assert [task.parent_hash for task in whole.tasks] == ["", hashes[0], hashes[1]]
+    # A further length in a later run has parents in the database.
+    later = run(replace(settings, inputs=[[1, 56, 256]], output=tmp_path / "later"), Console(quiet=True))
+    assert [task.candidates_measured for task in later.tasks] == [2]
+    assert later.tasks[0].parent_hash in hashes
 
 
 @pytest.mark.slow
