@@ -74,8 +74,11 @@ def searched(
     seed: int,
     donor: Donor | None = None,
 ) -> Searched:
-    """Searches a task from an empty database; `donor` is its parent, which all but the backend need."""
-    config = settings_of(method, trials, seed).fitted(target)
+    """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
+
+    The search takes turns with the measurements in this process: nothing else runs beside them.
+    """
+    config = replace(settings_of(method, trials, seed), processes=0).fitted(target)
     checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
     with tempfile.TemporaryDirectory() as folder:
         hardware = pool.hardware()

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.task import Task
 from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
-from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.reuse.conditions import can_reuse
 from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.reuse.donors import Donor
+from foretune.inference.reuse.search_cost import estimate_ratios
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.tasks.reuse.published import PublishedTrees
 from tvm.target import Target
 
 from ..tasks import time_in_turns
-from .methods import BACKEND, METHODS, searched
+from .methods import BACKEND, METHODS, Searched, searched
 
 TYPES: Mapping[str, str] = {
     "C1D": "conv1d",
@@ -41,14 +42,24 @@ LARGEST_FLOPS = 2e9
 """Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""
 
 
-def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[tuple[Task, Task]]:
-    """Reuse pairs (parent, child) of a type, the same each time.
+@dataclass(frozen=True)
+class Pair:
+    """A reuse pair of operators."""
+
+    parent: Task
+    child: Task
+    estimated: float
+    """Programs that Algorithm 1 is expected to measure of the child (section 6.1)."""
+
+
+def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
+    """Reuse pairs of a type, the same each time.
 
     Operators are drawn from the prior of the model zoos. As in the paper, pairs whose estimated search costs
     more than the backend's are left out.
     """
     trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
-    found: list[tuple[Task, Task]] = []
+    found: list[Pair] = []
     for drawn in DRAWN:
         try:
             found = list(_pairs(_drawn(TYPES[kind], drawn), trees, trials))
@@ -74,32 +85,58 @@ def _drawn(operator: str, count: int) -> list[Task]:
     )
 
 
-def _pairs(tasks: Sequence[Task], trees: PublishedTrees, trials: int) -> Iterator[tuple[Task, Task]]:
+def _pairs(tasks: Sequence[Task], trees: PublishedTrees, trials: int) -> Iterator[Pair]:
     described = [found for task in tasks if (found := trees.describe(task))]
     for parent in described:
         for child in described:
             if parent.task.workload_hash == child.task.workload_hash:
                 continue
-            if can_reuse(parent.operator, child.operator) and trees.cost(parent, child) < trials:
-                yield parent.task, child.task
+            if can_reuse(parent.operator, child.operator):
+                estimated = trees.cost(parent, child)
+                if estimated < trials:
+                    yield Pair(parent.task, child.task, estimated)
 
 
-def one_pair(parent: Task, child: Task, trials: int, seed: int) -> dict[str, Any]:
-    """Searches of the child by each method, after the backend's of the parent; the bests timed in turns."""
-    target = parse_target("llvm")
-    with WorkerPool(target) as pool:
-        options = {"trials": trials, "seed": seed}
-        source = searched(BACKEND, parent, target, pool, **options)
-        donor = Donor(parent, source.measured)
-        found = {method: searched(method, child, target, pool, donor=donor, **options) for method in METHODS}
+def one_pair(
+    pair: Pair,
+    source: Searched,
+    backend: Searched,
+    pool: WorkerPool,
+    target: Target,
+    *,
+    trials: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Searches of the child by each method, whose best programs are timed in turns.
+
+    Args:
+        source: the backend's search of the parent.
+        backend: its search of the child.
+    """
+    donor = Donor(pair.parent, source.measured)
+    found = {BACKEND: backend}
+    for method in METHODS:
+        if method != BACKEND:
+            found[method] = searched(method, pair.child, target, pool, donor=donor, trials=trials, seed=seed)
     ran = {method: one.best for method, one in found.items() if one.best is not None}
     timed = time_in_turns(list(ran.values()), target, flush=True)
     return {
-        "parent": parent.name,
-        "child": child.name,
+        "parent": pair.parent.name,
+        "child": pair.child.name,
+        "estimated": pair.estimated,
         "methods": {method: one.summary() for method, one in found.items()},
         "latency_s": dict(zip(ran, timed, strict=True)),
     }
+
+
+def estimates(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """Ratios of estimated to measured programs of Algorithm 1 (section 6.1); None for no run of it."""
+    pairs = [
+        (run["estimated"], run["methods"]["eto"]["programs"])
+        for run in runs
+        if not run["methods"]["eto"]["by_backend"]
+    ]
+    return asdict(estimate_ratios(pairs)) if pairs else None
 
 
 def describe(kind: str, run: Mapping[str, Any]) -> str:

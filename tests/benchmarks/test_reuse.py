@@ -6,12 +6,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.operators.registry import OPERATOR_SETTINGS
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.network_set import members_of
 
 from benchmarks.reuse import operator_sets, single_pairs, whole_networks
-from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks
+from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks, pairs, sets
 from benchmarks.reuse.methods import METHODS, Searched, settings_of
 from benchmarks.tables import reuse_searches
 
@@ -45,7 +46,10 @@ def test_the_table_of_pairs_leaves_out_where_nothing_ran():
         {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.001}},
         {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.004}},
     ]
-    table = reuse_searches.pairs(results_of("reuse_pairs", {"trials": 64, "types": {"C2D": runs}}))
+    ratios = {"mean": 1.5, "low": 1.0, "high": 2.0, "pairs": 2}
+    values = {"trials": 64, "types": {"C2D": runs}, "estimates": ratios}
+    table = reuse_searches.pairs(results_of("reuse_pairs", values))
+    assert "is 1.50 times those measured on average, 1.00 to 2.00 over 2 pairs" in table
     assert "| CPU | C2D | ETO | 2 of 2 | 1.00x | 0.25x | 0.20x | 8 |" in table
     assert (
         "| CPU | C2D | ETO ranked by the model | 2 of 2 | 1.00x (0.50x to 2.00x) | 0.25x | 0.20x | 8 |"
@@ -64,7 +68,7 @@ def test_the_table_of_sets_has_ratios_to_the_backend():
         "latency_s": 0.010,
     }
     eto = {**base, "searched": 1, "bridges": 2, "programs": 80, "seconds": 40.0, "latency_s": 0.0125}
-    values = {"trials": 64, "sets": {"dcgan": {"backend": [base], "eto": [eto]}}}
+    values = {"trials": 64, "sets": {"dcgan": [{"backend": base, "eto": eto}, {"eto": eto}]}}
     table = reuse_searches.sets(results_of("reuse_sets", values))
     assert "| CPU | dcgan | eto | 1 of 5 | 2 | 0.80x | 0.25x | 0.20x |" in table
 
@@ -117,11 +121,93 @@ def test_types_and_sets_are_known():
 def test_pairs_of_a_type_are_the_same_each_time_and_can_reuse_each_other():
     target = parse_target({"kind": "llvm", "num-cores": 2})
     first, again = (single_pairs.pairs_of("FRB", 3, target, 64) for _ in range(2))
-    assert [(p.workload_hash, c.workload_hash) for p, c in first] == [
-        (p.workload_hash, c.workload_hash) for p, c in again
+    assert [(one.parent.workload_hash, one.child.workload_hash) for one in first] == [
+        (one.parent.workload_hash, one.child.workload_hash) for one in again
     ]
     assert len(first) == 3
-    assert {task.operator for pair in first for task in pair} == {"frobenius_norm"}
+    assert {task.operator for pair in first for task in (pair.parent, pair.child)} == {"frobenius_norm"}
+    assert all(0 < pair.estimated < 64 for pair in first)
+
+
+def test_estimates_are_of_searches_by_algorithm_1_alone():
+    def run(estimated, programs, by_backend):
+        return {
+            "estimated": estimated,
+            "methods": {"eto": {"programs": programs, "by_backend": by_backend}},
+        }
+
+    found = single_pairs.estimates([run(30.0, 20, False), run(10.0, 20, False), run(50.0, 64, True)])
+    assert found == {"mean": 1.0, "low": 0.5, "high": 1.5, "pairs": 2}
+    assert single_pairs.estimates([run(50.0, 64, True)]) is None
+
+
+def test_the_further_runs_of_a_large_network_come_last():
+    turns = whole_networks.turns(["densenet121", "resnet18"], 3)
+    assert turns == [
+        *[("densenet121", 0), ("resnet18", 0), ("resnet18", 1), ("resnet18", 2)],
+        *[("densenet121", 1), ("densenet121", 2)],
+    ]
+
+
+def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    made = []
+
+    def one_run(name, method, trials, seed):
+        made.append((name, method))
+        return {"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "best": ["{}"]}
+
+    def timed(name, runs):
+        made.append((name, *runs))
+        return dict.fromkeys(runs, 0.001)
+
+    monkeypatch.setattr(operator_sets, "one_run", one_run)
+    monkeypatch.setattr(operator_sets, "timed", timed)
+    words = ["--part", "sets", "--sets", "dcgan", "--runs-in", str(tmp_path)]
+    arguments = arguments_of(words)
+    found = sets(arguments, Runs(arguments))["sets"]
+    methods = ["backend", "eto", "selective", "auto"]
+    assert made == [*[("dcgan", method) for method in methods], ("dcgan", *methods)]
+    assert [list(run) for run in found["dcgan"]] == [methods]
+    assert found["dcgan"][0]["eto"] == {
+        **{"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "latency_s": 0.001}
+    }
+    late = arguments_of([*words[:2], *words[4:], "--minutes", "-1"])
+    runs = Runs(late)
+    assert sets(late, runs)["sets"] == {}
+    assert "mobilenetv2-eto_no_bridges-0" in runs.left_out
+    assert sets(arguments, Runs(arguments))["sets"] == found
+    assert len(made) == 5
+
+
+def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypatch):
+    small, large = (to_task(Dense(rows=8, in_features=8, out_features=n)) for n in (8, 16))
+    listed = [single_pairs.Pair(small, large, 9.0), single_pairs.Pair(large, small, 9.0)]
+    asked, made = [], []
+
+    def searched(method, task, *arguments, **options):
+        asked.append((method, task.name))
+        return Searched(method, [0.002], 1.0, {"trace": 0.002}, "{}", True)
+
+    def one_pair(pair, source, backend, pool, target, *, trials, seed):
+        made.append((pair.child.name, source.measured))
+        summary = {**backend.summary(), "by_backend": False}
+        return {
+            **{"parent": pair.parent.name, "child": pair.child.name, "estimated": pair.estimated},
+            **{"methods": dict.fromkeys(METHODS, summary), "latency_s": {"eto": 0.001}},
+        }
+
+    monkeypatch.setattr(single_pairs, "pairs_of", lambda kind, count, target, trials: listed)
+    monkeypatch.setattr(single_pairs, "one_pair", one_pair)
+    monkeypatch.setattr("benchmarks.reuse.__main__.searched", searched)
+    arguments = arguments_of(
+        ["--part", "pairs", "--types", "FRB", "--pairs", "2", "--runs-in", str(tmp_path)]
+    )
+    found = pairs(arguments, Runs(arguments))
+    assert asked == [("backend", small.name), ("backend", large.name)]
+    assert made == [(large.name, {"trace": 0.002}), (small.name, {"trace": 0.002})]
+    assert found["estimates"] == {"mean": 9.0, "low": 9.0, "high": 9.0, "pairs": 2}
+    assert pairs(arguments, Runs(arguments)) == found
+    assert (len(asked), len(made)) == (2, 2)
 
 
 def test_runs_are_kept_and_failures_are_named(tmp_path, monkeypatch):

@@ -116,7 +116,7 @@ class ReuseStrategy(Strategy):
         return found
 
     def _room(self, budget: RoundBudget) -> int:
-        """Candidates to propose. Algorithm 1 proposes no more than are measured: it waits for all of a step."""
+        """Candidates to propose; by measurements no more than are measured, as a step waits for all."""
         most = self._setting.per_round
         if self._config.rank == BY_MEASURING:
             return max(0, min(most, budget.measured - self._starts_open))
