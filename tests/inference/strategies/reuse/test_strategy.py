@@ -17,7 +17,7 @@ from foretune.inference.strategies.reuse.config import ReuseConfig
 from foretune.inference.strategies.reuse.search import ReuseTarget, reuse_search
 from foretune.inference.strategies.reuse.strategy import NO_REUSE
 from foretune.inference.strategies.session import SearchSession
-from support.reuse import CPU, PARENT, SM_80, parent_trace, spaces_of
+from support.reuse import CPU, PARENT, SM_80, conv, parent_trace, spaces_of
 from support.reuse_search import driven, random_parent
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -136,6 +136,16 @@ def test_after_the_last_step_the_backend_searches(parent):
     while proposed := found.propose(EVERY, parents=[parent]):
         found.learn(dict.fromkeys((c.trace for c in proposed), math.inf))
     assert found.propose(EVERY)
+
+
+def test_a_task_that_no_program_of_the_parent_fits_is_left_to_the_backend():
+    # One pixel and two channels have no 32 threads.
+    tiny = conv(height=1, width=1, out_channels=2)
+    found = session("paper", target=SM_80, task=tiny)
+    assert found.propose(EVERY, parents=[ReuseParent(PARENT, parent_trace())]) == []
+    assert (found.counts.proposed, sum(found.counts.rejected.values())) == (0, found.counts.tried)
+    assert found.counts.tried
+    assert found.propose(EVERY)  # by a sketch that splits the reduction
 
 
 def test_the_backend_goes_on_where_the_search_has_too_few_candidates(parent):
