@@ -52,7 +52,7 @@ def one_of_each(network: str, seed: int, folder: Path, overrides: Sequence[str])
 
 
 def _run(network: str, seed: int, overrides: Sequence[str], library: Path) -> dict[str, Any]:
-    run = tune(ROOT, network, seed, overrides, export=library)
+    run = tune(ROOT, network, seed, overrides, export=library, timed=False)
     return {**run, "search_s": run["stage_s"]["search and measure"]}
 
 
