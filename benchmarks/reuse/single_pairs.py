@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from foretune.dataset.measure import WorkerPool
@@ -55,20 +55,23 @@ class Pair:
 def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
     """Reuse pairs of a type, the same each time.
 
-    Operators are drawn from the prior of the model zoos. As in the paper, pairs whose estimated search costs
-    more than the backend's are left out.
+    As in the paper, they are of random operators and their 1-hop bridges, and pairs whose estimated search
+    costs less than the backend's come first. Of others the cheapest follow: the paper's backend has 1,000
+    trials.
     """
     trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
     found: list[Pair] = []
     for drawn in DRAWN:
         try:
-            found = list(_pairs(_drawn(TYPES[kind], drawn), trees, trials))
+            tasks = _drawn(TYPES[kind], drawn)
         except TaskSamplingError:  # the prior has no more operators of the type
             break
-        if len(found) >= count:
+        bridges = [replace(task, weight=1) for task in trees.least_cost(tasks).bridges]
+        found = list(_pairs([*tasks, *bridges], trees))
+        if sum(pair.estimated < trials for pair in found) >= count:
             break
     random.Random(0).shuffle(found)
-    return found[:count]
+    return sorted(found, key=lambda pair: max(pair.estimated, trials))[:count]
 
 
 def _drawn(operator: str, count: int) -> list[Task]:
@@ -85,16 +88,12 @@ def _drawn(operator: str, count: int) -> list[Task]:
     )
 
 
-def _pairs(tasks: Sequence[Task], trees: PublishedTrees, trials: int) -> Iterator[Pair]:
+def _pairs(tasks: Sequence[Task], trees: PublishedTrees) -> Iterator[Pair]:
     described = [found for task in tasks if (found := trees.describe(task))]
     for parent in described:
         for child in described:
-            if parent.task.workload_hash == child.task.workload_hash:
-                continue
-            if can_reuse(parent.operator, child.operator):
-                estimated = trees.cost(parent, child)
-                if estimated < trials:
-                    yield Pair(parent.task, child.task, estimated)
+            if parent is not child and can_reuse(parent.operator, child.operator):
+                yield Pair(parent.task, child.task, trees.cost(parent, child))
 
 
 def one_pair(
