@@ -42,7 +42,7 @@ LARGEST_FLOPS = 2e9
 """Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
     """A reuse pair of operators."""
 
@@ -51,13 +51,19 @@ class Pair:
     estimated: float
     """Programs that Algorithm 1 is expected to measure of the child (section 6.1)."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Workload hashes of both."""
+        return frozenset((self.parent.workload_hash, self.child.workload_hash))
+
 
 def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
     """Reuse pairs of a type, the same each time.
 
     As in the paper, they are of random operators and their 1-hop bridges, and pairs whose estimated search
     costs less than the backend's come first. Of others the cheapest follow: the paper's backend has 1,000
-    trials.
+    trials. Pairs of operators that are taken already go before others, as the backend's searches take most of
+    the time.
     """
     trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
     found: list[Pair] = []
@@ -71,7 +77,15 @@ def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
         if sum(pair.estimated < trials for pair in found) >= count:
             break
     random.Random(0).shuffle(found)
-    return sorted(found, key=lambda pair: max(pair.estimated, trials))[:count]
+    left = sorted(found, key=lambda pair: max(pair.estimated, trials))
+    taken: list[Pair] = []
+    names: set[str] = set()
+    while left and len(taken) < count:
+        best = min(left, key=lambda pair: (pair.estimated >= trials, len(pair.names - names)))
+        left.remove(best)
+        taken.append(best)
+        names |= best.names
+    return taken
 
 
 def _drawn(operator: str, count: int) -> list[Task]:
