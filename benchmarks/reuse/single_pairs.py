@@ -77,15 +77,20 @@ def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
         if sum(pair.estimated < trials for pair in found) >= count:
             break
     random.Random(0).shuffle(found)
-    left = sorted(found, key=lambda pair: max(pair.estimated, trials))
-    taken: list[Pair] = []
+    return chosen(found, count, trials)
+
+
+def chosen(pairs: Sequence[Pair], count: int, trials: int) -> list[Pair]:
+    """Pairs that cost less than the backend's trials, then the cheapest; of few operators in either part."""
+    left = sorted(pairs, key=lambda pair: max(pair.estimated, trials))
+    found: list[Pair] = []
     names: set[str] = set()
-    while left and len(taken) < count:
+    while left and len(found) < count:
         best = min(left, key=lambda pair: (pair.estimated >= trials, len(pair.names - names)))
         left.remove(best)
-        taken.append(best)
+        found.append(best)
         names |= best.names
-    return taken
+    return found
 
 
 def _drawn(operator: str, count: int) -> list[Task]:

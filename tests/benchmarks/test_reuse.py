@@ -129,13 +129,19 @@ def test_pairs_of_a_type_are_the_same_each_time_and_can_reuse_each_other():
     assert all(0 < pair.estimated < 64 for pair in first)
 
 
-def test_pairs_that_eto_would_not_choose_follow_the_others():
-    found = single_pairs.pairs_of("C3D", 8, parse_target({"kind": "llvm", "num-cores": 2}), 32)
-    assert len(found) == 8
-    dearer = [pair.estimated >= 32 for pair in found]
-    assert dearer == sorted(dearer)
-    # Each pair brings at most one further operator, as the first two do, or begins another group.
-    assert len({name for pair in found for name in pair.names}) <= 8
+def test_pairs_of_few_operators_come_first_and_those_that_eto_would_not_choose_last():
+    first, second, third, fourth = (
+        to_task(Dense(rows=8, in_features=8, out_features=n)) for n in (1, 2, 3, 4)
+    )
+    pairs = [
+        single_pairs.Pair(first, second, 90.0),
+        single_pairs.Pair(first, second, 5.0),
+        single_pairs.Pair(third, fourth, 5.0),
+        single_pairs.Pair(second, third, 70.0),
+        single_pairs.Pair(second, first, 5.0),
+    ]
+    found = single_pairs.chosen(pairs, 4, 64)
+    assert found == [pairs[1], pairs[4], pairs[2], pairs[3]]
 
 
 def test_estimates_are_of_searches_by_algorithm_1_alone():
