@@ -9,6 +9,6 @@
 measures as few programs and takes none over, in turns; the tuned networks are timed side by side. `pairs`
 are Figures 7 and 8 of ETO, `sets` are Figures 9 to 11: both time the fastest programs in turns. A result
 names what there was no time for. Runs are kept in `outputs/benchmarks/reuse` until the commit changes, or
-beyond it with `--keep`: a benchmark that was stopped, or that ran out of time, goes on where it was. Pairs and
-sets have a backend of 64 trials, where the paper has 1,000, which `--trials` changes.
+beyond it with `--keep`: a benchmark that was stopped, or that ran out of time, goes on where it was. Pairs
+and sets have a backend of 64 trials, where the paper has 1,000, which `--trials` changes.
 """

@@ -29,8 +29,8 @@ def _tokens(batch: int, length: int) -> list[dict[str, Any]]:
 
 
 SETS: Mapping[str, Mapping[str, Any]] = {
-    "dcgan": {"network": "dcgan"},
     "bert_base": {"network": "bert_base"},
+    "dcgan": {"network": "dcgan"},
     "resnet50": {"network": "resnet50"},
     "mobilenetv2": {"network": "mobilenetv2"},
     "resnext50": {"network": "resnext50"},
