@@ -42,6 +42,8 @@ TABLES: Mapping[str, Table] = {
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
     "reuse-networks": reuse_searches.networks,
+    "reuse-pairs": reuse_searches.pairs,
+    "reuse-sets": reuse_searches.sets,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,

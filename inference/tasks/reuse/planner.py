@@ -16,7 +16,7 @@ from ...config import OneShotConfig
 from ...reuse.donors import Donor, StartChoice
 from ...reuse.parent import ReuseParent
 from ...reuse.selection import ReuseSelection
-from ...reuse.tree import ROOT
+from ...reuse.tree import ROOT, without_cycles
 from ...strategies.loop import RoundBudget
 from ..planner import Round
 from ..search import TaskSearch
@@ -58,7 +58,8 @@ class ReusePlanner(LatencySharePlanner):
     """Plans full searches by latency share, and few programs for each task that has a parent.
 
     A child waits for its parent. It is searched in full if the parent has no program that ran, if none of the
-    parent's programs fits, or if no program of its own round ran.
+    parent's programs fits, if no program of its own rounds ran, or if its rounds as a child were begun in an
+    earlier run whose parent this run does not know.
 
     A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
     is searched as these would be. Bridges come first.
@@ -103,7 +104,7 @@ class ReusePlanner(LatencySharePlanner):
         self._earlier: dict[
             str, Mapping[str, float]
         ] = {}  # what earlier runs measured, once it was asked for
-        self._back: set[str] = set()  # children that are searched in full after all
+        self._back: dict[str, int] = {}  # rounds that children had who are searched in full after all
         self._tried: dict[str, int] = {}  # adapted programs that children were given
 
     def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
@@ -135,7 +136,7 @@ class ReusePlanner(LatencySharePlanner):
         """Takes the tree of what is known by now, and sends children back that no parent can help."""
         assert self._selection is not None, "a planner is asked for further tasks before it begins"
         begun = {
-            name: self._parent(name) if search.busy or search.rounds else _earlier_parent(search)
+            name: self._parent(name) if search.busy or search.rounds else self._earlier_parent(search)
             for name, search in self._by_name.items()
             if search.busy or search.rounds or search.full_rounds
         }
@@ -143,16 +144,27 @@ class ReusePlanner(LatencySharePlanner):
             for name in begun.keys() - self._sketches.keys():
                 if not self._by_name[name].busy and (fastest := self._donor(name).fastest):
                     self._sketches[name] = self._sketch_of(self._by_name[name].task, fastest[0])
-        self._parents = {**self._selection.tree(begun, self._sketches).parents, **begun}
+        self._parents = without_cycles(
+            {**self._selection.tree(begun, self._sketches).parents, **begun}, begun
+        )
         for name, search in self._by_name.items():
             if not search.busy and self._parent(name) != ROOT and self._is_helpless(search):
-                self._back.add(name)
+                self._send_back(search)
         self._children = {}
         for name, search in self._by_name.items():
             self._children.setdefault(self._parent(name), []).append(search)
 
     def _parent(self, name: str) -> str:
         return ROOT if name in self._back else self._parents.get(name, ROOT)
+
+    def _earlier_parent(self, search: TaskSearch) -> str:
+        """Parent of a task in an earlier run; ROOT where this run does not know it."""
+        name = ROOT if search.parent is None else search.parent.workload_hash
+        return name if name in self._by_name or name in self._library else ROOT
+
+    def _send_back(self, search: TaskSearch) -> None:
+        """Has a child searched in full, its rounds as a child not counted."""
+        self._back[search.task.workload_hash] = search.rounds
 
     def _is_helpless(self, child: TaskSearch) -> bool:
         """Whether a child's round, or its parent's search, is over without a program."""
@@ -234,7 +246,7 @@ class ReusePlanner(LatencySharePlanner):
         return self._expected_s(search) < self._config.min_latency_share * self._even_s()
 
     def _own_rounds(self, search: TaskSearch) -> int:
-        rounds = super()._own_rounds(search)
+        rounds = super()._own_rounds(search) + self._back.get(search.task.workload_hash, 0)
         if self._source_rounds is None or not self._children.get(search.task.workload_hash):
             return rounds
         return min(rounds, max(0, self._source_rounds - (search.full_rounds - search.rounds)))
@@ -256,12 +268,12 @@ class ReusePlanner(LatencySharePlanner):
         if child.starts and (not _rounds_had(search) or not child.search):
             found = list(islice(self._starts_of(search), tried, tried + child.starts))
             if not found:
-                self._back.add(name)
+                self._send_back(search)
                 return super()._round(search)
             self._tried[name] = tried + len(found)
         reused = self._reused_of(search, child.reused)
         if child.reused and not reused:
-            self._back.add(name)
+            self._send_back(search)
             return super()._round(search)
         programs = child.programs if child.search else len(found)
         if child.small_programs is not None and self._is_small(search):
@@ -305,8 +317,3 @@ class ReusePlanner(LatencySharePlanner):
 def _rounds_had(search: TaskSearch) -> int:
     """Rounds of a task, quick ones of this run included."""
     return max(search.full_rounds, search.rounds)
-
-
-def _earlier_parent(search: TaskSearch) -> str:
-    """Parent of a task in an earlier run."""
-    return ROOT if search.parent is None else search.parent.workload_hash

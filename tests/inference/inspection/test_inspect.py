@@ -122,3 +122,11 @@ def test_a_model_of_scores_gives_no_seconds(folder: Path) -> None:
 def test_at_least_one_program_is_drawn(folder: Path) -> None:
     with pytest.raises(InspectConfigError, match="programs=0"):
         inspected(folder, programs=0)
+
+
+def test_two_shapes_are_one_operator_set(folder: Path) -> None:
+    outlook, _ = inspected(folder, checkpoint=None, inputs=[[[1, 8, 6, 6]], [[2, 8, 6, 6]]])
+    assert outlook.network == "Residual-1x8x6x6, Residual-2x8x6x6"
+    assert len({task.workload_hash for task in outlook.tasks}) == len(outlook.tasks)
+    one, _ = inspected(folder, checkpoint=None)
+    assert {task.workload_hash for task in one.tasks} < {task.workload_hash for task in outlook.tasks}
