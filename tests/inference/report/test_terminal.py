@@ -72,7 +72,7 @@ def test_printing_imports_no_plots() -> None:
 
 
 def test_a_long_name_squeezes_out_no_number() -> None:
-    long, short = make_task("fused_" + "transpose_reshape_" * 10), make_task("fused_transpose")
+    long, short = make_task("fused_" + "transpose_reshape_" * 10), make_task("fused_transpose" + 21 * "e")
     lines = [printed(make_result(tasks=[task]), width=80).splitlines() for task in (long, short)]
     (cut,), (whole,) = ([line for line in each if "fused_transpose" in line] for each in lines)
     assert "\N{HORIZONTAL ELLIPSIS}" in cut
