@@ -26,6 +26,7 @@ TABLES: Mapping[str, Table] = {
     "unseen": networks.unseen,
     "rivals": rivals.networks,
     "rivals-costs": rivals.costs,
+    "rivals-lost": rivals.lost,
     "networks": networks.headline,
     "networks-runs": networks.runs,
     "no-measurement": networks.no_measurement,
