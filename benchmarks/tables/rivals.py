@@ -139,9 +139,9 @@ def lost(results: Results) -> str:
     return markdown(
         heads,
         body,
-        f"Networks under {EVEN}x of their best rival; {SHOWN_TASKS} tasks of each, all calls together. Lost: what "
-        "the task takes beyond its operations at the cores' peak. Tasks that move memory and compute little "
-        "cannot reach it.",
+        f"Networks under {EVEN}x of their best rival; {SHOWN_TASKS} tasks of each, all calls together. Lost: "
+        "what the task takes beyond its operations at the cores' peak. Tasks that move memory and compute "
+        "little cannot reach it.",
     )
 
 
