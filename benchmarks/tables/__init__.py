@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import chosen, measuring, models, networks, provenance, records, rivals, stock, today
+from . import chosen, coverage, measuring, models, networks, provenance, records, rivals, stock, today
 from .reading import Results
 
 Table = Callable[[Results], str]
@@ -12,6 +12,7 @@ Table = Callable[[Results], str]
 TABLES: Mapping[str, Table] = {
     "today": today.today,
     "unseen": networks.unseen,
+    "coverage": coverage.coverage,
     "rivals": rivals.networks,
     "rivals-costs": rivals.costs,
     "networks": networks.headline,

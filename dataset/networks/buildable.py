@@ -1,8 +1,8 @@
 """Lowering whose functions can be built: operators that TVM builds no code for run in another data type.
 
-Code generation fails for a few operators on a few data types; an equality of booleans is one. Without this check,
-such an operator would end a run after all tasks are tuned. The check generates code without optimising it, which
-takes a tenth of the time that the compilation takes.
+Code generation fails for a few operators on a few data types; an equality of booleans is one. Without this
+check, such an operator would end a run after all tasks are tuned. The check generates code without optimising
+it, which takes a fifth of the time that the compilation takes.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def generate_code(mod: tvm.IRModule, target: Target) -> None:
         tvm.compile(mod, target=Target({"kind": "llvm", "opt-level": 0, **fast}))
 
 
-def _lower_recast(
-    mod: tvm.IRModule, target: Target, lowering: Lowering, error: Exception
-) -> tvm.IRModule:
+def _lower_recast(mod: tvm.IRModule, target: Target, lowering: Lowering, error: Exception) -> tvm.IRModule:
     with target:
         mod = tvm.transform.Sequential(
             [relax.transform.DecomposeOpsForInference(), relax.transform.CanonicalizeBindings()]
@@ -86,9 +84,7 @@ def _lower_recast(
             dtypes[key] = dtype
             recast.append(f"{name} of {', '.join(dict.fromkeys(types))} in {dtype}")
     if failing:
-        raise UnbuildableOperatorError(
-            f"TVM builds no code for {'; '.join(failing)}"
-        ) from error
+        raise UnbuildableOperatorError(f"TVM builds no code for {'; '.join(failing)}") from error
     if not dtypes:  # nothing that one operator alone explains
         raise error
     recasting = _Recast(dtypes, mod)

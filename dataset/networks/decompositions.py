@@ -23,7 +23,7 @@ MOST_ROUNDS = 5
 
 
 def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[ExportedProgram, list[str]]:
-    """The program in PyTorch's core operators and, where the importer knows one of these not, in simpler ones.
+    """The program in PyTorch's core operators, those that the importer lacks in simpler ones.
 
     Args:
         program: a program of `torch.export`.
@@ -66,9 +66,7 @@ def _boundaries(extent: int, cells: int) -> list[tuple[int, int]]:
     return [(cell * extent // cells, -(-(cell + 1) * extent // cells)) for cell in range(cells)]
 
 
-def _adaptive_max_pool2d(
-    x: torch.Tensor, output_size: list[int]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Maxima of the cells, x of shape (..., height, width), and their positions in the flattened image."""
     height, width = x.shape[-2:]
     values, positions = [], []
@@ -94,7 +92,7 @@ def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tens
 def _im2col(
     x: torch.Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
 ) -> torch.Tensor:
-    """Columns of patches, x of shape (..., channels, height, width); TVM lacks the indices of PyTorch's way."""
+    """Columns of patches, x of shape (..., channels, height, width); the importer refuses PyTorch's indices."""
     padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     covered = [dilation[axis] * (kernel_size[axis] - 1) for axis in range(2)]
     ends = [padded.shape[axis - 2] - covered[axis] for axis in range(2)]
@@ -111,7 +109,7 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.im2col.default: _im2col,
     _ATEN.unfold.default: _unfold,
 }
-"""Decompositions of operators that PyTorch's tables lack, or decompose into what the importer cannot convert."""
+"""Decompositions of operators that PyTorch's tables lack, or turn into what the importer refuses."""
 
 
 def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], relax.Var]:

@@ -1,7 +1,7 @@
 """Folding of what depends on no input: parts of an exported program that PyTorch evaluates beforehand.
 
-Networks make attention masks and position numbers of `arange`, `cumsum` and comparisons in each run. They become
-constants here, before TVM sees operators that it converts badly or builds no code for.
+Networks make attention masks and position numbers of `arange`, `cumsum` and comparisons in each run. They
+become constants here, before TVM sees operators that it converts badly or builds no code for.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ def independent(program: ExportedProgram) -> set[fx.Node]:
     weights = _weights(program)
     found: set[fx.Node] = set()
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in weights:
-            found.add(node)
-        elif node.op == "call_function" and _can_be_evaluated(node, found):
+        known = node.op == "placeholder" and node.name in weights
+        if known or (node.op == "call_function" and _can_be_evaluated(node, found)):
             found.add(node)
     return found
 

@@ -117,8 +117,10 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: tasks that were not tuned, schedules from a database, operators in another data
-    type, where time is lost."""
+    """Remarks below the table.
+
+    Tasks that were not tuned, schedules from a database, operators in another data type, where time is lost.
+    """
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:

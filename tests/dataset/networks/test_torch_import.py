@@ -137,7 +137,11 @@ def test_windows_and_patches_are_decomposed(data: st.DataObject) -> None:
         return [data.draw(st.integers(least, most)) for _ in range(2)]
 
     x = torch.from_numpy(floats(1, 2, 7, 8))
-    axis, size, step = data.draw(st.integers(-4, 3)), data.draw(st.integers(1, 1)), data.draw(st.integers(1, 3))
+    axis, size, step = (
+        data.draw(st.integers(-4, 3)),
+        data.draw(st.integers(1, 1)),
+        data.draw(st.integers(1, 3)),
+    )
     size = data.draw(st.integers(1, x.shape[axis]))
     assert torch.equal(OWN[ATEN.unfold.default](x, axis, size, step), x.unfold(axis, size, step))
     settings_ = (pair(1, 3), pair(1, 2), pair(0, 2), pair(1, 3))
@@ -181,7 +185,9 @@ def test_each_way_to_a_buildable_operator_computes_what_pytorch_does(target: tvm
 def relax_of(*dtypes: str) -> tvm.IRModule:
     """An equality of two tensors."""
     builder = relax.BlockBuilder()
-    x, y = (relax.Var(name, relax.TensorType((2, 4), dtype)) for name, dtype in zip("xy", dtypes, strict=True))
+    x, y = (
+        relax.Var(name, relax.TensorType((2, 4), dtype)) for name, dtype in zip("xy", dtypes, strict=True)
+    )
     with builder.function("main", [x, y]):
         builder.emit_func_output(builder.emit(relax.op.equal(x, y)))
     return builder.get()
@@ -202,7 +208,9 @@ def test_an_operator_that_builds_in_no_type_is_named(
 ) -> None:
     monkeypatch.setattr("foretune.dataset.networks.buildable.WIDER", {})
     masks = network(lambda _, x: (x > 0) == (x < 1), floats(3))
-    with pytest.raises(NetworkExportError, match=r"network=function: lowering to TIR .* equal of bool, bool; "):
+    with pytest.raises(
+        NetworkExportError, match=r"network=function: lowering to TIR .* equal of bool, bool; "
+    ):
         to_relax(masks, target)
 
 
@@ -229,7 +237,9 @@ def test_nested_outputs_are_flattened(target: tvm.target.Target) -> None:
     nest = network(nested, floats(2))
     (x,) = nest.inputs
     np.testing.assert_allclose(nest.reference_outputs(), [x + 1, x + 2, x + 3, x + 5])
-    np.testing.assert_allclose(compile_network(to_relax(nest, target), target)(x), [x + 1, x + 2, x + 3, x + 5])
+    np.testing.assert_allclose(
+        compile_network(to_relax(nest, target), target)(x), [x + 1, x + 2, x + 3, x + 5]
+    )
 
 
 @pytest.mark.parametrize("output", [None, "text", 3, [], {"a": None}])
