@@ -92,7 +92,7 @@ def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tens
 def _im2col(
     x: torch.Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
 ) -> torch.Tensor:
-    """Columns of patches, x of shape (..., channels, height, width); the importer refuses PyTorch's indices."""
+    """Columns of patches, x of shape (..., channels, height, width), for which PyTorch's way indexes."""
     padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     covered = [dilation[axis] * (kernel_size[axis] - 1) for axis in range(2)]
     ends = [padded.shape[axis - 2] - covered[axis] for axis in range(2)]
