@@ -1,8 +1,8 @@
 """Lowering whose functions can be built: operators that TVM builds no code for run in another data type.
 
 Code generation fails for a few operators on a few data types; an equality of booleans is one. Without this
-check, such an operator would end a run after all tasks are tuned. The check generates code without optimising
-it, which takes a fifth of the time that the compilation takes.
+check, such an operator would end a run after all tasks are tuned. The check generates code without
+optimising it, which takes a tenth of the time that the compilation takes.
 """
 
 from __future__ import annotations

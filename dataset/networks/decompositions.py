@@ -23,7 +23,7 @@ MOST_ROUNDS = 5
 
 
 def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[ExportedProgram, list[str]]:
-    """The program in PyTorch's core operators, those that the importer lacks in simpler ones.
+    """The program in PyTorch's core operators, or in simpler ones where the importer lacks those.
 
     Args:
         program: a program of `torch.export`.
@@ -92,7 +92,7 @@ def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tens
 def _im2col(
     x: torch.Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
 ) -> torch.Tensor:
-    """Columns of patches, x of shape (..., channels, height, width), for which PyTorch's way indexes."""
+    """Columns of patches of x (..., channels, height, width); TVM lacks the indices of PyTorch's way."""
     padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     covered = [dilation[axis] * (kernel_size[axis] - 1) for axis in range(2)]
     ends = [padded.shape[axis - 2] - covered[axis] for axis in range(2)]
@@ -109,13 +109,13 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.im2col.default: _im2col,
     _ATEN.unfold.default: _unfold,
 }
-"""Decompositions of operators that PyTorch's tables lack, or turn into what the importer refuses."""
+"""Decompositions of operators that PyTorch's tables lack, or decompose into what the importer lacks."""
 
 
 def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], relax.Var]:
     def convert(node: fx.Node, importer: Any) -> relax.Var:
         x, *rest = importer.retrieve_args(node)
-        axes = rest[0] if rest else node.kwargs.get("dim", [])
+        axes: Any = rest[0] if rest else node.kwargs.get("dim", [])
         kept = rest[1] if len(rest) > 1 else node.kwargs.get("keepdim", False)
         return importer.block_builder.emit(reduce(x, list(axes) or None, keepdims=kept))
 

@@ -61,8 +61,8 @@ def independent(program: ExportedProgram) -> set[fx.Node]:
     weights = _weights(program)
     found: set[fx.Node] = set()
     for node in program.graph.nodes:
-        known = node.op == "placeholder" and node.name in weights
-        if known or (node.op == "call_function" and _can_be_evaluated(node, found)):
+        weight = node.op == "placeholder" and node.name in weights
+        if weight or (node.op == "call_function" and _can_be_evaluated(node, found)):
             found.add(node)
     return found
 

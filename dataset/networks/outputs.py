@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any
 
 import torch
@@ -57,5 +58,9 @@ class TensorsOnly(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(output_tensors(self.network(*inputs)))
+        def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(output_tensors(network(*inputs)))
+
+        # torch.export names the inputs by the parameters of `forward`.
+        forward.__signature__ = signature(network.forward)  # type: ignore[attr-defined]
+        self.forward = forward

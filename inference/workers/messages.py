@@ -14,6 +14,7 @@ from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
 from ..proposal import Proposal
 from ..result import NOTHING_TO_TUNE
+from ..reuse.parent import ReuseParent
 from ..strategies.loop import RoundBudget
 
 _DECIMALS = 4
@@ -35,6 +36,8 @@ class RoundRequest:
     """Name of the surrogate that the task shares with others, "" for its own."""
     task: Task | None = None
     """The task itself, which opens it in the process."""
+    parents: tuple[ReuseParent, ...] = ()
+    """Programs of other tasks that this one reuses, the most promising first."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -45,6 +48,7 @@ class RoundRequest:
             "starts": list(self.starts),
             "surrogate_group": self.surrogate_group,
             "task": None if self.task is None else _task_to_json(self.task),
+            "parents": [[_task_to_json(parent.task), parent.trace] for parent in self.parents],
         }
 
     @classmethod
@@ -57,7 +61,8 @@ class RoundRequest:
             learned={trace: math.inf if s is None else s for trace, s in values["learned"].items()},
             starts=tuple(values["starts"]),
             surrogate_group=values["surrogate_group"],
-            task=None if task is None else Task(**{**task, "mod": tvm.ir.load_json(task["mod"])}),
+            task=None if task is None else _task_from_json(task),
+            parents=tuple(ReuseParent(_task_from_json(of), trace) for of, trace in values["parents"]),
         )
 
 
@@ -119,6 +124,10 @@ def _task_to_json(task: Task) -> dict[str, Any]:
         "settings": {},
         "flops": task.flops,
     }
+
+
+def _task_from_json(values: Mapping[str, Any]) -> Task:
+    return Task(**{**values, "mod": tvm.ir.load_json(values["mod"])})
 
 
 def _proposal_to_json(proposal: Proposal) -> dict[str, Any]:

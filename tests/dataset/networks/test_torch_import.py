@@ -196,7 +196,7 @@ def relax_of(*dtypes: str) -> tvm.IRModule:
 def test_only_what_does_not_build_is_recast(target: tvm.target.Target) -> None:
     assert recast_operators(lower_buildable(relax_of("float32", "float32"), target, AS_FASTEST)) == []
     plain = lower(relax_of("bool", "bool"), target, AS_FASTEST)
-    with pytest.raises(Exception, match="kDLFloat"):
+    with pytest.raises(Exception, match=r"kDLFloat|FCmp"):
         generate_code(plain, target)  # the day this builds, nothing needs to be recast
     recast = lower_buildable(relax_of("bool", "bool"), target, AS_FASTEST)
     assert recast_operators(recast) == ["equal of bool in int32"]
