@@ -20,6 +20,9 @@ from .networks import FACTORY, Entry
 
 POLL_S = 0.2
 
+TO_TASKS = ("torch.export", "conversion to Relax", "lowering to TIR", "check that TVM builds it")
+"""Steps of "network to tasks", whose seconds the row has, too."""
+
 STEPS = {
     "cannot build it": "load",
     "does not run on inputs": "load",
@@ -35,6 +38,9 @@ STEPS = {
 
 TIME, MEMORY, CRASH = "time", "memory", "crash"
 """Steps of networks that ended without an error of foretune's."""
+
+UNSEARCHED = ("search", "no task was searched within budget_s")
+"""Step and cause of a network that has tasks, but whose compilation used no schedule."""
 
 
 def sweep_one(
@@ -60,8 +66,10 @@ def sweep_one(
                 start_new_session=True,
             )
             stopped, peak_mb = _watched(process, limit_s, limit_mb)
-        step, cause = stopped or of_end(process.returncode, log.read_text(errors="replace"))
         found = of_report(read_json(report)) if report.is_file() else {}
+        step, cause = stopped or of_end(process.returncode, log.read_text(errors="replace"))
+        if not step and is_unsearched(found):
+            step, cause = UNSEARCHED
     return {
         "network": name,
         "zoo": entry.zoo,
@@ -94,11 +102,17 @@ def of_end(status: int, log: str) -> tuple[str, str]:
     return CRASH, cause
 
 
+def is_unsearched(found: Mapping[str, Any]) -> bool:
+    """Whether a row has tasks and a schedule of none."""
+    return bool(found.get("tasks")) and not found["scheduled"]
+
+
 def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """What the row keeps of `report.json`."""
     tasks = report["tasks"]
+    steps = {step: report["profile_s"][step] for step in TO_TASKS if step in report["profile_s"]}
     return {
-        "stage_s": report["stage_s"],
+        "stage_s": {**report["stage_s"], **steps},
         "tasks": len(tasks),
         "scheduled": sum(task["predicted"] or task["tuned_latency_s"] is not None for task in tasks),
         "recast": report["recast"],
