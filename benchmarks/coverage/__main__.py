@@ -25,6 +25,10 @@ OVERRIDES = (
 OWN = "foretune"
 """Zoo of networks of this package."""
 
+_ALONE, _EXTRA = "pip install --no-deps torchvision==0.28.0 timm==1.0.31", "pip install 'foretune[networks]'"
+INSTALL = {"timm": _ALONE, "torchvision": _ALONE, "pytorchcv": _EXTRA, "transformers": _EXTRA}
+"""Installation of each zoo."""
+
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -103,7 +107,7 @@ def main() -> None:
             place = f"{number} of {len(wanted)}, {minutes:.1f} min, at most {left_min:.0f} min left"
             print(f"[{place}] {describe(row)}", flush=True)
     for zoo in missing:
-        print(f"left out {zoo}, which is not installed")
+        print(f"left out {zoo}, which is not installed: {INSTALL[zoo]}")
     counts = summary(rows)
     result = {
         "overrides": OVERRIDES,

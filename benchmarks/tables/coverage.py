@@ -13,6 +13,20 @@ COMMAND = "python -m benchmarks.coverage"
 
 Row = Mapping[str, Any]
 
+TO_TASKS, CHECK = "network to tasks", "check that TVM builds it"
+
+STEPS = {
+    TO_TASKS: "network to tasks",
+    "torch.export": "of it export",
+    "conversion to Relax": "of it conversion to Relax",
+    "lowering to TIR": "of it lowering to TIR",
+    CHECK: "of it the check that TVM builds code",
+    "search and measure": "search",
+    "compile": "compile",
+    "check outputs": "outputs of PyTorch and ours",
+}
+"""Steps of a row's `stage_s`, as the table calls them."""
+
 
 def coverage(results: Results) -> str:
     """One row a machine and family, and what failed."""
@@ -32,7 +46,22 @@ def _table(result: Result) -> str:
     table = markdown(heads, body, _note(result))
     if failed:
         table += "\n\n" + markdown(["network", "failed in", "cause"], failed)
-    return table
+    return f"{table}\n\n{_steps(rows)}"
+
+
+def _steps(rows: Sequence[Row]) -> str:
+    """Seconds of each step over the networks that passed."""
+    clocks = [row["stage_s"] for row in rows if row["passed"]]
+    body = []
+    for step, text in STEPS.items():
+        seconds = [clock[step] for clock in clocks if step in clock]
+        if seconds:
+            body.append([text, duration(statistics.median(seconds)), duration(max(seconds))])
+    shares = [
+        clock[CHECK] / clock[TO_TASKS] for clock in clocks if clock.get(TO_TASKS) and CHECK in clock
+    ]
+    note = f"The check takes {statistics.median(shares):.0%} of the time to tasks (median)." if shares else ""
+    return markdown(["step", "median", "most"], body, note) if body else ""
 
 
 def _cells(family: str, rows: Sequence[Row]) -> list[str]:
@@ -53,7 +82,7 @@ def _note(result: Result) -> str:
     values = result.values
     said = (
         f"{result.machine}, {result.date}. A network passes if its outputs are those of PyTorch within "
-        "0.01 % of the largest. Each has a process of its own with the models' first choice for each task "
+        "0.01 % of the largest. Each has a process of its own with a short search that measures nothing "
         f"(`{' '.join(values['overrides'])}`), at most {values['limit_s']:.0f} s and "
         f"{values['limit_mb']:,.0f} MB. Tasks and seconds are medians."
     )

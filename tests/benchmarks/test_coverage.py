@@ -67,18 +67,36 @@ def run_of(code: str, monkeypatch: pytest.MonkeyPatch, **limits: float) -> dict[
     return process.sweep_one("lstm", NETWORKS["lstm"], [], **allowed)
 
 
-def test_a_row_has_what_the_report_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-    report.write_text(json.dumps(result_to_json(make_result(recast=["equal of bool in int32"]))))
-    code = (
+def copying(report: Path) -> str:
+    """Code of a process that leaves this report."""
+    return (
         "import sys, shutil, pathlib; "
         "folder = pathlib.Path(next(w for w in sys.argv if w.startswith('output='))[7:]); "
         f"folder.mkdir(); shutil.copy({str(report)!r}, folder)"
     )
-    row = run_of(code, monkeypatch)
+
+
+def test_a_row_has_what_the_report_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    made = make_result(recast=["equal of bool in int32"], profile_s={"torch.export": 2.0, "features": 1.0})
+    report.write_text(json.dumps(result_to_json(made)))
+    row = run_of(copying(report), monkeypatch)
     assert row["passed"] and row["family"] == "speech and sequence" and row["peak_mb"] > 0
     assert row["tasks"] == len(make_result().tasks) and row["recast"] == ["equal of bool in int32"]
+    assert row["stage_s"]["torch.export"] == 2.0 and "features" not in row["stage_s"]
     assert "passed in" in command.describe(row)
+
+
+def test_a_network_without_a_searched_task_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = result_to_json(make_result())
+    for task in made["tasks"]:
+        task.update(predicted=False, tuned_latency_s=None)
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps(made))
+    row = run_of(copying(report), monkeypatch)
+    assert (row["passed"], row["step"]) == (False, "search") and row["scheduled"] == 0
 
 
 def test_limits_end_a_process_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +118,7 @@ def row(name: str, family: str, step: str = "") -> dict[str, Any]:
         "seconds": 12.0,
         "tasks": 30,
         "recast": [],
+        "stage_s": {"network to tasks": 8.0, "check that TVM builds it": 2.0},
     }
 
 
@@ -150,6 +169,8 @@ def test_the_table_counts_families_and_names_failures(tmp_path: Path) -> None:
     assert "| mobile | timm 2 | 2 | 1 (50%) | 30 | 12.0 s |" in table
     assert "| all | timm 3 | 3 | 2 (67%) | 30 | 12.0 s |" in table
     assert "| b | conversion | network=build: conversion failed: a / b |" in table
+    assert "| of it the check that TVM builds code | 2.0 s | 2.0 s |" in table
+    assert "The check takes 25% of the time to tasks" in table
     flat = " ".join(table.split())
     assert "Not run yet: d." in flat and "Not counted: x (downloads)." in flat
     assert tables.coverage(Results(tmp_path / "none")) == f"Not measured yet: `{tables.COMMAND}`."
