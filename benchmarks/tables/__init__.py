@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from . import (
     chosen,
+    coverage,
     measuring,
     models,
     networks,
@@ -24,6 +25,7 @@ Table = Callable[[Results], str]
 TABLES: Mapping[str, Table] = {
     "today": today.today,
     "unseen": networks.unseen,
+    "coverage": coverage.coverage,
     "rivals": rivals.networks,
     "rivals-costs": rivals.costs,
     "rivals-lost": rivals.lost,

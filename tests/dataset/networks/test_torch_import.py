@@ -20,6 +20,7 @@ from foretune.dataset.networks.outputs import BadOutputError, output_tensors
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
+from foretune.inference.profiling import StageClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -208,7 +209,10 @@ class Everything(nn.Module):
 def test_each_way_to_a_buildable_operator_computes_what_pytorch_does(target: tvm.target.Target) -> None:
     numbers = np.arange(20).reshape(4, 5)
     every = Network("everything", (floats(4, 5), numbers), Everything().eval())
-    mod = to_relax(every, target)
+    clock = StageClock()
+    mod = to_relax(every, target, stage=clock.stage)
+    steps = ["torch.export", "conversion to Relax", "lowering to TIR", "check that TVM builds it"]
+    assert list(clock.seconds) == steps and all(clock.seconds.values())
     assert recast_operators(mod) == ["equal of bool in int32", "not_equal of bool in int32"]
     compiled = compile_network(mod, target)
     reference, outputs = every.reference_outputs(), compiled(*every.inputs)
