@@ -133,6 +133,11 @@ FORETUNE = Group(
         "compare": Command("train several models on one split and compare them", "training.compare"),
         "finetune": Command("move a checkpoint to a new device", "training.finetune"),
         "checkpoints": CHECKPOINTS,
+        "pretune": Command(
+            *("keep the fastest programs of datasets as starts", "inference.pretune"),
+            positional="dataset",
+            several=True,
+        ),
         "inspect": Command("show tasks, schedules and expected minutes of a network", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
@@ -157,6 +162,7 @@ Train a cost model on it:             foretune train dataset=data/mine
 
 Tune a network with a cost model:     foretune tune network=resnet18
 
+{pretune}
 {inspect}
 {tune}
 {bundle}

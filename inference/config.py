@@ -9,6 +9,7 @@ from typing import Any
 from tvm.target import Target
 
 from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
+from .starts.config import KNOWN, STARTS, PretunedConfig
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
 from .strategies.selection import StopConfig
@@ -28,7 +29,12 @@ _LEAST: dict[str, float] = {
     "min_latency_share": 0,
 }
 
-_NESTED: dict[str, Any] = {"stop": StopConfig, "auto": AutoConfig, "eto": EtoConfig}
+_NESTED: dict[str, Any] = {
+    "stop": StopConfig,
+    "auto": AutoConfig,
+    "eto": EtoConfig,
+    "pretuned": PretunedConfig,
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class OneShotConfig:
     reuse: str = OFF
     auto: AutoConfig = field(default_factory=AutoConfig)
     eto: EtoConfig = field(default_factory=EtoConfig)
+    starts: str = KNOWN
+    pretuned: PretunedConfig = field(default_factory=PretunedConfig)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", strategy_config(self.strategy))
@@ -66,6 +74,8 @@ class OneShotConfig:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
         if self.reuse not in REUSES:
             raise OneShotConfigError(f"search.reuse={self.reuse}: use one of {', '.join(REUSES)}")
+        if self.starts not in STARTS:
+            raise OneShotConfigError(f"search.starts={self.starts}: use one of {', '.join(STARTS)}")
         if self.reuse != OFF and not self.measure:
             raise OneShotConfigError(
                 f"search.reuse={self.reuse}: search.measure=false leaves no measured program to reuse; use "

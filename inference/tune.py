@@ -34,6 +34,7 @@ from .result import (
     TuneResult,
 )
 from .result_file import load_comparison_runs
+from .starts.pretuned import pretuned_starts
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
@@ -222,6 +223,7 @@ class TuningRun:
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
+            starts = pretuned_starts(config.search, opened.target, database, retune=config.retune)
             if searches and self._anything_due(tasks, database, planners, config.retune):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
@@ -232,6 +234,7 @@ class TuningRun:
                 workforce.searchers,
                 database,
                 planner=planners.make(breadth_first=config.breadth_first),
+                start_sources=starts,
                 limits=Limits(
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)

@@ -1,0 +1,96 @@
+"""`foretune pretune`: keep the fastest program of each task and target of datasets, as starts of searches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.markup import escape
+
+from ..configuration import ConfigError, from_hydra
+
+
+@dataclass(frozen=True)
+class PretuneConfig:
+    """Fields of conf/pretune.yaml."""
+
+    dataset: list[Path]
+    into: Path
+    leave_out: list[Path] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.dataset:
+            raise ConfigError("dataset=[]: name the datasets whose fastest programs are kept")
+
+
+def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()) -> int:
+    """Writes the schedules of datasets to a file, and returns their number.
+
+    `leave_out` are hashes of shapes (`task_shapes`), such as those of the tasks that the file is judged on.
+    Simulated records do not count. Raises StoreError for a folder that is no dataset or is damaged, and
+    PretunedError where nothing is left or the file cannot be written.
+    """
+    from ..dataset.records import Record, TaskRow
+    from ..dataset.store import RecordStore
+    from ..dataset.stored_tasks import stored_task
+    from ..dataset.task_shapes import shape_hash
+    from .starts.schedules import PretunedError, PretunedSchedule, TaskKey, write_schedules
+
+    tasks: dict[str, TaskRow] = {}
+    fastest: dict[tuple[str, str], Record] = {}
+    for folder in folders:
+        store = RecordStore(folder).require().require_intact()
+        for row in store.tasks():
+            if shape_hash(row) not in leave_out:
+                tasks.setdefault(row.workload_hash, row)
+        for record in store.records():
+            place = record.workload_hash, record.target
+            if record.simulated or not record.run_secs or record.workload_hash not in tasks:
+                continue
+            if place not in fastest or record.latency_s < fastest[place].latency_s:
+                fastest[place] = record
+    if not fastest:
+        raise PretunedError(
+            f"dataset={','.join(map(str, folders))}: no program is left that ran; measure some with "
+            "foretune generate"
+        )
+    keys = {name: TaskKey.of(stored_task(tasks[name])) for name in {name for name, _ in fastest}}
+    schedules = [
+        PretunedSchedule(
+            name,
+            keys[name].kernel_class,
+            keys[name].attributes,
+            target,
+            record.hardware_id,
+            record.latency_s,
+            record.trace,
+            tasks[name].tir,
+        )
+        for (name, target), record in fastest.items()
+    ]
+    write_schedules(into, schedules)
+    return len(schedules)
+
+
+def shapes_of(folders: Sequence[Path]) -> set[str]:
+    """Hashes of the shapes of the tasks of datasets; raises StoreError."""
+    from ..dataset.stored_tasks import stored_rows
+    from ..dataset.task_shapes import shape_hash
+
+    return {shape_hash(row) for folder in folders for row in stored_rows(folder)}
+
+
+def main(config: DictConfig) -> int:
+    """Entry of `foretune pretune`."""
+    settings = from_hydra(config, PretuneConfig)
+    count = pretune(settings.dataset, settings.into, shapes_of(settings.leave_out))
+    Console().print(
+        f"{escape(str(settings.into))}: {count} schedules, {settings.into.stat().st_size:,} bytes; search "
+        f"with them by search.starts=pretuned search.pretuned.file={escape(str(settings.into))}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    return 0

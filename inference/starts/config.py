@@ -1,0 +1,27 @@
+"""Settings of start sources: `starts` and `pretuned` of conf group `search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..strategies.checks import OneShotConfigError
+
+KNOWN, PRETUNED = STARTS = ("known", "pretuned")
+"""Values of `search.starts`; conf/search/default.yaml says what each does."""
+
+
+@dataclass(frozen=True)
+class PretunedConfig:
+    """Searches with `starts` pretuned; conf/search/default.yaml says what each field means."""
+
+    file: str | None = None
+    similarity: float = 0.6
+    programs: int = 4
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.similarity <= 1:
+            raise OneShotConfigError(
+                f"search.pretuned.similarity={self.similarity}: a rank correlation is in [-1, 1]"
+            )
+        if self.programs < 1:
+            raise OneShotConfigError(f"search.pretuned.programs={self.programs}: must be at least 1")
