@@ -9,7 +9,7 @@ from foretune.cli import main
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.replay import replay
 from foretune.dataset.store import RecordStore, StoreError
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.dataset.tvm_compat import make_tune_context, parse_target, target_to_json
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.pretune import PretuneConfig, pretune, shapes_of
 from foretune.inference.reuse.parent import ReuseParent
@@ -30,7 +30,7 @@ from support.reuse import SM_80
 
 SMALL, LARGE, CHILD = (to_task(Dense(rows=16, in_features=32, out_features=n)) for n in (64, 512, 96))
 OTHER_CLASS = to_task(Dense(rows=16, in_features=32, out_features=96, epilogue="bias_relu"))
-ZEN = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+ZEN = target_to_json(parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2}))
 
 
 TARGET = parse_target({"kind": "llvm", "mcpu": "znver3", "num-cores": 2})
