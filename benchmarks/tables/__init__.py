@@ -32,6 +32,7 @@ TABLES: Mapping[str, Table] = {
     "networks": networks.headline,
     "networks-runs": networks.runs,
     "no-measurement": networks.no_measurement,
+    "nothing-to-do": networks.nothing_to_do,
     "checkouts": networks.checkouts,
     "tasks-of-checkouts": stock.checkouts,
     "stock": stock.summary,
