@@ -42,7 +42,9 @@ def main() -> None:
             return result
 
         operators = {
-            name: kept(name, arguments.programs, lambda op=op: correctness.of_operator(gpu, op, arguments.programs))
+            name: kept(
+                name, arguments.programs, lambda op=op: correctness.of_operator(gpu, op, arguments.programs)
+            )
             for name, op in OPERATORS.items()
         }
         copies = kept("copies", arguments.copies, lambda: correctness.of_copies(gpu, arguments.copies))

@@ -15,7 +15,7 @@ from foretune.dataset.replay import candidate_trace_json
 from foretune.inference.strategies.reuse.costs import block_line_requests, shared_requests
 from foretune.inference.strategies.reuse.shapes import GPU_LINE_BYTES
 from scipy.stats import spearmanr
-from tests.support.cuda_emulation import EmulatedGpu
+from tests.support.cuda_emulation import EmulatedGpu, NotBuiltError
 from tests.support.cuda_programs import TARGET, Prepared, random_candidates
 
 TASKS: Mapping[str, OperatorSettings] = {
@@ -30,7 +30,14 @@ TASKS: Mapping[str, OperatorSettings] = {
         batch=1, in_channels=64, height=8, width=8, out_channels=64, kernel=(1, 1), layout="NHWC"
     ),
     "conv3d 3x3x3": Conv3d(
-        batch=1, in_channels=8, depth=4, height=8, width=8, out_channels=16, kernel=(3, 3, 3), padding=(1, 1, 1)
+        batch=1,
+        in_channels=8,
+        depth=4,
+        height=8,
+        width=8,
+        out_channels=16,
+        kernel=(3, 3, 3),
+        padding=(1, 1, 1),
     ),
 }
 
@@ -71,8 +78,10 @@ def of_task(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> list[dict[
     found = []
     for candidate in random_candidates(prepared.task, programs, seed=3):
         lines, shared = tile_costs(*reader.read(candidate_trace_json(candidate)))
-        run = gpu.run(candidate.sch.mod, TARGET, prepared.inputs, trace=True)
-        (kernel,) = run.kernels
+        try:
+            (kernel,) = gpu.run(candidate.sch.mod, TARGET, prepared.inputs, trace=True).kernels
+        except NotBuiltError:
+            continue
         found.append(
             {
                 "line_cost": lines,

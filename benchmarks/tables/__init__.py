@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import chosen, measuring, models, networks, provenance, records, rivals, stock, today
+from . import chosen, emulation, measuring, models, networks, provenance, records, rivals, stock, today
 from .reading import Results
 
 Table = Callable[[Results], str]
@@ -31,6 +31,8 @@ TABLES: Mapping[str, Table] = {
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
+    "cuda-emulation": emulation.programs,
+    "cuda-emulation-costs": emulation.costs,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
     "manifests": provenance.manifests,

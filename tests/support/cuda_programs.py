@@ -36,7 +36,14 @@ DIVISIBLE = [
     Dense(rows=32, in_features=64, out_features=32, dtype="int8"),
     BatchMatmul(batch=2, rows=16, inner=32, columns=16),
     Conv2d(
-        batch=1, in_channels=16, height=8, width=8, out_channels=16, kernel=(3, 3), padding=(1, 1), layout="NHWC"
+        batch=1,
+        in_channels=16,
+        height=8,
+        width=8,
+        out_channels=16,
+        kernel=(3, 3),
+        padding=(1, 1),
+        layout="NHWC",
     ),
     DepthwiseConv2d(batch=1, in_channels=16, height=8, width=8, kernel=(3, 3), padding=(1, 1)),
     Softmax(rows=16, columns=64),

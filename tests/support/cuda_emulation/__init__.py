@@ -12,13 +12,14 @@ GPU go on skipping. Nothing here tells how fast a program is on a device.
 """
 
 from .compiler import unavailable_reason
-from .gpu import EmulatedGpu, Execution, Order, Removal
+from .gpu import EmulatedGpu, Execution, NotBuiltError, Order, Removal
 from .report import KernelReport, Traffic
 
 __all__ = [
     "EmulatedGpu",
     "Execution",
     "KernelReport",
+    "NotBuiltError",
     "Order",
     "Removal",
     "Traffic",

@@ -22,7 +22,16 @@ from .source import translated
 _CUDA = 2
 """DLPack's number of CUDA devices."""
 
-_ATTRIBUTES = {1: 1024, 2: 32, 3: 49152, 4: "8.0", 5: "emulated CUDA device", 6: 1_000_000, 7: 1, 8: "[1024, 1024, 64]"}
+_ATTRIBUTES = {
+    1: 1024,
+    2: 32,
+    3: 49152,
+    4: "8.0",
+    5: "emulated CUDA device",
+    6: 1_000_000,
+    7: 1,
+    8: "[1024, 1024, 64]",
+}
 """TVM's DeviceAttrKind -> value: threads of a block, lanes of a warp, bytes of shared memory, and so on."""
 
 
@@ -62,8 +71,11 @@ class Emulation:
         return tvm.runtime.load_module(str(self._compiler.kernels(text, self.trace)))
 
 
-def install(cache: Path, devices: int = 1) -> Emulation:
-    """Make CUDA devices exist in this process; `CUDA_VISIBLE_DEVICES` narrows them down."""
+def install(cache: Path, devices: int = 1, *, build: bool = True) -> Emulation:
+    """Make CUDA devices exist in this process; `CUDA_VISIBLE_DEVICES` narrows them down.
+
+    Without `build`, modules that are built stay text, and only exported libraries run.
+    """
     emulation = Emulation(cache)
     cpu = tvm.get_global_func("device_api.cpu")
 
@@ -72,9 +84,12 @@ def install(cache: Path, devices: int = 1) -> Emulation:
         return emulation.load(bytes(code).decode(), parameters)
 
     tvm_ffi.register_global_func("device_api.cuda", lambda: cpu(), override=True)
-    tvm_ffi.register_global_func("ffi.Module.create.cuda", create, override=True)
+    if build:
+        tvm_ffi.register_global_func("ffi.Module.create.cuda", create, override=True)
     tvm_ffi.register_global_func(
-        "ffi.Module.load_from_bytes.cuda", lambda data: emulation.load(*_read_module(bytes(data))), override=True
+        "ffi.Module.load_from_bytes.cuda",
+        lambda data: emulation.load(*_read_module(bytes(data))),
+        override=True,
     )
     _answer_attributes(len(visible_devices(devices)))
     return emulation

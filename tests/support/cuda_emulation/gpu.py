@@ -54,6 +54,10 @@ class Execution:
         return tuple(race for kernel in self.kernels for race in kernel.races)
 
 
+class NotBuiltError(Exception):
+    """TVM's code generation fails on the program; no error of the emulation."""
+
+
 class EmulatedGpu:
     """A process in which `tvm.cuda(0)` exists, up to `devices` of them; a program that crashes it costs the process.
 
@@ -104,9 +108,11 @@ class EmulatedGpu:
         """Compile a scheduled module as the product does and run it; its last argument is the output.
 
         Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong code.
-        Raises RuntimeError if the module does not compile.
+        Raises NotBuiltError if TVM has no code for the module, RuntimeError if the emulation cannot compile it.
         """
-        found = self.run_in_orders(mod, target, inputs, [order], trace=trace, removed=removed, checked=checked)
+        found = self.run_in_orders(
+            mod, target, inputs, [order], trace=trace, removed=removed, checked=checked
+        )
         return found[0]
 
     def run_in_orders(
@@ -124,7 +130,9 @@ class EmulatedGpu:
         import tvm
 
         numbers = [_ORDERS[order] if isinstance(order, str) else order for order in orders]
-        return self.call(_run, tvm.ir.save_json(mod), str(target), list(inputs), numbers, trace, removed, checked)
+        return self.call(
+            _run, tvm.ir.save_json(mod), str(target), list(inputs), numbers, trace, removed, checked
+        )
 
 
 _emulation: Any = None
@@ -154,8 +162,11 @@ def _run(
 
     mod = compilation.load(module)
     _emulation.trace, _emulation.edit = trace, removed or str
-    with nullcontext() if checked else patch.object(compilation, "check_copies"):
-        library = compilation.jit(mod, parse_target(target))
+    try:
+        with nullcontext() if checked else patch.object(compilation, "check_copies"):
+            library = compilation.jit(mod, parse_target(target))
+    except tvm.error.InternalError as error:
+        raise NotBuiltError(str(error)) from error
     device = tvm.cuda(0)
     shape, dtype = argument_buffers(mod)[-1]
     executions = []
