@@ -1,11 +1,11 @@
 """Check for asynchronous copies that TVM compiles to wrong code for CUDA.
 
-With `tirx.use_async_copy`, the pass `InjectPTXAsyncCopy` turns a vector fetch into shared memory into one copy of
-consecutive bytes, by the first element of its index alone.
+With `tirx.use_async_copy`, the pass `InjectPTXAsyncCopy` turns a vector fetch into shared memory into one
+copy of consecutive bytes, by the first element of its index alone.
 
 - A fetch with another stride, such as four rows of a column, copies the wrong elements.
-- A fetch whose address is not a multiple of its bytes ends the kernel, and with it the CUDA context. TVM's plain
-  vector loads have a check for this.
+- A fetch whose address is not a multiple of its bytes ends the kernel, and with it the CUDA context. TVM's
+  plain vector loads have a check for this.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class WrongCopyError(UserError, ValueError):
 def has_wrong_copies(mod: tvm.IRModule, target: Target) -> bool:
     """Whether TVM compiles an asynchronous copy of a scheduled module for CUDA to wrong code.
 
-    Lowers programs with asynchronous pipeline stages, which takes milliseconds, or up to a tenth of a second where
-    an address shows only after unrolling. False at once for others and for other devices.
+    Lowers programs with asynchronous pipeline stages, which takes milliseconds, or up to a tenth of a
+    second where an address shows only after unrolling. False at once for others and for other devices.
     """
     if target.kind.name != "cuda" or not _has_async_stages(mod):
         return False
@@ -54,8 +54,8 @@ def check_copies(mod: tvm.IRModule, target: Target) -> None:
     """Raise WrongCopyError if `has_wrong_copies`."""
     if has_wrong_copies(mod, target):
         raise WrongCopyError(
-            f"{WRONG_COPY}: TVM copies other elements than the program says, or from misaligned addresses; choose "
-            "another schedule, such as one that fetches single elements"
+            f"{WRONG_COPY}: TVM copies other elements than the program says, or from misaligned addresses; "
+            "choose another schedule, such as one that fetches single elements"
         )
 
 
@@ -113,7 +113,7 @@ def _is_wrong_copy(store: BufferStore) -> bool | None:
 
 
 def _is_aligned(ramp: Ramp) -> bool:
-    """Whether the first index is known to be a multiple of the length, as code generation asks of plain vectors."""
+    """Whether the first index is known to be a multiple of the length, as for a plain vector load."""
     first = tvm.sym.Analyzer().modular_set(ramp.base)
     lanes = int(ramp.lanes)
     return int(first.coeff) % lanes == 0 and int(first.base) % lanes == 0

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from foretune.dataset.async_copies import has_wrong_copies
 from foretune.dataset.operators import Dense, OperatorSettings
+
 from tests.support.cuda_emulation import EmulatedGpu, Execution, NotBuiltError, Removal
 from tests.support.cuda_programs import TARGET, Prepared, random_programs
 

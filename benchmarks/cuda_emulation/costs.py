@@ -15,6 +15,7 @@ from foretune.dataset.replay import candidate_trace_json
 from foretune.inference.strategies.reuse.costs import block_line_requests, shared_requests
 from foretune.inference.strategies.reuse.shapes import GPU_LINE_BYTES
 from scipy.stats import spearmanr
+
 from tests.support.cuda_emulation import EmulatedGpu, NotBuiltError
 from tests.support.cuda_programs import TARGET, Prepared, random_candidates
 
@@ -43,7 +44,7 @@ TASKS: Mapping[str, OperatorSettings] = {
 
 
 def tile_costs(sketch: Sketch, row: list[int]) -> tuple[float, float]:
-    """Costs of one block of a program: line requests (BShape), and shared requests of all its fetches (TShape).
+    """Costs of one block of a program: line requests (BShape), shared requests of all fetches (TShape).
 
     Raises ValueError for a sketch that does not tile all loops of its block by SSSRRSRS.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from support.cuda_kernels import (
     transposed,
 )
 from support.cuda_programs import TARGET, Prepared, random_programs
-from support.emulated_gpu import gpu  # noqa: F401  # a fixture
 
 BARRIER = r"^\s*__syncthreads\(\);"
 WAIT = r"^\s*tvm_builtin_ptx_cp_async_wait_group\w*\(\);"
@@ -50,7 +50,7 @@ def traced(gpu, mod: tvm.IRModule, **settings) -> tuple[Execution, np.ndarray]:
         (Broadcast, Traffic(1, 128, sectors=1, lines=1), Traffic(1, 128, sectors=4, lines=1)),
     ],
 )
-def test_sectors_of_global_memory_by_hand(gpu, kernel, loads, stores):  # noqa: F811
+def test_sectors_of_global_memory_by_hand(gpu, kernel, loads, stores):
     execution, _ = traced(gpu, kernel)
     (report,) = execution.kernels
     assert report.failure is None and report.races == ()
@@ -67,7 +67,7 @@ def test_sectors_of_global_memory_by_hand(gpu, kernel, loads, stores):  # noqa: 
         (34, 32 * 2),
     ],
 )
-def test_bank_conflicts_by_hand(gpu, row, wavefronts):  # noqa: F811
+def test_bank_conflicts_by_hand(gpu, row, wavefronts):
     execution, values = traced(gpu, transposed(row))
     np.testing.assert_array_equal(execution.output, values.T)
     (report,) = execution.kernels
@@ -77,7 +77,7 @@ def test_bank_conflicts_by_hand(gpu, row, wavefronts):  # noqa: F811
     assert (report.blocks, report.threads) == (1, 32) and report.races == ()
 
 
-def test_a_removed_barrier_is_a_race_and_shows_in_some_order(gpu):  # noqa: F811
+def test_a_removed_barrier_is_a_race_and_shows_in_some_order(gpu):
     execution, values = traced(gpu, Reversed)
     np.testing.assert_array_equal(execution.output, values[::-1])
     assert execution.races == () and execution.kernels[0].barriers == 1
@@ -89,20 +89,20 @@ def test_a_removed_barrier_is_a_race_and_shows_in_some_order(gpu):  # noqa: F811
         gpu.run(Reversed, TARGET, [values], removed=Removal(BARRIER, 1))
 
 
-def test_an_access_out_of_bounds_ends_the_launch(gpu):  # noqa: F811
+def test_an_access_out_of_bounds_ends_the_launch(gpu):
     execution, _ = traced(gpu, Overrun)
     expected = "out of bounds: read of 4 bytes at offset 256 of buffer 0, which has 256 bytes"
     assert execution.kernels[0].failure == expected
     assert expected in execution.failure
 
 
-def test_blocks_that_write_the_same_are_a_race(gpu):  # noqa: F811
+def test_blocks_that_write_the_same_are_a_race(gpu):
     execution, values = traced(gpu, Shared)
     np.testing.assert_array_equal(execution.output, values)
     assert [race.partition(" on ")[0] for race in execution.races] == ["race between blocks"]
 
 
-def test_an_unfinished_copy_is_noticed(gpu):  # noqa: F811
+def test_an_unfinished_copy_is_noticed(gpu):
     prepared = Prepared.of(Dense(rows=64, in_features=64, out_features=64))
     removed = noticed = 0
     for mod in random_programs(prepared.task, 6, seed=2):
@@ -117,7 +117,7 @@ def test_an_unfinished_copy_is_noticed(gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize(("dtype", "fragment"), [("float16", "half"), ("int8", "signed char")])
-def test_tensor_cores_compute_the_right_result_in_any_order(gpu, dtype, fragment):  # noqa: F811
+def test_tensor_cores_compute_the_right_result_in_any_order(gpu, dtype, fragment):
     prepared = Prepared.of(Dense(rows=32, in_features=64, out_features=32, dtype=dtype))
     uses = Removal(rf"nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, {fragment}")
     on_tensor_cores = 0
@@ -134,14 +134,14 @@ def test_tensor_cores_compute_the_right_result_in_any_order(gpu, dtype, fragment
     assert on_tensor_cores >= 1
 
 
-def test_assembly_that_is_not_known_does_not_compile(gpu):  # noqa: F811
+def test_assembly_that_is_not_known_does_not_compile(gpu):
     text = translated('void f() {\n  asm volatile("mma.sync;" :: );\n}\n', {})
     assert 'static_assert(false, "inline assembly is not emulated' in text and "mma.sync" in text
-    with pytest.raises(NotEmulatedError, match="launch parameters .'cluster'. are not emulated"):
+    with pytest.raises(NotEmulatedError, match=r"launch parameters .'cluster'. are not emulated"):
         translated("", {"main_kernel": ["threadIdx.x", "cluster"]})
 
 
-def test_a_program_that_tvm_does_not_build_is_told_apart(gpu):  # noqa: F811
+def test_a_program_that_tvm_does_not_build_is_told_apart(gpu):
     with pytest.raises(NotBuiltError):
         gpu.run(without_threads(), TARGET, [np.zeros(4, np.float32)])
 
@@ -163,16 +163,16 @@ def without_threads() -> tvm.IRModule:
     return Unbound
 
 
-def test_a_crash_costs_the_process_and_no_other_test(gpu):  # noqa: F811
+def test_a_crash_costs_the_process_and_no_other_test(gpu):
     with pytest.raises(BrokenProcessPool):
         gpu.call(os.kill, gpu.call(os.getpid), signal.SIGKILL)
     execution, values = traced(gpu, Coalesced)
     np.testing.assert_array_equal(execution.output, values)
 
 
-def test_tests_without_a_gpu_see_none(gpu):  # noqa: F811
+def test_tests_without_a_gpu_see_none(gpu):
     assert gpu.call(_cuda_exists, 0) and not gpu.call(_cuda_exists, 1)
-    assert _cuda_exists(0) == os.path.exists("/dev/nvidia0")
+    assert _cuda_exists(0) == Path("/dev/nvidia0").exists()
 
 
 def _cuda_exists(index: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from support.cuda_emulation import NotBuiltError
 from support.cuda_programs import OPERATORS, TARGET, Prepared, random_programs
-from support.emulated_gpu import gpu  # noqa: F401  # a fixture
 
 PROGRAMS = 2
 NO_PROGRAM = {"batch_matmul"}
@@ -13,7 +12,7 @@ NO_PROGRAM = {"batch_matmul"}
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name not in NO_PROGRAM])
-def test_random_programs_compute_the_right_result(gpu, name):  # noqa: F811
+def test_random_programs_compute_the_right_result(gpu, name):
     prepared = Prepared.of(OPERATORS[name])
     judged = 0
     for mod in random_programs(prepared.task, PROGRAMS):

@@ -17,7 +17,6 @@ from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.strategies.session import SearchSession
 from support.cuda_kernels import pipelined
 from support.cuda_programs import TARGET, random_candidates
-from support.emulated_gpu import gpu  # noqa: F401  # a fixture
 from tvm.s_tir.schedule import Schedule
 
 
@@ -28,7 +27,7 @@ def sums(mod: tvm.IRModule, row: int, step: int) -> tuple[np.ndarray, np.ndarray
     return values, sum(values[k * row :: step][:64] for k in range(6))
 
 
-def test_sound_copies_are_kept_and_compute_the_right_result(gpu):  # noqa: F811
+def test_sound_copies_are_kept_and_compute_the_right_result(gpu):
     mod = pipelined(64, 1)
     values, expected = sums(mod, 64, 1)
     check_copies(mod, TARGET)
@@ -37,7 +36,7 @@ def test_sound_copies_are_kept_and_compute_the_right_result(gpu):  # noqa: F811
     assert execution.failure is None and execution.races == ()
 
 
-def test_strided_copies_are_wrong_and_refused(gpu):  # noqa: F811
+def test_strided_copies_are_wrong_and_refused(gpu):
     mod = pipelined(1, 6)
     values, expected = sums(mod, 1, 6)
     execution = gpu.run(mod, TARGET, [values], checked=False)
@@ -46,7 +45,7 @@ def test_strided_copies_are_wrong_and_refused(gpu):  # noqa: F811
     refused(gpu, mod, values)
 
 
-def test_strided_copies_from_aligned_addresses_are_wrong(gpu):  # noqa: F811
+def test_strided_copies_from_aligned_addresses_are_wrong(gpu):
     mod = pipelined(4, 24)
     values, expected = sums(mod, 4, 24)
     execution = gpu.run(mod, TARGET, [values], checked=False)
@@ -54,7 +53,7 @@ def test_strided_copies_from_aligned_addresses_are_wrong(gpu):  # noqa: F811
     refused(gpu, mod, values)
 
 
-def test_misaligned_copies_end_the_kernel_and_are_refused(gpu):  # noqa: F811
+def test_misaligned_copies_end_the_kernel_and_are_refused(gpu):
     mod = pipelined(65, 1)
     values, _ = sums(mod, 65, 1)
     execution = gpu.run(mod, TARGET, [values], checked=False)
@@ -62,7 +61,7 @@ def test_misaligned_copies_end_the_kernel_and_are_refused(gpu):  # noqa: F811
     refused(gpu, mod, values)
 
 
-def refused(gpu, mod: tvm.IRModule, values: np.ndarray) -> None:  # noqa: F811
+def refused(gpu, mod: tvm.IRModule, values: np.ndarray) -> None:
     assert has_wrong_copies(mod, TARGET)
     for compile_it in (lambda: compile_module(mod, TARGET), lambda: gpu.run(mod, TARGET, [values])):
         with pytest.raises(WrongCopyError, match=f"{WRONG_COPY}: TVM copies other elements"):

@@ -119,7 +119,7 @@ class Shared:
 
     @T.prim_func(s_tir=True)
     def main(a: T.Buffer((32,), "float32"), b: T.Buffer((32,), "float32")):
-        for block in T.thread_binding(2, thread="blockIdx.x"):
+        for _ in T.thread_binding(2, thread="blockIdx.x"):
             for t in T.thread_binding(32, thread="threadIdx.x"):
                 with T.sblock("b"):
                     v = T.axis.spatial(32, t)
@@ -127,7 +127,7 @@ class Shared:
 
 
 def pipelined(row: int, step: int, steps: int = 6) -> tvm.IRModule:
-    """64 outputs, sums over the steps of a pipeline that fetches four values a thread by an asynchronous copy.
+    """64 sums over the steps of a pipeline, which fetches four values a thread by an asynchronous copy.
 
     Step k fetches a[row * k + step * i] for output i.
     """

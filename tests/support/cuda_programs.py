@@ -71,7 +71,7 @@ class Prepared:
         return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
 
     def error(self, output: np.ndarray) -> float:
-        """Largest difference from the expected output, as a share of its largest value; NaN where a value is NaN."""
+        """Largest difference from the expected output, as a share of its largest value; NaN for a NaN."""
         expected = self.expected.astype(np.float64)
         return float(np.abs(output.astype(np.float64) - expected).max() / max(np.abs(expected).max(), 1e-9))
 
@@ -92,8 +92,8 @@ def random_candidates(
 ) -> Iterator[ms.MeasureCandidate]:
     """Up to `count` candidates with decisions drawn at random, from each design space of the task in turn.
 
-    They come from the space of foretune's search, or without `checked` from stock's, which has programs that TVM
-    compiles to wrong code.
+    They come from the space of foretune's search, or without `checked` from stock's, which has programs
+    that TVM compiles to wrong code.
     """
     space = StockSpace(None).generator(TARGET) if checked else "post-order-apply"
     context = make_tune_context(task.mod, TARGET, seed=seed, space=space)

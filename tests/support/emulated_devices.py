@@ -22,7 +22,7 @@ CONFIG = MeasureConfig(build_timeout_s=60.0, run_timeout_s=60.0, repeats=1, grou
 
 @contextmanager
 def _executor(folder: Path, devices: int) -> Iterator[object]:
-    """Executor over emulated devices. The toolkit is an empty file: without a driver nothing compiles with it."""
+    """Executor over emulated devices; its CUDA toolkit is an empty file, as nothing compiles with it."""
     toolkit = folder / "toolkit"
     (toolkit / "bin").mkdir(parents=True, exist_ok=True)
     (toolkit / "bin" / "nvcc").touch()
@@ -43,7 +43,7 @@ def measure(folder: Path, devices: int, jobs: Sequence[MeasureJob]) -> tuple[lis
 def measure_and_lose_a_device(
     folder: Path, devices: int, jobs: Sequence[MeasureJob]
 ) -> tuple[list[MeasureOutcome], list[MeasureOutcome]]:
-    """Outcomes of jobs while the device that loads the first program is killed, and those of them all again."""
+    """Outcomes of jobs while the device that loads the first program is killed, and all of them again."""
     log = folder / "loaded"
     with _executor(folder, devices) as executor:
 

@@ -12,8 +12,9 @@ from pathlib import Path
 NATIVE = Path(__file__).parent / "native"
 _HEADER = "cuda_on_cpu.h"
 _COMMON = ("-std=c++17", "-w", "-fPIC", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE")
-# Barriers are calls that the optimiser cannot see through, so that plain optimisation keeps the order of accesses.
-# -O1 loads a value once where the text reads it twice without a store between, as a device's compiler does.
+# Barriers are calls that the optimiser cannot see through, so that plain optimisation keeps the order of
+# accesses. -O1 loads a value once where the text reads it twice without a store between, as a device's
+# compiler does.
 _KERNEL = (*_COMMON, "-O1", "-fvisibility=hidden")
 # Each access of the kernel calls a hook of the tracer.
 _TRACED = (*_KERNEL, "-fsanitize=thread")

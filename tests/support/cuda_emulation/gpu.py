@@ -43,7 +43,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Execution:
-    """Outcome of a run: the output, the message of what stopped it, and with `trace` a report for each launch."""
+    """Outcome of a run: output, message of what stopped it, and with `trace` a report for each launch."""
 
     output: np.ndarray
     failure: str | None
@@ -59,9 +59,9 @@ class NotBuiltError(Exception):
 
 
 class EmulatedGpu:
-    """A process in which `tvm.cuda(0)` exists, up to `devices` of them; a program that crashes it costs the process.
+    """A process that has `devices` emulated CUDA devices.
 
-    Libraries and the precompiled header stay in `cache`.
+    A program that crashes costs the process alone. Libraries and the precompiled header stay in `cache`.
     """
 
     def __init__(self, cache: Path, devices: int = 1) -> None:
@@ -107,8 +107,9 @@ class EmulatedGpu:
     ) -> Execution:
         """Compile a scheduled module as the product does and run it; its last argument is the output.
 
-        Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong code.
-        Raises NotBuiltError if TVM has no code for the module, RuntimeError if the emulation cannot compile it.
+        Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong
+        code. Raises NotBuiltError if TVM has no code for the module, RuntimeError if the emulation cannot
+        compile it.
         """
         found = self.run_in_orders(
             mod, target, inputs, [order], trace=trace, removed=removed, checked=checked

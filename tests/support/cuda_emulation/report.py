@@ -11,9 +11,9 @@ from typing import Any
 class Traffic:
     """Requests of the first block's warps to one kind of memory.
 
-    A request is one instruction of a warp: the n-th use of a place in the text by each of its lanes. Global memory
-    answers in `sectors` of 32 bytes and `lines` of 128 bytes, shared memory in `wavefronts` of 32 banks. `bytes`
-    counts what the lanes asked for.
+    A request is one instruction of a warp: the n-th use of a place in the text by each of its lanes. Global
+    memory answers in `sectors` of 32 bytes and `lines` of 128 bytes, shared memory in `wavefronts` of 32
+    banks. `bytes` counts what the lanes asked for.
     """
 
     requests: int = 0
@@ -27,10 +27,10 @@ class Traffic:
 class KernelReport:
     """One launch: its races, the fault that ended it, and the traffic of its first block.
 
-    `barriers` counts those of all blocks. A race makes results depend on the order of threads, which a device does
-    not notice; a `failure` ends a launch there as well. `shared_loads` are those of code compiled for a CPU, which
-    has few registers; `shared_loads_once` leaves out what a thread loads again between two barriers, as if its
-    registers held everything.
+    `barriers` counts those of all blocks. A race makes results depend on the order of threads, which a
+    device does not notice; a `failure` ends a launch there as well. `shared_loads` are those of code
+    compiled for a CPU, which has few registers; `shared_loads_once` leaves out what a thread loads again
+    between two barriers, as if its registers held everything.
     """
 
     kernel: str

@@ -1,7 +1,7 @@
 """Emulated CUDA devices for Python processes that are started with this folder on PYTHONPATH.
 
-Python imports this module at its start. As soon as the process imports TVM, it gets the devices that the variable
-CUDA_EMULATION describes; see `worker_environment`.
+Python imports this module at its start. As soon as the process imports TVM, it gets the devices that the
+variable CUDA_EMULATION describes; see `worker_environment`.
 """
 
 import importlib.abc
