@@ -56,6 +56,10 @@ def make_executor(
         from .dry_run import make_dry_run_executor
 
         return make_dry_run_executor(config, target, measure, workers)
+    if config.kind == "replay":
+        from .replay import make_replay_executor
+
+        return make_replay_executor(config)
     if config.kind == "none":
         raise ExecutorConfigError(
             "executor=none: nothing is measured without a device; use foretune tune search=no_measurement, "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...errors import UserError
 
-KINDS = ("local", "rpc", "ray", "dry_run", "none")
+KINDS = ("local", "rpc", "ray", "dry_run", "replay", "none")
 
 
 class ExecutorConfigError(UserError, ValueError):
@@ -18,7 +18,8 @@ class ExecutorConfig:
     """Settings of an executor; conf/executor/*.yaml describes each field.
 
     `local` measures on this machine's CPU or CUDA devices, `rpc` on the servers of a TVM RPC tracker, `ray`
-    on the nodes of a Ray cluster. `dry_run` compiles only and simulates latencies. `none` measures nothing.
+    on the nodes of a Ray cluster. `dry_run` compiles only and simulates latencies. `replay`
+    answers with the latencies of a pool. `none` measures nothing.
     """
 
     kind: str = "local"
@@ -31,6 +32,7 @@ class ExecutorConfig:
     session_timeout_s: float = 60.0
     wait_s: float = 60.0
     address: str | None = None
+    pool: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,3 +52,8 @@ class ExecutorConfig:
                     raise ExecutorConfigError(
                         f"executor.{name} is missing: set it, as in executor.{name}={example}"
                     )
+        if self.kind == "replay" and not self.pool:
+            raise ExecutorConfigError(
+                "executor.pool is missing: set it to a dataset with measured programs, as in "
+                "executor.pool=data/networks"
+            )

@@ -51,7 +51,8 @@ class MeasureJob:
     `module` is the scheduled module as TVM's JSON. `best_latency_s` is the best latency of the task so far;
     jobs of one call with the same `task` share theirs. With `reference`, the unscheduled module, the outputs
     of both are compared. `keep_built` keeps the library for a module that will be measured again. `device`
-    selects one of several devices. `count_bytes` requests the outcome's `moved_bytes`.
+    selects one of several devices. `count_bytes` requests the outcome's `moved_bytes`. `trace` is the
+    candidate's canonical trace, by which a replay knows it; then `task` is its workload hash.
     """
 
     module: str
@@ -61,6 +62,7 @@ class MeasureJob:
     device: int | None = None
     task: str = ""
     count_bytes: bool = False
+    trace: str = ""
 
     @property
     def key(self) -> str:

@@ -26,7 +26,7 @@ from ..surrogate.shared import own_surrogate
 from ..tasks.search import TaskSearch
 from ..tasks.shares import LatencySharePlanner
 
-_OF_NETWORKS = ("measure", "min_latency_share", "processes", "overlap")
+_OF_NETWORKS = ("measure", "min_latency_share", "processes", "overlap", "reuse")
 """Settings of `foretune tune` that stock tuning has no place for."""
 
 

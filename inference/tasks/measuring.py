@@ -15,7 +15,7 @@ import tvm
 from ...dataset.measure import Executor, MeasureJob
 from ...dataset.task import Task
 from ..proposal import Measurement
-from ..strategies.loop import Batch, SearchLoop
+from ..strategies.loop import Batch
 from .search import TaskSearch
 
 UNTUNED_BEST_S = 5e-4
@@ -108,14 +108,15 @@ class MeasuringThreads:
         start = time.monotonic()
         try:
             with self._around():
-                self._measure_batches(search.loop)
+                self._measure_batches(search)
             return search.loop.measured_in_round
         finally:
             search.measure_s += time.monotonic() - start
 
-    def _measure_batches(self, loop: SearchLoop) -> None:
+    def _measure_batches(self, search: TaskSearch) -> None:
+        loop, workload = search.loop, search.task.workload_hash
         while self._may_go_on() and (batch := loop.next_batch()) is not None:
-            loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s)))
+            loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
 
     def _measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
         latencies_s: list[float] = []
@@ -130,6 +131,9 @@ class MeasuringThreads:
         return latencies_s
 
 
-def jobs(batch: Batch, best_s: float) -> list[MeasureJob]:
-    """Jobs of a batch; programs far slower than the best are cut short."""
-    return [MeasureJob(p.module, best_s, keep_built=batch.keep_built) for p in batch.proposals]
+def jobs(batch: Batch, best_s: float, workload: str = "") -> list[MeasureJob]:
+    """Jobs of a batch of the task `workload`; programs far slower than the best are cut short."""
+    return [
+        MeasureJob(p.module, best_s, keep_built=batch.keep_built, task=workload, trace=p.trace)
+        for p in batch.proposals
+    ]

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 
 from ...dataset.measure.process import WorkerLostError
 from ..starts.base import StartSource
+from ..tuning_notes import TaskName
 from ..workers.messages import RoundReply, RoundRequest
 from ..workers.searchers import Searcher, replied
 from .planner import Round
@@ -75,8 +76,12 @@ class SearchSupervisor:
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
-        if planned.parents and not search.parent:
-            search.parent = planned.parents[0].task.name
+        search.to_be_continued = planned.to_be_continued
+        if planned.parents:
+            parent = planned.parents[0].task
+            search.parent = TaskName(parent.name, parent.workload_hash)
+        elif not planned.is_child:
+            search.parent = None
         searcher.ask(
             RoundRequest(
                 key=search.task.workload_hash,

@@ -1,0 +1,132 @@
+"""Strategy over a pool of measured programs: no other candidates exist."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.s_tir import meta_schedule as ms
+
+from ...dataset.hardware import Hardware
+from ...dataset.program_pool import ProgramPool
+from ...dataset.program_sampling.counts import LOWER_SCORE, CandidateCounts
+from ...dataset.replay import RejectedError, replay_or_reject
+from ...dataset.tvm_compat import make_tune_context
+from .base import Found, Strategy, StrategyConfig, StrategySetting
+from .checks import OneShotConfigError
+from .loop import RoundBudget
+from .sampled import QUICK_PROPOSALS
+
+
+@dataclass(frozen=True)
+class PoolConfig(StrategyConfig):
+    """Pool to search in; conf/search/strategy/pool.yaml says what each field means."""
+
+    name: str = "pool"
+    pool: str = ""
+    hardware: str = ""
+
+
+def best_rows(
+    scores: NDArray[np.floating], count: int, random_share: float, rng: np.random.Generator
+) -> list[int]:
+    """Rows of up to `count` candidates: the highest `scores` [n], and a share drawn from the others."""
+    order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+    at_random = min(round(random_share * count), max(0, len(order) - count))
+    best = order[: count - at_random]
+    drawn = rng.choice(order[len(best) :], at_random, replace=False) if at_random else order[:0]
+    return [int(row) for row in (*best, *drawn)]
+
+
+class PoolStrategy(Strategy):
+    """Proposes the programs of a pool that the corrected cost model rates best.
+
+    With a replay, searches are compared without a device; with a device, a pool is measured anew. A task that
+    the pool does not have gets no candidates.
+    """
+
+    Config = PoolConfig
+
+    @classmethod
+    def load(cls, config: Any, hardware: Hardware) -> ProgramPool:
+        """The pool; raises OneShotConfigError where none is named, and what ProgramPool raises."""
+        if not config.pool:
+            raise OneShotConfigError(
+                "search.strategy.pool is missing: set it to a dataset with measured programs, as in "
+                "search.strategy.pool=data/networks"
+            )
+        return ProgramPool(config.pool, config.hardware)
+
+    @classmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """See Strategy."""
+        return cls(setting)
+
+    def __init__(self, setting: StrategySetting) -> None:
+        self._setting = setting
+        self._context = make_tune_context(
+            setting.task.mod, setting.target, seed=setting.seed, name=setting.task.name, space=setting.space
+        )
+        self._rng = np.random.default_rng(setting.seed)
+        self._tried = 0
+        self._proposed = 0
+        self._rejected: Counter[str] = Counter()
+        self._left: dict[str, ms.MeasureCandidate] = {}
+        for trace in setting.resources.programs(setting.task.workload_hash):
+            self._tried += 1
+            try:
+                self._left[trace] = replay_or_reject(self._context, trace)
+            except RejectedError as error:
+                self._rejected[str(error)] += 1
+
+    @property
+    def context(self) -> ms.TuneContext:
+        """See Strategy."""
+        return self._context
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See Strategy; a program of the pool that was not proposed counts as one of a lower score."""
+        rejected = {**self._rejected, LOWER_SCORE: len(self._left)}
+        return CandidateCounts(tried=self._tried, proposed=self._proposed, rejected=rejected)
+
+    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+        """See Strategy; those that the pool has."""
+        return self._taken([start for start in dict.fromkeys(starts) if start in self._left])
+
+    def propose(self, budget: RoundBudget) -> list[Found]:
+        """See Strategy."""
+        if not self._left:
+            return []
+        scores = self._setting.scorer.predict(self._context, list(self._left.values()))
+        count = QUICK_PROPOSALS if budget.quick else self._setting.per_round
+        traces = list(self._left)
+        return self._taken(
+            [traces[row] for row in best_rows(scores, count, self._setting.random_share, self._rng)]
+        )
+
+    def mark_measured(self, traces: Iterable[str]) -> None:
+        """See Strategy."""
+        known = [trace for trace in traces if self._left.pop(trace, None) is not None]
+        self._tried -= len(known)
+
+    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+        """See Strategy: teaches the corrected cost model."""
+        self._setting.scorer.update(
+            self._context,
+            [candidate for _, candidate in measured],
+            [
+                ms.runner.RunnerResult([latencies_s[trace]], None)
+                if np.isfinite(latencies_s[trace])
+                else ms.runner.RunnerResult(None, "failed")
+                for trace, _ in measured
+            ],
+        )
+
+    def _taken(self, traces: Sequence[str]) -> list[Found]:
+        self._proposed += len(traces)
+        return [(trace, self._left.pop(trace)) for trace in traces]

@@ -1,0 +1,86 @@
+"""The pool strategy on real TVM, the replay of a whole search, and the searcher over rated pools."""
+
+import math
+
+import numpy as np
+import pytest
+from foretune.dataset.measure import ExecutorConfig
+from foretune.dataset.measure.replay import ReplayExecutor
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_pool import ProgramPool
+from foretune.inference import OneShotConfig
+from foretune.inference.config import OneShotConfigError
+from foretune.inference.strategies.pool import PoolConfig, best_rows
+from foretune.inference.tasks.tuner import NetworkTuner
+from foretune.inference.tune_config import TuneConfig, TuneConfigError
+from foretune.inference.workers.pooled import PooledSearcher, load_rated, rate, save_rated
+from foretune.inference.workers.searchers import start_searchers
+from support.checkpoints import HARDWARE, TARGET, TASK
+from support.pools import replayable_pool
+from support.searchers import FakeDatabase
+from tvm.s_tir import meta_schedule as ms
+
+CONFIG = {"rounds": 2, "top_k": 4, "finalists": 0, "processes": 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return replayable_pool(tmp_path_factory.mktemp("pool"))
+
+
+def tuned(folder, searcher, config, tasks=(TASK,)):
+    executor = ReplayExecutor(ProgramPool(folder))
+    tuner = NetworkTuner(config, executor, [searcher], FakeDatabase(), elapsed_s=executor.elapsed_s)
+    return tuner, tuner.tune(list(tasks))
+
+
+def test_best_rows_draws_a_share_from_the_others():
+    rng = np.random.default_rng(0)
+    assert best_rows(np.array([0.1, 0.9, 0.5]), 2, 0.0, rng) == [1, 2]
+    assert best_rows(np.array([0.1, 0.9]), 5, 0.5, rng) == [1, 0]
+    first, second = best_rows(np.arange(10.0), 2, 0.5, rng)
+    assert first == 9 and second != 9
+
+
+def test_a_search_replays_the_programs_of_a_pool_alone(folder):
+    pool = ProgramPool(folder)
+    config = OneShotConfig(PoolConfig(pool=str(folder)), **CONFIG)
+    (searcher,) = start_searchers(config, TARGET, None, HARDWARE)
+    absent = to_task(Dense(rows=8, in_features=64, out_features=16))
+    tuner, (result, nothing) = tuned(folder, searcher, config, [TASK, absent])
+    assert result.candidates_measured == 4
+    latencies_s = {record.latency_s for record in pool.programs(TASK.workload_hash).values()}
+    assert set(result.measured_latencies_s) <= latencies_s
+    assert result.candidates_proposed + sum(result.candidates_rejected.values()) == result.candidates_tried
+    assert nothing.candidates_measured == 0 and nothing.reason == "no candidate was found"
+    # The clock is the pool's: 0.75 s for each program that was built and run.
+    assert tuner.curve[-1][0] == 4 * 0.75
+
+
+def test_rated_pools_are_searched_without_tvm_alike(folder, tmp_path):
+    pool = ProgramPool(folder)
+    rated = {TASK.workload_hash: rate(TASK, TARGET, ms.cost_model.RandomModel(), pool)}
+    assert {program.trace for program in rated[TASK.workload_hash]} == set(pool.programs(TASK.workload_hash))
+    save_rated(tmp_path / "rated.npz", rated)
+    again = load_rated(tmp_path / "rated.npz")
+    for one, other in zip(rated[TASK.workload_hash], again[TASK.workload_hash], strict=True):
+        assert (one.trace, one.score) == (other.trace, pytest.approx(other.score))
+        np.testing.assert_array_equal(one.embedding, other.embedding)
+    config = OneShotConfig(PoolConfig(), rounds=3, top_k=9, finalists=0)
+    _, (result,) = tuned(folder, PooledSearcher(again, config), config)
+    # Everything is measured, the failure too, and nothing twice.
+    assert result.candidates_measured == 9 and result.candidates_failed == 1
+    assert min(result.measured_latencies_s) == 1e-3
+    assert sum(map(math.isinf, result.measured_latencies_s)) == 1
+
+
+def test_a_replay_needs_the_pool_strategy_and_the_strategy_a_pool(folder, tmp_path):
+    settings = {"network": "resnet18", "output": tmp_path, "database": tmp_path}
+    replay = ExecutorConfig(kind="replay", pool=str(folder))
+    with pytest.raises(
+        TuneConfigError, match=r"executor=replay search/strategy=draft.*use search/strategy=pool"
+    ):
+        TuneConfig(**settings, executor=replay)
+    TuneConfig(**settings, executor=replay, search=OneShotConfig("pool"))
+    with pytest.raises(OneShotConfigError, match=r"search\.strategy\.pool is missing"):
+        start_searchers(OneShotConfig("pool", processes=0), TARGET, None, HARDWARE)
