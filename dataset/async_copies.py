@@ -24,14 +24,13 @@ from tvm.target import Target
 from tvm.tirx import AttrStmt, BufferStore, For, Ramp
 
 from ..errors import UserError
-from .tvm_compat import before_async_copies, vectorised
+from .tvm_compat import IF_THEN_ELSE, before_async_copies, vectorised
 
 WRONG_COPY = "wrong asynchronous copy"
 """Cause of a candidate that RejectWrongCopies rejected."""
 
 _PIPELINE = "software_pipeline_async_stages"
 _SCOPE = "async_scope"
-_IF_THEN_ELSE = tvm.ir.Op.get("tirx.if_then_else")
 
 
 class WrongCopyError(UserError, ValueError):
@@ -99,7 +98,7 @@ def _copies_wrongly(mod: tvm.IRModule) -> bool | None:
 
 def _is_wrong_copy(store: BufferStore) -> bool | None:
     value = store.value
-    if isinstance(value, Call) and value.op == _IF_THEN_ELSE:  # zeros around the input
+    if isinstance(value, Call) and getattr(value.op, "name", "") == IF_THEN_ELSE:  # zeros around the input
         value = value.args[1]
     if not isinstance(value, TensorLoad) or value.source.scope() != "global":
         return False

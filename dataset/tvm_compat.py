@@ -292,6 +292,10 @@ CUDA_PASSES = {
 """Options with which programs for CUDA are compiled."""
 
 
+IF_THEN_ELSE = "prim.if_then_else"
+"""Name of the operation that evaluates one of two values."""
+
+
 def before_async_copies(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
     """Scheduled module for CUDA as TVM's pipeline hands it to the pass that makes copies asynchronous."""
     host = target if target.host else Target(target, host=Target("llvm"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tvm
@@ -12,6 +12,7 @@ from foretune.dataset.operators import Dense, OperatorSettings
 
 from tests.support.cuda_emulation import EmulatedGpu, Execution, NotBuiltError, Removal
 from tests.support.cuda_programs import TARGET, Prepared, random_programs
+from tests.support.cuda_reuse import spread, tuner_programs
 
 ORDERS = ["ascending", 7]
 """Orders of threads in which every program runs."""
@@ -34,9 +35,24 @@ def judged(prepared: Prepared, runs: list[Execution]) -> str:
 
 
 def of_operator(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> Mapping[str, Any]:
+    """Number of random programs by outcome."""
+    prepared = Prepared.of(op)
+    return _outcomes(gpu, prepared, random_programs(prepared.task, programs))
+
+
+def of_tuner(
+    gpu: EmulatedGpu, parent: OperatorSettings, child: OperatorSettings, programs: int
+) -> Mapping[str, Any]:
+    """Number of the reuse tuner's programs for a child by outcome; `measured` is how many it has."""
+    prepared = Prepared.of(child)
+    found = tuner_programs(parent, prepared.task)
+    return {"measured": len(found), **_outcomes(gpu, prepared, spread(found, programs))}
+
+
+def _outcomes(gpu: EmulatedGpu, prepared: Prepared, programs: Iterable[tvm.IRModule]) -> Mapping[str, int]:
     """Number of programs by outcome; `not built` is an error of TVM's code generation."""
-    prepared, outcomes = Prepared.of(op), Counter[str]()
-    for mod in random_programs(prepared.task, programs):
+    outcomes = Counter[str]()
+    for mod in programs:
         try:
             runs = gpu.run_in_orders(mod, TARGET, prepared.inputs, ORDERS, trace=True)
         except NotBuiltError:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 
-from .reading import Results, markdown
+from .reading import Result, Results, markdown, not_measured
 
 
 def programs(results: Results) -> str:
     """Outcomes by operator, and of what was broken on purpose."""
     tables = []
     for result in results.of("cuda_emulation"):
-        total: Counter[str] = Counter()
-        for outcome in result.values["operators"].values():
-            total.update(outcome)
         copies, removals = result.values["copies"], result.values["removals"]
         rows = [
-            ["random programs of all operator types, two orders of threads", _outcomes(total)],
+            ["random programs of all operator types, two orders of threads", _all(result, "operators")],
+            ["programs of the reuse tuner, a pair of each of ETO's types", _all(result, "tuner")],
             ["matrix products that the check of copies accepts", _outcomes(copies["accepted"])],
             ["matrix products that the check of copies refuses", _outcomes(copies["refused"])],
         ]
@@ -30,7 +28,7 @@ def programs(results: Results) -> str:
                 ]
             )
         tables.append(markdown(["what", "outcome"], rows))
-    return "\n\n".join(tables) or "Not measured yet: `python -m benchmarks.cuda_emulation`."
+    return "\n\n".join(tables) or not_measured("python -m benchmarks.cuda_emulation")
 
 
 def costs(results: Results) -> str:
@@ -53,7 +51,14 @@ def costs(results: Results) -> str:
             "TShape cost, all wavefronts",
         ]
         tables.append(markdown(header, rows))
-    return "\n\n".join(tables) or "Not measured yet: `python -m benchmarks.cuda_emulation`."
+    return "\n\n".join(tables) or not_measured("python -m benchmarks.cuda_emulation")
+
+
+def _all(result: Result, part: str) -> str:
+    total: Counter[str] = Counter()
+    for outcome in result.values[part].values():
+        total.update(outcome)
+    return _outcomes(total)
 
 
 def _outcomes(counts: Counter[str] | dict[str, int]) -> str:

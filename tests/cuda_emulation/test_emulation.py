@@ -17,6 +17,7 @@ from support.cuda_emulation.source import NotEmulatedError, translated
 from support.cuda_kernels import (
     Broadcast,
     Coalesced,
+    FiveLanes,
     Overrun,
     Reversed,
     Shared,
@@ -25,6 +26,7 @@ from support.cuda_kernels import (
     transposed,
 )
 from support.cuda_programs import TARGET, Prepared, random_programs
+from support.emulated_devices import cuda_exists
 
 BARRIER = r"^\s*__syncthreads\(\);"
 WAIT = r"^\s*tvm_builtin_ptx_cp_async_wait_group\w*\(\);"
@@ -143,24 +145,7 @@ def test_assembly_that_is_not_known_does_not_compile(gpu):
 
 def test_a_program_that_tvm_does_not_build_is_told_apart(gpu):
     with pytest.raises(NotBuiltError):
-        gpu.run(without_threads(), TARGET, [np.zeros(4, np.float32)])
-
-
-def without_threads() -> tvm.IRModule:
-    """Program that accesses a GPU's memory from the host."""
-    from tvm.script import ir as I
-    from tvm.script import tirx as T
-
-    @I.ir_module
-    class Unbound:
-        @T.prim_func(s_tir=True)
-        def main(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-            for t in range(4):
-                with T.sblock("b"):
-                    v = T.axis.spatial(4, t)
-                    b[v] = a[v]
-
-    return Unbound
+        gpu.run(FiveLanes, TARGET, [np.zeros(160, np.float32)])
 
 
 def test_a_crash_costs_the_process_and_no_other_test(gpu):
@@ -171,9 +156,5 @@ def test_a_crash_costs_the_process_and_no_other_test(gpu):
 
 
 def test_tests_without_a_gpu_see_none(gpu):
-    assert gpu.call(_cuda_exists, 0) and not gpu.call(_cuda_exists, 1)
-    assert _cuda_exists(0) == Path("/dev/nvidia0").exists()
-
-
-def _cuda_exists(index: int) -> bool:
-    return bool(tvm.cuda(index).exist)
+    assert gpu.call(cuda_exists, 0) and not gpu.call(cuda_exists, 1)
+    assert cuda_exists(0) == Path("/dev/nvidia0").exists()

@@ -33,6 +33,19 @@ class Vectors:
 
 
 @I.ir_module
+class FiveLanes:
+    """32 threads: thread t copies five values at once, for which CUDA has no type."""
+
+    @T.prim_func(s_tir=True)
+    def main(a: T.Buffer((160,), "float32"), b: T.Buffer((160,), "float32")):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            for lane in T.vectorized(5):
+                with T.sblock("b"):
+                    v = T.axis.spatial(160, t * 5 + lane)
+                    b[v] = a[v]
+
+
+@I.ir_module
 class Strided:
     """32 threads: thread t copies a[16 t], 64 bytes apart."""
 
@@ -57,7 +70,7 @@ class Broadcast:
 
 
 def transposed(row: int) -> tvm.IRModule:
-    """32 threads transpose a 32 x 32 matrix by shared memory whose rows have `row` values.
+    """32 threads transpose a 32 x 32 matrix by shared memory whose rows are `row` values apart, 32 to 63.
 
     Thread t stores column t of a, one value of each row at a time, and loads row t: the loads of one step are
     `row` words apart.
@@ -68,10 +81,11 @@ def transposed(row: int) -> tvm.IRModule:
         @T.prim_func(s_tir=True)
         def main(a: T.Buffer((32, 32), "float32"), b: T.Buffer((32, 32), "float32")):
             with T.sblock("root"):
-                shared = T.sblock_alloc_buffer((32, row), "float32", scope="shared")
+                shared = T.sblock_alloc_buffer((32, 32), "float32", scope="shared")
                 for t in T.thread_binding(32, thread="threadIdx.x"):
                     for i in range(32):
                         with T.sblock("fill"):
+                            T.sblock_attr({"buffer_dim_align": [[0, 0, 32, row % 32]]})
                             vi = T.axis.spatial(32, i)
                             vt = T.axis.spatial(32, t)
                             shared[vi, vt] = a[vi, vt]
@@ -155,7 +169,8 @@ def pipelined(row: int, step: int, steps: int = 6) -> tvm.IRModule:
                         for lane in T.vectorized(4):
                             with T.sblock("fetch"):
                                 v = T.axis.spatial(64, t * 4 + lane)
-                                shared[v] = a[k * row + v * step]
+                                vk = T.axis.spatial(steps, k)
+                                shared[v] = a[vk * row + v * step]
                         for j in range(4):
                             with T.sblock("add"):
                                 v = T.axis.spatial(64, t * 4 + j)

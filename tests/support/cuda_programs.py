@@ -18,14 +18,13 @@ from foretune.dataset.operators import (
 )
 from foretune.dataset.replay import RejectedError, instantiate
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.dataset.tvm_compat import design_spaces, make_tune_context
 from foretune.inference.spaces.code_limit import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
+from .cuda_emulation.target import TARGET
 from .operators import EXAMPLES, random_inputs, run
-
-TARGET = parse_target("nvidia/nvidia-a100")
 
 _DRAWS = 400
 """Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
