@@ -25,11 +25,11 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument(
-        "--programs", type=int, default=8, help="programs of an operator or pair (%(default)s)"
+        "--programs", type=int, default=4, help="programs of an operator or pair (%(default)s)"
     )
-    parser.add_argument("--copies", type=int, default=168, help="matrix products for copies (%(default)s)")
-    parser.add_argument("--removals", type=int, default=8, help="programs without a barrier (%(default)s)")
-    parser.add_argument("--costs", type=int, default=24, help="programs of each task for costs (%(default)s)")
+    parser.add_argument("--copies", type=int, default=96, help="matrix products for copies (%(default)s)")
+    parser.add_argument("--removals", type=int, default=4, help="programs without a barrier (%(default)s)")
+    parser.add_argument("--costs", type=int, default=16, help="programs of each task for costs (%(default)s)")
     parser.add_argument("--again", action="store_true", help="keep nothing of earlier runs")
     arguments = parser.parse_args()
     if reason := unavailable_reason():

@@ -36,7 +36,7 @@ def costs(results: Results) -> str:
     tables = []
     for result in results.of("cuda_emulation"):
         found = result.values["costs"]
-        columns = ("sectors", "wavefronts_once", "wavefronts")
+        columns = ("sectors", "sectors_by_fetch", "sectors_unaligned", "wavefronts_once", "wavefronts")
         rows = [
             [name, str(each["programs"]), *(f"{each[column]:.2f}" for column in columns)]
             for name, each in found.items()
@@ -47,6 +47,8 @@ def costs(results: Results) -> str:
             "task",
             "programs",
             "BShape cost, sectors",
+            "lines of each fetch, sectors",
+            "lines of each fetch, some unaligned, sectors",
             "TShape cost, wavefronts of what a thread loads once",
             "TShape cost, all wavefronts",
         ]

@@ -28,7 +28,7 @@ def test_costs_rank_matrix_products_as_the_counts_do(products):
 
 def test_the_shared_cost_of_a_matrix_product_is_what_is_counted(products):
     # Without vector loads or padding, each thread loads each element once in a fetch.
-    equal = [p["shared_cost"] == p["wavefronts_once"] for p in products]
+    equal = [p["shared"] == p["wavefronts_once"] for p in products]
     assert sum(equal) >= 0.5 * len(equal), products
 
 
