@@ -30,7 +30,7 @@ class SideBySide:
 
     def measure(self, jobs):
         with self._lock:
-            self.jobs += jobs
+            self.jobs += [job for job in jobs if not job.keep_built]  # finalists are measured again
             self._batches += 1
             first = self._batches <= self.devices
         if first:
