@@ -141,7 +141,7 @@ def _read_module(data: bytes) -> tuple[str, dict[str, list[str]]]:
     for _ in range(number()):
         text()  # the name as a key
         name = text()
-        at += 4 * number()  # types of arguments
+        at += 8 * number()  # types of arguments
         functions[name] = [text() for _ in range(number())]
         at += 4 * number()  # further properties of arguments
     return text(), functions
