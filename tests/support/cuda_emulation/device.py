@@ -130,6 +130,11 @@ def _read_module(data: bytes) -> tuple[str, dict[str, list[str]]]:
         at += 8
         return struct.unpack_from("<Q", data, at - 8)[0]
 
+    def skip_list(item_bytes: int) -> None:
+        nonlocal at
+        count = number()  # first, as it moves `at`
+        at += item_bytes * count
+
     def text() -> str:
         nonlocal at
         length = number()
@@ -141,7 +146,7 @@ def _read_module(data: bytes) -> tuple[str, dict[str, list[str]]]:
     for _ in range(number()):
         text()  # the name as a key
         name = text()
-        at += 8 * number()  # types of arguments
+        skip_list(4)  # types of arguments
         functions[name] = [text() for _ in range(number())]
-        at += 4 * number()  # further properties of arguments
+        skip_list(4)  # further properties of arguments
     return text(), functions
