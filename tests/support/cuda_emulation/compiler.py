@@ -39,6 +39,11 @@ class Compiler:
         sources = [str(NATIVE / "runtime.cc"), str(NATIVE / "trace.cc")]
         return self._made("runtime.so", [*_COMMON, "-O2", "-shared", *sources])
 
+    def driver(self) -> Path:
+        """Library that names the devices, as NVIDIA's driver does."""
+        (self._cache / "driver").mkdir(exist_ok=True)
+        return self._made("driver/libcuda.so.1", [*_COMMON, "-O1", "-shared", str(NATIVE / "driver.cc")])
+
     def kernels(self, text: str, trace: bool) -> Path:
         """Library of a module's kernels, with hooks for the tracer if `trace`. Raises RuntimeError."""
         flags = _TRACED if trace else _KERNEL

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .compiler import Compiler
+
 _SITE = Path(__file__).parent / "site"
 _TESTS = Path(__file__).resolve().parents[2]
 
@@ -20,7 +22,12 @@ def worker_environment(cache: Path, devices: int, log: Path) -> dict[str, str]:
     """
     paths = [str(_SITE), str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     described = {"cache": str(cache), "devices": devices, "log": str(log)}
-    return {"PYTHONPATH": os.pathsep.join(paths), "CUDA_EMULATION": json.dumps(described)}
+    libraries = [str(Compiler(cache).driver().parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "CUDA_EMULATION": json.dumps(described),
+    }
 
 
 def install_in_worker(settings: Mapping[str, Any]) -> None:
