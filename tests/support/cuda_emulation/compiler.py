@@ -31,8 +31,9 @@ class Compiler:
     """g++ with the emulation's headers; keeps what it compiles in `cache`, which processes may share."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        cache.mkdir(parents=True, exist_ok=True)
+        sources = b"".join(path.read_bytes() for path in sorted(NATIVE.iterdir()))
+        self._cache = cache / hashlib.sha256(sources).hexdigest()[:16]  # nothing of other sources is kept
+        self._cache.mkdir(parents=True, exist_ok=True)
 
     def runtime(self) -> Path:
         """Library that executes kernels."""
