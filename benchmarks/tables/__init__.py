@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from . import (
     chosen,
     coverage,
+    emulation,
     measuring,
     models,
     networks,
@@ -51,6 +52,8 @@ TABLES: Mapping[str, Table] = {
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
+    "cuda-emulation": emulation.programs,
+    "cuda-emulation-costs": emulation.costs,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
     "manifests": provenance.manifests,

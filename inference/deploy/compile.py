@@ -20,7 +20,7 @@ from tvm.target import Target
 from ...dataset.measure.isolation import pinned_to_first_core
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
-from ...dataset.tvm_compat import as_task_module, target_cores, workload_hash
+from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, workload_hash
 from ...dataset.vector_math import vectorise_math
 from ...errors import UserError
 from ..result import NetworkProfile
@@ -28,13 +28,6 @@ from .description import describe, with_description
 from .linker import linker
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
-
-CUDA_OPTIONS: Mapping[str, Any] = {
-    # Without it, software-pipelined schedules wait for copies that are never asynchronous.
-    "tirx.use_async_copy": True,
-    # With storage rewrite most tensor-core schedules do not build.
-    "tirx.disable_storage_rewrite": True,
-}
 
 
 class NetworkBuildError(UserError, RuntimeError):
@@ -209,7 +202,7 @@ def build_context(target: Target) -> tvm.transform.PassContext:
 
     TVM's pipeline for GPUs fuses once more; disabling it keeps the tuned tasks as they are.
     """
-    options = dict(CUDA_OPTIONS) if target.kind.name == "cuda" else {}
+    options = dict(CUDA_PASSES) if target.kind.name == "cuda" else {}
     return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
 
 

@@ -125,11 +125,13 @@ class NetworkTuner:
                 under_way = measuring.rounds_under_way or measuring.untuned_under_way
                 if not supervisor.any_asked and not under_way:
                     break
+                asked = supervisor.any_asked
                 for search, reply in supervisor.replies(measuring.woken):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
-                    idle = not measuring.rounds_under_way and not measuring.untuned_under_way
-                    wait([measuring.woken], 0.0 if idle else None)
+                    # A device without a round gets one first, if there is one.
+                    free = asked and measuring.rounds_under_way < self._executor.devices
+                    wait([measuring.woken], 0.0 if free and not measuring.untuned_under_way else None)
                 if (latencies_s := measuring.take_untuned()) is not None:
                     self._take_measured_untuned(unknown, latencies_s)
                 for search, measured in measuring.take_rounds():
