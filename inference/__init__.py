@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from .cost_model import PretrainedCostModel
     from .deploy.load import load
     from .plugins.builder import prepare_builder
+    from .plugins.family_cost_model import FamilyCostModel
     from .plugins.search_strategy import OneShotStrategy
+    from .plugins.task_scheduler import FamilyTaskScheduler
     from .result import TaskResult, TuneResult
 
 __all__ = [
+    "FamilyCostModel",
+    "FamilyTaskScheduler",
     "OneShotConfig",
     "OneShotStrategy",
     "PretrainedCostModel",
@@ -54,6 +58,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "FamilyCostModel": "plugins.family_cost_model",
+    "FamilyTaskScheduler": "plugins.task_scheduler",
     "OneShotConfig": "config",
     "OneShotStrategy": "plugins.search_strategy",
     "PretrainedCostModel": "cost_model",

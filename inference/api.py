@@ -20,6 +20,7 @@ from ..dataset.vector_math import vectorise_math
 from .checkpoint_fit import AUTO, fitting_checkpoint
 from .config import OneShotConfig, OneShotConfigError
 from .result import TaskResult, TuneResult
+from .surrogate.memory import MEMORY_FILE, SurrogateMemory
 from .tasks.tuner import NetworkTuner
 from .tune import run
 from .tune_config import TuneConfig
@@ -105,6 +106,9 @@ def tune_tasks(
             device,
             searchers,
             database,
+            memory=SurrogateMemory(
+                database.folder / MEMORY_FILE if settings.share_surrogate else None, fitting or ""
+            ),
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

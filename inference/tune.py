@@ -45,6 +45,7 @@ from .result import (
     untuned_by_tasks_s,
 )
 from .result_file import load_comparison_runs
+from .surrogate.memory import MEMORY_FILE, SurrogateMemory
 from .tasks.due import anything_due
 from .tasks.tuner import Limits, NetworkTuner
 from .tune_config import TuneConfig
@@ -231,6 +232,7 @@ class _Run:
                 ),
                 retune=config.retune,
                 predicted=self.predicted,
+                memory=self._memory(workforce, database),
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_progress=lambda name, done: progress.update(
@@ -259,6 +261,10 @@ class _Run:
         if measured:
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
+
+    def _memory(self, workforce: Workforce, database: TuningDatabase) -> SurrogateMemory:
+        shared = self.config.search.share_surrogate
+        return SurrogateMemory(database.folder / MEMORY_FILE if shared else None, workforce.checkpoint or "")
 
     def _compile(
         self,

@@ -6,25 +6,41 @@ from collections.abc import Sequence
 
 from ...dataset.task import Task
 from ..config import OneShotConfig
+from ..families.registry import family_of
 from ..predicted_schedules import PredictedSchedules
 from ..strategies.loop import SearchLoop
+from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import Surrogates
 from ..tuning_database import TuningDatabase
 from .persistence import Ledger
 from .planner import TaskPlanner
+from .planners.registry import make_planner
 from .search import TaskSearch
-from .shares import LatencySharePlanner
 
 
 def opened_searches(
-    tasks: Sequence[Task], config: OneShotConfig, planner: TaskPlanner, ledger: Ledger
+    tasks: Sequence[Task],
+    config: OneShotConfig,
+    planner: TaskPlanner,
+    ledger: Ledger,
+    memory: SurrogateMemory | None = None,
 ) -> list[TaskSearch]:
-    """A search for each task, which knows what earlier runs have found, and which the planner has taken."""
+    """A search for each task, which knows what earlier runs have found, and which the planner has taken.
+
+    `memory` is what shared surrogates know from them.
+    """
     surrogates = Surrogates()
+    remembered: set[str] = set()
     searches = []
     for task in tasks:
-        surrogate = surrogates.of(task.workload_hash, planner.surrogate_group(task))
-        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate))
+        family = family_of(task, config.families)
+        group = planner.surrogate_group(task) or (family if config.share_surrogate else "")
+        if memory is not None and group and group not in remembered:
+            remembered.add(group)
+            for workload, programs in memory.programs(group).items():
+                surrogates.of(workload, group).learn(*zip(*programs, strict=True))
+        surrogate = surrogates.of(task.workload_hash, group)
+        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)
         ledger.take_up(search)
         searches.append(search)
     planner.begin(searches)
@@ -40,9 +56,9 @@ def anything_due(
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
 ) -> bool:
-    """Whether a run has a round to search or an untuned task to measure, with the default planner."""
+    """Whether a run has a round to search or an untuned task to measure, with the planner of the search."""
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
-    planner = LatencySharePlanner(config, breadth_first=breadth_first)
+    planner = make_planner(config, breadth_first=breadth_first)
     searches = opened_searches(tasks, config, planner, ledger)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True

@@ -41,6 +41,7 @@ def task_result(search: TaskSearch) -> TaskResult:
         measured_latencies_s=[measurement.latency_s for measurement in known],
         reason=reason,
         from_database=(search.known_s is not None and not known) or (search.predicted and not search.rounds),
+        family=search.family,
         parent=search.parent,
         predicted=search.predicted,
         candidates_drafted=search.counts.drafted,

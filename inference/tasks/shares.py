@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..config import OneShotConfig
 from ..strategies.loop import RoundBudget
 from .gains import most_promising
 from .planner import Round, TaskPlanner
+from .planners.registry import PlannerConfig
 from .search import TaskSearch
 
 QUICK_ROOM = 4
 """Candidates measured in a quick round."""
+
+
+@dataclass(frozen=True)
+class SharesConfig(PlannerConfig):
+    """See PlannerConfig."""
+
+    name: str = "shares"
 
 
 class LatencySharePlanner(TaskPlanner):
@@ -22,6 +31,8 @@ class LatencySharePlanner(TaskPlanner):
     latency is known. After r rounds a task gets another only if its share is at least
     `min_latency_share` * r / number of tasks. Extra rounds go to the task of the highest saving rate.
     """
+
+    Config = SharesConfig
 
     def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
         """`breadth_first` gives each task a quick round first, as a time budget asks for."""

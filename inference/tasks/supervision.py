@@ -60,7 +60,7 @@ class SearchSupervisor:
         preferred = [s for s in free if s.searcher in (None, self.searchers[number])]
         return preferred, [search for search in free if search.searcher in at_work]
 
-    def ask(self, number: int, planned: Round, surrogate_group: str = "") -> None:
+    def ask(self, number: int, planned: Round) -> None:
         """Asks a searcher for the proposals of a round."""
         search, searcher = planned.search, self.searchers[number]
         learned, starts = search.untold, list(planned.starts)
@@ -83,7 +83,7 @@ class SearchSupervisor:
                 budget=planned.budget,
                 learned=learned,
                 starts=tuple(starts),
-                surrogate_group=surrogate_group,
+                surrogate_group=search.surrogate_group,
                 task=search.task if opened else None,
             )
         )

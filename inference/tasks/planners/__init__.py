@@ -1,0 +1,1 @@
+"""Task planners that `search/planner=` chooses."""

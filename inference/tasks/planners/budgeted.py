@@ -1,0 +1,87 @@
+"""Base of planners that spend one budget of programs on all tasks of a run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ...config import OneShotConfig
+from ...strategies.loop import RoundBudget
+from ..planner import Round, TaskPlanner
+from ..search import TaskSearch
+from ..shares import QUICK_ROOM
+
+
+class BudgetedPlanner(TaskPlanner):
+    """Plans rounds until `top_k` programs a task are measured, wherever they went.
+
+    A task gets a first round before any gets a second one. A search that has nothing more to propose, or
+    whose surrogate expects nothing more, leaves its programs to others. A task of an earlier run that was
+    searched to its end is searched again only with `extra_rounds`.
+    """
+
+    def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
+        """`breadth_first` makes first rounds quick, as a time budget asks for."""
+        self._config = config
+        self._breadth_first = breadth_first
+        self._searches: Sequence[TaskSearch] = ()
+        self._budget = 0
+        self._done = 0.0
+
+    def begin(self, searches: Sequence[TaskSearch]) -> None:
+        """See TaskPlanner."""
+        self._searches = searches
+        programs = self._config.top_k + self._config.extra_rounds * self._config.per_round
+        self._budget = programs * sum(map(self._is_open, searches))
+        self._done = 0.0
+
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
+        """See TaskPlanner."""
+        if self._left < 1:
+            return None
+        for searches in (preferred, [*preferred, *others]):
+            free = [search for search in searches if self._is_open(search)]
+            unsearched = [search for search in free if not search.rounds]
+            if unsearched:
+                return self._round(max(unsearched, key=_stake))
+            if free and (chosen := self._choose(free)) is not None:
+                return chosen
+        return None
+
+    @abstractmethod
+    def _choose(self, free: Sequence[TaskSearch]) -> Round | None:
+        """The next round of one of these tasks, each of which had a round; None waits for others."""
+
+    def share_done(self) -> float:
+        """See TaskPlanner; it never falls."""
+        spent = 1 - self._left / self._budget if self._budget else 1.0
+        ended = not any(map(self._is_open, self._searches))
+        self._done = max(self._done, 1.0 if ended else min(spent, 1.0))
+        return self._done
+
+    def _is_open(self, search: TaskSearch) -> bool:
+        if search.over:
+            return False
+        return not search.complete_before or self._config.extra_rounds > 0
+
+    @property
+    def _left(self) -> int:
+        """Programs of the budget that are neither measured nor about to be."""
+        measured = sum(len(search.loop.known) for search in self._searches)
+        planned = sum(
+            search.budget.measured - len(search.loop.measured_in_round)
+            for search in self._searches
+            if search.busy and search.rounds
+        ) + sum(search.budget.measured for search in self._searches if search.busy and not search.rounds)
+        return self._budget - measured - planned
+
+    def _round(self, search: TaskSearch, programs: int | None = None) -> Round:
+        """A round of a task with up to `programs`, by default those of any round."""
+        room = max(1, min(programs or self._config.per_round, self._left))
+        quick = self._breadth_first and not search.rounds and search.known_s is None
+        return Round(search, RoundBudget(min(room, QUICK_ROOM) if quick else room, quick))
+
+
+def _stake(search: TaskSearch) -> tuple[float, float]:
+    """Seconds of the network's latency that a task counts with, then its operations."""
+    return min(search.network_s, 1e6), search.task.weight * search.task.flops
