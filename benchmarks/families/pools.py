@@ -15,6 +15,7 @@ from foretune.dataset.network_weights import read_networks
 from foretune.dataset.program_pool import ProgramPool
 from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.task import Task
+from foretune.dataset.threads import linear_algebra_threads
 from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
 from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.families.registry import family_of
@@ -149,7 +150,8 @@ def replayed(network: NetworkPool, rated: RatedPool, settings: Mapping[str, Any]
         elapsed_s=now,
     )
     untuned_s = [network.pool.slowest_s(task.workload_hash) or math.inf for task in network.tasks]
-    results = tuner.tune(network.tasks, untuned_s)
+    with linear_algebra_threads(1):
+        results = tuner.tune(network.tasks, untuned_s)
     at = [(clock[round(number)], latency_s) for number, latency_s in tuner.curve]
     return Replayed(
         results,

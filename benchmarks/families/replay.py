@@ -18,15 +18,14 @@ NEVER = StopConfig(expected_improvement=1e-9, patience=10**6)
 WITHIN = {"97 %": 0.97, "99 %": 0.99}
 """Shares of the speed of a pool's best program."""
 
-SURROGATE = {
-    **{"planner": "round_robin", "rounds": 2, "top_k": 32, "finalists": 0, "random_share": 0.0, "stop": NEVER},
+SURROGATE: Mapping[str, Any] = {
+    **{"planner": "round_robin", "rounds": 2, "top_k": 32, "finalists": 0, "random_share": 0.0, "stop": NEVER}
 }
 """Sixteen programs of each task in turn, then what is left of the pool."""
 
 SURROGATES: Mapping[str, Mapping[str, Any]] = {
     "one a task": {"share_surrogate": False},
     "core_operator": {"share_surrogate": True, "families": "core_operator"},
-    "operator_sequence": {"share_surrogate": True, "families": "operator_sequence"},
     "loop_nest": {"share_surrogate": True, "families": "loop_nest"},
     "one for all": {"share_surrogate": True, "families": "one"},
 }

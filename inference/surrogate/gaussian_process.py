@@ -16,7 +16,7 @@ NOISE = 0.03
 OWN_SHARE = 0.1
 """Share of the variance that is specific to a candidate, however similar others are."""
 
-ACROSS = 0.5
+ACROSS = 0.9
 """Covariance of programs of two tasks, as a share of that of equally distant programs of one task."""
 
 LEVEL = 3.0

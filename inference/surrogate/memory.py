@@ -25,7 +25,7 @@ class Remembered:
     """Measured program of an earlier run."""
 
     trace: str
-    """Hash of its canonical trace."""
+    """Canonical trace of a program of this run, the trace's hash for one of an earlier run."""
     score: float
     embedding: NDArray[np.float32]
 
@@ -43,7 +43,7 @@ class SurrogateMemory:
                 embedding = np.frombuffer(base64.b64decode(line["embedding"]), np.float16)
                 program = Remembered(line["trace"], line["score"], embedding.astype(np.float32))
                 found = self._known.setdefault((line["family"], line["workload"]), {})
-                found[program.trace] = program, line["latency_s"]
+                found[line["trace"]] = program, line["latency_s"]
 
     def programs(self, family: str) -> dict[str, list[tuple[Remembered, float]]]:
         """Programs of a family with their latencies in seconds, by workload hash."""
@@ -61,7 +61,7 @@ class SurrogateMemory:
             if not math.isfinite(latency_s) or (known is not None and known[1] == latency_s):
                 continue
             embedding = np.asarray(candidate.embedding, np.float16)
-            found[name] = Remembered(name, candidate.score, embedding.astype(np.float32)), latency_s
+            found[name] = Remembered(candidate.trace, candidate.score, embedding.astype(np.float32)), latency_s
             lines.append(
                 {
                     "model": self._model,

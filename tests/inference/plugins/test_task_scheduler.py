@@ -1,0 +1,133 @@
+"""`FamilyTaskScheduler` and `FamilyCostModel` inside stock tuning, with a runner that makes latencies up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from foretune.dataset.operators import Dense, Softmax, to_task
+from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
+from foretune.inference import FamilyCostModel, FamilyTaskScheduler
+from foretune.inference.config import OneShotConfigError
+from tvm.ir.utils import derived_object
+from tvm.s_tir import meta_schedule as ms
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 1})
+TASKS = [
+    to_task(Dense(rows=8, in_features=16, out_features=32)),
+    to_task(Dense(rows=8, in_features=16, out_features=64)),
+    to_task(Softmax.examples()[0]),
+]
+LATENCIES_S = {TASKS[0].name: 2e-3, TASKS[1].name: 1e-3, TASKS[2].name: 1e-5}
+
+
+@derived_object
+class Builder(ms.builder.PyBuilder):
+    """Builds nothing."""
+
+    def build(self, build_inputs):
+        return [ms.builder.BuilderResult("/nowhere", None) for _ in build_inputs]
+
+
+@derived_object
+class Future(ms.runner.PyRunnerFuture):
+    def __init__(self, run_secs):
+        super().__init__()
+        self.run_secs = run_secs
+
+    def done(self):
+        return True
+
+    def result(self):
+        if self.run_secs is None:
+            return ms.runner.RunnerResult(None, "made to fail")
+        return ms.runner.RunnerResult([self.run_secs], None)
+
+
+@derived_object
+class Runner(ms.runner.PyRunner):
+    """A task is known by the shape of its last argument; None in `latencies` fails."""
+
+    def __init__(self, latencies):
+        super().__init__()
+        self.latencies = latencies
+
+    def run(self, runner_inputs):
+        shapes = [tuple(int(n) for n in one.args_info[-1].shape) for one in runner_inputs]
+        return [Future(self.latencies[shape]) for shape in shapes]
+
+
+@derived_object
+class Counting(ms.cost_model.PyCostModel):
+    """Counts the programs that it is taught."""
+
+    def __init__(self):
+        super().__init__()
+        self.taught = 0
+
+    def predict(self, context, candidates):
+        return np.ones(len(candidates))
+
+    def update(self, context, candidates, results):
+        self.taught += len(candidates)
+
+
+def shape_of(task):
+    mod = task.mod["main"]
+    return tuple(int(n) for n in mod.buffer_map[mod.params[-1]].shape)
+
+
+def tune(scheduler, folder, latencies_s, cost_model, trials=32, tasks=TASKS):
+    load_tensor_intrinsics()
+    contexts = [
+        make_tune_context(task.mod, TARGET, seed=1, strategy="replay-trace", name=task.name) for task in tasks
+    ]
+    return ms.tune_tasks(
+        tasks=contexts,
+        task_weights=[1.0] * len(tasks),
+        work_dir=str(folder),
+        max_trials_global=trials,
+        num_trials_per_iter=2,
+        builder=Builder(),
+        runner=Runner({shape_of(task): latencies_s[task.name] for task in tasks}),
+        cost_model=cost_model,
+        task_scheduler=scheduler,
+        measure_callbacks=[ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
+    )
+
+
+def test_the_bottleneck_goes_first_and_its_family_gets_its_share(tmp_path):
+    scheduler = FamilyTaskScheduler(proportion=0.5)
+    cost_model = FamilyCostModel(make=Counting)
+    database = tune(scheduler, tmp_path, LATENCIES_S, cost_model)
+    assert len(database) == 32
+    order = list(scheduler.order)
+    assert sorted(order[:3]) == [0, 1, 2]
+    # Half an iteration for the family's other task after each of the bottleneck's.
+    assert order[3:9] == [0, 0, 1, 0, 0, 1]
+    taught = {family: model.taught for family, model in cost_model.models.items()}
+    assert taught == {"dense": 30, "softmax": 2}
+
+
+def test_a_task_that_fails_in_all_its_programs_waits_for_the_others(tmp_path):
+    scheduler = FamilyTaskScheduler()
+    tune(scheduler, tmp_path, LATENCIES_S | {TASKS[0].name: None}, FamilyCostModel(make=Counting), trials=16)
+    order = list(scheduler.order)
+    assert order.count(0) <= 2  # its first iteration, and at most a turn of its family
+    assert order.count(1) > order.count(2) == 1
+
+
+def test_stock_trees_are_fitted_by_family(tmp_path):
+    pytest.importorskip("xgboost")
+    cost_model = FamilyCostModel("each")
+    tune(FamilyTaskScheduler(families="each"), tmp_path, LATENCIES_S, cost_model, trials=80, tasks=TASKS[:2])
+    assert len(cost_model.models) == 2
+    scores = [model.data_size for model in cost_model.models.values()]
+    assert sum(scores) == 80 and all(scores)
+
+
+def test_settings_out_of_range_are_named():
+    with pytest.raises(OneShotConfigError, match=r"search\.planner\.proportion=1"):
+        FamilyTaskScheduler(proportion=1.0)
+    for make in (FamilyTaskScheduler, FamilyCostModel):
+        with pytest.raises(OneShotConfigError, match=r"search\.families=colour"):
+            make(families="colour")
