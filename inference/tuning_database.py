@@ -50,9 +50,7 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        self.database, self.dropped_lines = opened_database(
-            self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE
-        )
+        self.database, self.dropped_lines = opened_database(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
         self.notes = TuningNotes(self.folder / NOTES_FILE)
         self._rounds = read_rounds(self.folder)
         self._target = target

@@ -50,7 +50,8 @@ def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
     data = Grouped(features, seed=0)
     names = np.unique(np.asarray(features.workload_hash))
     families = {
-        grouping: np.array([family_of(tasks[str(name)], grouping) for name in names]) for grouping in GROUPINGS
+        grouping: np.array([family_of(tasks[str(name)], grouping) for name in names])
+        for grouping in GROUPINGS
     }
     accuracies = keep("accuracy", {"groupings": GROUPINGS}, lambda: by_grouping(data, families))
     heat = keep("heat", {}, lambda: heat_map(data, range(len(names))))
@@ -77,7 +78,9 @@ def replay(keep: Keeper, networks: list[NetworkPool], seeds: int) -> dict[str, A
 
     def planner(network: NetworkPool, seed: int, name: str, more: Mapping[str, Any]) -> Any:
         settings = {**BUDGET, **more, **constants}
-        return keep(f"planner-{network.name}-{name}-{seed}", settings, lambda: planner_unit(network, seed, more))
+        return keep(
+            f"planner-{network.name}-{name}-{seed}", settings, lambda: planner_unit(network, seed, more)
+        )
 
     found: dict[str, Any] = {"surrogates": surrogate_table(networks, range(seeds), surrogate)}
     rows: dict[str, Any] = {}

@@ -47,7 +47,9 @@ PROPORTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Values of p in foresee tuning."""
 
 
-def programs_until(run: Replayed, network: NetworkPool, best_s: Mapping[str, float], share: float) -> list[int]:
+def programs_until(
+    run: Replayed, network: NetworkPool, best_s: Mapping[str, float], share: float
+) -> list[int]:
     """Programs of each task until one is within `share` of the best speed of the pool.
 
     A task without a program that ran is left out; one that never comes there counts with one more than it

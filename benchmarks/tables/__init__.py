@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import chosen, measuring, models, networks, provenance, records, rivals, stock, today
+from . import chosen, families, measuring, models, networks, provenance, records, rivals, stock, today
 from .reading import Results
 
 Table = Callable[[Results], str]
@@ -33,6 +33,9 @@ TABLES: Mapping[str, Table] = {
     "measuring": measuring.measuring,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
+    "families-accuracy": families.accuracy,
+    "families-surrogates": families.surrogates,
+    "families-planners": families.planners,
     "manifests": provenance.manifests,
 }
 """Name in `<!-- table: NAME -->` -> function that writes the table."""

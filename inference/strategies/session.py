@@ -107,7 +107,9 @@ class SearchSession:
                     target=target,
                     space=space.generator(target) if isinstance(space, DesignSpace) else space,
                     scorer=scorer,
-                    surrogate=book.of(*_over("drafts", task.workload_hash, group)) if config.surrogate else None,
+                    surrogate=book.of(*_over("drafts", task.workload_hash, group))
+                    if config.surrogate
+                    else None,
                     per_round=config.proposed,
                     random_share=config.random_share,
                     seed=config.seed,

@@ -48,7 +48,9 @@ class SurrogateMemory:
     def programs(self, family: str) -> dict[str, list[tuple[Remembered, float]]]:
         """Programs of a family with their latencies in seconds, by workload hash."""
         return {
-            workload: list(found.values()) for (name, workload), found in self._known.items() if name == family
+            workload: list(found.values())
+            for (name, workload), found in self._known.items()
+            if name == family
         }
 
     def keep(self, family: str, workload: str, measured: Iterable[tuple[Embedded, float]]) -> None:
@@ -61,7 +63,10 @@ class SurrogateMemory:
             if not math.isfinite(latency_s) or (known is not None and known[1] == latency_s):
                 continue
             embedding = np.asarray(candidate.embedding, np.float16)
-            found[name] = Remembered(candidate.trace, candidate.score, embedding.astype(np.float32)), latency_s
+            found[name] = (
+                Remembered(candidate.trace, candidate.score, embedding.astype(np.float32)),
+                latency_s,
+            )
             lines.append(
                 {
                     "model": self._model,

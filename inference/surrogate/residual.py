@@ -31,6 +31,9 @@ TRUST = 0.25
 """Share of the differences between predicted log-scores that is believed: a search over many candidates
 converges on those that the frozen model overrates."""
 
+TRUST_WEIGHT = 2.0
+"""Weight of `TRUST` in what a family learns of it, as a sum of squared log-scores within its tasks."""
+
 SHORTLIST = 96
 """Candidates whose joint posterior is computed, at least: those of the highest expected improvement alone."""
 
@@ -51,9 +54,10 @@ def first_batch(
     model's errors.
     """
     scores = _scores(candidates)
-    every = trusted(scores)
-    if siblings is not None:
-        every = every + siblings.errors(_embeddings(candidates))
+    if siblings is None:
+        every = trusted(scores)
+    else:
+        every = siblings.trusted(scores) + siblings.errors(_embeddings(candidates))
     likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
     embeddings, mean = _embeddings(candidates)[likely].astype(np.float64), every[likely]
     if siblings is None:
@@ -139,7 +143,7 @@ class ResidualModel:
         cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
         best = float(self.log_speeds[self.tasks == 0].max())
         mean, deviation = self._process.marginals(self._points(embeddings))
-        alone = expected_improvement(self._offset(0) + trusted(scores) + mean - best, deviation)
+        alone = expected_improvement(self._offset(0) + self.trusted(scores) + mean - best, deviation)
         likely = np.argsort(-alone / cost, kind="stable")[: max(SHORTLIST, 2 * count)]
         posterior = self.posterior(np.asarray(embeddings)[likely], np.asarray(scores)[likely])
         rows, gain = posterior.best_batch(count, float(np.exp(-best)), cost[likely])
@@ -153,14 +157,31 @@ class ResidualModel:
         mean, covariance = self._process.joint(self._points(embeddings))
         if not (self.tasks == 0).any():
             covariance = covariance - LEVEL**2
-        return Posterior(self._offset(0) + trusted(scores) + mean, covariance)
+        return Posterior(self._offset(0) + self.trusted(scores) + mean, covariance)
 
     def corrected(
         self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
     ) -> NDArray[np.float64]:
         """Scores [n] with the expected residual included; 1 is the best that the measurements imply."""
-        corrected: NDArray[np.float64] = np.exp(trusted(scores) + self.errors(embeddings))
+        corrected: NDArray[np.float64] = np.exp(self.trusted(scores) + self.errors(embeddings))
         return corrected
+
+    def trusted(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Log-speeds [n] that scores imply, up to the level of the task."""
+        return trusted(scores, self._trust)
+
+    @cached_property
+    def _trust(self) -> float:
+        """Slope of log-speeds over log-scores within tasks, which a family has enough programs to learn."""
+        if not self._has_siblings:
+            return TRUST
+        logs, speeds = trusted(self.scores, 1.0), self.log_speeds.copy()
+        for task in np.unique(self.tasks):
+            rows = self.tasks == task
+            logs[rows] -= logs[rows].mean()
+            speeds[rows] -= speeds[rows].mean()
+        slope = (TRUST_WEIGHT * TRUST + logs @ speeds) / (TRUST_WEIGHT + logs @ logs)
+        return float(np.clip(slope, 0.0, 1.0))
 
     def errors(self, embeddings: NDArray[np.floating]) -> NDArray[np.float64]:
         """Expected residual [n] of the frozen model's log-scores at embeddings [n, d]."""
@@ -194,7 +215,7 @@ class ResidualModel:
     @cached_property
     def _residual(self) -> NDArray[np.float64]:
         """Log-speeds [m] less what scores explain, with the unknown level of each task still included."""
-        return self.log_speeds - trusted(self.scores)
+        return self.log_speeds - self.trusted(self.scores)
 
     @cached_property
     def _centred(self) -> NDArray[np.float64]:
@@ -223,7 +244,7 @@ def _scores(candidates: Sequence[Embedded]) -> NDArray[np.float64]:
     return np.array([candidate.score for candidate in candidates])
 
 
-def trusted(scores: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Log-speeds that scores imply, up to the offset of the task."""
+def trusted(scores: NDArray[np.floating], trust: float = TRUST) -> NDArray[np.float64]:
+    """Log-speeds that scores imply, up to the level of the task; `trust` is as TRUST."""
     logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(scores, np.float64), SCORE_FLOOR))
-    return TRUST * logs
+    return trust * logs

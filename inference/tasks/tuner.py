@@ -122,9 +122,7 @@ class NetworkTuner:
             [*tasks, *bridges], self._config, self._planner, self._ledger, self._memory
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
-        supervisor = SearchSupervisor(
-            self._searchers, self._searches, self._start_sources, self._memory
-        )
+        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
         with MeasuringThreads(self._executor, self._limits.in_time, self._around_measuring) as measuring:
             if unknown:
                 measuring.start_untuned([search.task for search in unknown])

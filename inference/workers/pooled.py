@@ -118,7 +118,9 @@ class PooledSearcher:
         found = first + (self._proposed(left, surrogate, request.budget) if request.budget.search else [])
         return RoundReply(tuple(found), scored=len(left))
 
-    def _proposed(self, left: dict[str, Proposal], surrogate: Surrogate, budget: RoundBudget) -> list[Proposal]:
+    def _proposed(
+        self, left: dict[str, Proposal], surrogate: Surrogate, budget: RoundBudget
+    ) -> list[Proposal]:
         if not left:
             return []
         programs = list(left.values())
@@ -131,4 +133,3 @@ class PooledSearcher:
 
     def close(self) -> None:
         """See Searcher."""
-

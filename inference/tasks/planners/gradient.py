@@ -39,7 +39,9 @@ class GradientPlanner(BudgetedPlanner):
 
     def _choose(self, free: Sequence[TaskSearch]) -> Round:
         alpha = self._config.planner.alpha
-        return self._round(max(free, key=lambda search: search.task.weight * gradient(search.history_s, alpha)))
+        return self._round(
+            max(free, key=lambda search: search.task.weight * gradient(search.history_s, alpha))
+        )
 
 
 def gradient(history_s: Sequence[float], alpha: float) -> float:

@@ -4,7 +4,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, MeasureJob, make_executor
+from foretune.dataset.measure import (
+    ExecutorConfig,
+    ExecutorConfigError,
+    MeasureConfig,
+    MeasureJob,
+    make_executor,
+)
 from foretune.dataset.program_pool import PoolError, ProgramPool
 from foretune.dataset.records import FailureKind
 from foretune.dataset.store import StoreError

@@ -53,5 +53,7 @@ def test_each_task_may_be_a_family_of_its_own():
 
 
 def test_an_unknown_grouping_is_named():
-    with pytest.raises(OneShotConfigError, match=r"search\.families=colour: unknown; use one of operator_count"):
+    with pytest.raises(
+        OneShotConfigError, match=r"search\.families=colour: unknown; use one of operator_count"
+    ):
         OneShotConfig(families="colour")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from foretune.dataset.operators import Dense, Softmax, to_task
-from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
+from foretune.dataset.tvm_compat import (
+    argument_buffers,
+    load_tensor_intrinsics,
+    make_tune_context,
+    parse_target,
+)
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from foretune.inference.config import OneShotConfigError
 from tvm.ir.utils import derived_object
@@ -72,8 +77,8 @@ class Counting(ms.cost_model.PyCostModel):
 
 
 def shape_of(task):
-    mod = task.mod["main"]
-    return tuple(int(n) for n in mod.buffer_map[mod.params[-1]].shape)
+    """Shape of the last argument."""
+    return tuple(argument_buffers(task.mod)[-1][0])
 
 
 def tune(scheduler, folder, latencies_s, cost_model, trials=32, tasks=TASKS):

@@ -77,7 +77,9 @@ def test_rated_pools_are_searched_without_tvm_alike(folder, tmp_path):
 def test_a_replay_needs_the_pool_strategy_and_the_strategy_a_pool(folder, tmp_path):
     settings = dict(network="resnet18", output=tmp_path, database=tmp_path)
     replay = ExecutorConfig(kind="replay", pool=str(folder))
-    with pytest.raises(TuneConfigError, match=r"executor=replay search/strategy=draft.*use search/strategy=pool"):
+    with pytest.raises(
+        TuneConfigError, match=r"executor=replay search/strategy=draft.*use search/strategy=pool"
+    ):
         TuneConfig(**settings, executor=replay)
     TuneConfig(**settings, executor=replay, search=OneShotConfig("pool"))
     with pytest.raises(OneShotConfigError, match=r"search\.strategy\.pool is missing"):

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 from foretune.dataset.measure.process import WorkerLostError
+from foretune.dataset.records import FailureKind
 from foretune.inference.config import OneShotConfig, StopConfig
 from foretune.inference.strategies.selection import Selector
 from foretune.inference.surrogate.memory import MEMORY_FILE, SurrogateMemory
@@ -68,7 +69,7 @@ def test_a_primed_surrogate_chooses_the_first_batch_and_may_stop_before_the_mini
 
 def test_a_searcher_is_told_what_its_family_has_measured_and_again_after_it_died():
     """The second task's searcher hears of the first one's programs, once; a new process hears of all."""
-    died = WorkerLostError("gone")
+    died = WorkerLostError(FailureKind.WORKER_DIED, "gone")
     searcher = FakeSearcher(replies=[None, None, died])
     tuner_of(searcher, config=OneShotConfig(**SHARED)).tune(TASKS[:2], [1.0, 2.0])
     first, second, third, *later = searcher.requests

@@ -22,7 +22,10 @@ class Falling(FakeSearcher):
     def __init__(self, first_s, shrink):
         super().__init__()
         keys = [task.workload_hash for task in TASKS]
-        self._first_s, self._shrink = dict(zip(keys, first_s, strict=True)), dict(zip(keys, shrink, strict=True))
+        self._first_s, self._shrink = (
+            dict(zip(keys, first_s, strict=True)),
+            dict(zip(keys, shrink, strict=True)),
+        )
 
     def reply(self):
         key = self.requests[-1].key
@@ -33,7 +36,9 @@ class Falling(FakeSearcher):
 
 
 def tuned(planner, searcher, tasks=TASKS, **settings):
-    config = OneShotConfig(**{"rounds": 2, "top_k": 4, "finalists": 0, "stop": ALL, "planner": planner} | settings)
+    config = OneShotConfig(
+        **{"rounds": 2, "top_k": 4, "finalists": 0, "stop": ALL, "planner": planner} | settings
+    )
     told = []
     tuner = tuner_of(searcher, config=config, on_progress=lambda name, done: told.append(done))
     results = tuner.tune(tasks, [1.0] * len(tasks))
@@ -75,9 +80,15 @@ def test_gradient_goes_where_the_network_spends_its_time():
 def test_foresee_gives_the_family_a_share_of_the_bottlenecks_round():
     searcher = Falling((0.001, 0.100, 0.010), (1.0, 1.0, 1.0))
     tuned({"name": "foresee", "proportion": 0.5}, searcher, top_k=8, rounds=4)
-    budgets = [(number, request.budget.measured) for number, request in zip(searcher.order, searcher.requests)]
+    budgets = [
+        (number, request.budget.measured) for number, request in zip(searcher.order, searcher.requests)
+    ]
     # Every task first; then 1, the bottleneck, and 2, which is the slowest of the rest of its family.
-    assert [number for number, _ in budgets[:3]] == [1, 2, 0] or sorted(n for n, _ in budgets[:3]) == [0, 1, 2]
+    assert [number for number, _ in budgets[:3]] == [1, 2, 0] or sorted(n for n, _ in budgets[:3]) == [
+        0,
+        1,
+        2,
+    ]
     turns = budgets[3:]
     assert turns[::2] == [(1, 2)] * len(turns[::2])
     assert all(number == 2 and measured == 1 for number, measured in turns[1::2])
@@ -149,7 +160,9 @@ def test_settings_of_planners():
     assert planner_config({"name": "foresee", "proportion": 0.4}).proportion == 0.4
     with pytest.raises(OneShotConfigError, match=r"search\.planner=luck: unknown; use search/planner="):
         OneShotConfig(planner="luck")
-    with pytest.raises(OneShotConfigError, match=r"search\.planner\.p: the planner foresee has no such setting"):
+    with pytest.raises(
+        OneShotConfigError, match=r"search\.planner\.p: the planner foresee has no such setting"
+    ):
         OneShotConfig(planner={"name": "foresee", "p": 0.1})
     for proportion in (0.0, 1.0):
         with pytest.raises(OneShotConfigError, match=r"search\.planner\.proportion=.*over 0 and below 1"):
