@@ -66,8 +66,17 @@ def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
 
 def replay(keep: Keeper, networks: list[NetworkPool], seeds: int) -> dict[str, Any]:
     """Surrogates, planners and p by replay."""
-    from .replay import BUDGET, PLANNERS, PROPORTIONS, SURROGATE, SURROGATES, planner_row
-    from .replay import planner_unit, surrogate_table, surrogate_unit
+    from .replay import (
+        BUDGET,
+        PLANNERS,
+        PROPORTIONS,
+        SURROGATE,
+        SURROGATES,
+        planner_row,
+        planner_unit,
+        surrogate_table,
+        surrogate_unit,
+    )
 
     constants = _constants()
 

@@ -1,6 +1,6 @@
 """Planners and shared surrogates on a device, and foresee tuning of stock's search beside stock's scheduler.
 
-Every run begins with an empty database. Runs take turns, so that a slow hour of the machine is no contestant's own.
+Every run begins with an empty database. Runs take turns: a slow hour of the machine is no contestant's own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,8 @@ def live(
         rows: dict[str, list[Any]] = {name: [] for name in (*SEARCHES, *STOCK)}
         for seed, name in in_turns([*SEARCHES, *STOCK], seeds):
             label, settings = f"live-{network}-{name}-{seed}", {"search": SEARCHES.get(name, name)}
-            if name in SEARCHES:
-                rows[name].append(keep(label, settings, lambda: tune(ROOT, network, seed, SEARCHES[name])))
-            else:
-                rows[name].append(keep(label, settings, lambda: stock(network, name, seed)))
+            run = partial(tune, ROOT, network, seed, SEARCHES[name]) if name in SEARCHES else None
+            rows[name].append(keep(label, settings, run or partial(stock, network, name, seed)))
         found[network] = rows
     return found, this_machine()
 

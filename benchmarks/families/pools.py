@@ -24,7 +24,6 @@ from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.tuning_notes import TuningNotes
 from foretune.inference.workers.pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
-from ..common import ROOT
 from . import SHOWN
 
 
@@ -71,7 +70,7 @@ class NetworkPool:
 
 
 def load_pools(folder: Path, cache: Path) -> list[NetworkPool]:
-    """A pool for each network of a dataset; programs are rated by the shipped model once and kept in `cache`."""
+    """A pool for each network of a dataset; the shipped model rates programs once, kept in `cache`."""
     pool = ProgramPool(folder)
     tasks = [stored_task(row) for row in stored_rows(folder) if pool.programs(row.workload_hash)]
     if not cache.exists():

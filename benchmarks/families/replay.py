@@ -1,4 +1,4 @@
-"""Comparisons by replay: surrogates by the programs to near a pool's best, planners by the network's latency."""
+"""Comparisons by replay: surrogates by programs to near a pool's best, planners by the network's latency."""
 
 from __future__ import annotations
 

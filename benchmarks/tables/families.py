@@ -28,8 +28,8 @@ def accuracy(results: Results) -> str:
     ]
     heat = part["heat_map"]
     note = (
-        "Share of the pairs of a task's held-out programs that boosted trees on MetaSchedule's features order "
-        f"rightly, the mean of {len(part['figure_1'])} tasks of `data/networks`; three quarters of each "
+        "Share of the pairs of a task's held-out programs that boosted trees on MetaSchedule's features "
+        f"order rightly, the mean of {len(part['figure_1'])} tasks of `data/networks`; three quarters of each "
         f"task's 40 programs train. Trees of one task alone: {heat['own task']:.1%} on that task, "
         f"{heat['same family']:.1%} on others of its core operator, {heat['other family']:.1%} on the rest."
     )

@@ -58,8 +58,8 @@ class ReplayExecutor:
         record = self._pool.programs(job.task).get(job.trace)
         if record is None:
             raise PoolError(
-                f"executor=replay: the pool {self._pool.folder} has no such program of task {job.task}; search "
-                "among its programs, with search/strategy=pool and the same pool"
+                f"executor=replay: the pool {self._pool.folder} has no such program of task {job.task}; "
+                "search among its programs, with search/strategy=pool and the same pool"
             )
         again = (job.task, job.trace) in self._built
         self._built.add((job.task, job.trace))

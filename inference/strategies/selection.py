@@ -124,7 +124,7 @@ class Selector:
         if not stop.expected_improvement or not left or not room:
             return left[:room]
         primed = self._surrogate.is_primed
-        if starts or not primed and (len(self.known) < stop.minimum or math.isinf(self.best_s)):
+        if starts or (not primed and (len(self.known) < stop.minimum or math.isinf(self.best_s))):
             due = 0 if primed else stop.minimum - len(self.known)
             return left[: min(room, max(due, stop.batch, len(starts)))]
         if not self._surrogate.is_fitted:

@@ -50,7 +50,7 @@ class Surrogate(ABC):
     @property
     @abstractmethod
     def is_primed(self) -> bool:
-        """Whether programs of other tasks inform it, so that it can choose the first candidates of its own."""
+        """Whether programs of other tasks inform it, so that it can choose the first of its own."""
 
     @abstractmethod
     def first_batch(

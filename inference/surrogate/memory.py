@@ -16,8 +16,8 @@ from ..database_folder import append_notes, read_notes
 from .base import Embedded
 
 MEMORY_FILE = "foretune_surrogate.json"
-"""File with one JSON object a line: `model`, `family`, `workload` and `trace` (a hash) of a measured program, its
-`score`, its `latency_s` and its `embedding` (float16, base64)."""
+"""File with one JSON object a line: `model`, `family`, `workload` and `trace` (a hash) of a measured program,
+its `score`, its `latency_s` and its `embedding` (float16, base64)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class SurrogateMemory:
     """Programs that ran, with what the frozen model said of them; see MEMORY_FILE."""
 
     def __init__(self, path: Path | None = None, model: str = "") -> None:
-        """`model` names the frozen model: the errors of another one are another matter. None keeps nothing."""
+        """`model` names the frozen model, as another one has other errors; a `path` of None keeps no file."""
         self._path = path
         self._model = model
         self._known: dict[tuple[str, str], dict[str, tuple[Remembered, float]]] = {}

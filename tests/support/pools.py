@@ -53,12 +53,11 @@ def sampled_traces(task, count):
     """Traces of different programs of a task, drawn at random from its first sketch."""
     context = make_tune_context(task.mod, TARGET, seed=0, name=task.name)
     sketch = Trace(design_spaces(context, task.name)[0].trace.insts, {})  # every decision is open
-    found = {}
-    for seed in count_from(1):
-        if len(found) == count:
-            return list(found)
+    found, seeds = {}, count_from(1)
+    while len(found) < count:
         with suppress(RejectedError):
-            found[candidate_trace_json(instantiate(context, sketch, seed))] = None
+            found[candidate_trace_json(instantiate(context, sketch, next(seeds)))] = None
+    return list(found)
 
 
 def replayable_pool(folder, count=9):

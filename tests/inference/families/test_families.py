@@ -8,7 +8,6 @@ from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.families.analysis import core_operator, operator_sequence
 from foretune.inference.families.registry import GROUPINGS, families, family_of
 
-
 DENSE = to_task(Dense(rows=8, in_features=8, out_features=8))
 LARGER = to_task(Dense(rows=16, in_features=64, out_features=32))
 BIASED = to_task(Dense(rows=8, in_features=8, out_features=8, epilogue="bias_relu"))

@@ -20,7 +20,7 @@ from support.pools import replayable_pool
 from support.searchers import FakeDatabase
 from tvm.s_tir import meta_schedule as ms
 
-CONFIG = dict(rounds=2, top_k=4, finalists=0, processes=0)
+CONFIG = {"rounds": 2, "top_k": 4, "finalists": 0, "processes": 0}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_rated_pools_are_searched_without_tvm_alike(folder, tmp_path):
 
 
 def test_a_replay_needs_the_pool_strategy_and_the_strategy_a_pool(folder, tmp_path):
-    settings = dict(network="resnet18", output=tmp_path, database=tmp_path)
+    settings = {"network": "resnet18", "output": tmp_path, "database": tmp_path}
     replay = ExecutorConfig(kind="replay", pool=str(folder))
     with pytest.raises(
         TuneConfigError, match=r"executor=replay search/strategy=draft.*use search/strategy=pool"

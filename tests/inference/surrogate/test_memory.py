@@ -18,7 +18,7 @@ from foretune.inference.tasks.planners.registry import make_planner
 from support.search_loop import proposal
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 
-SHARED = dict(rounds=2, top_k=4, share_surrogate=True)
+SHARED = {"rounds": 2, "top_k": 4, "share_surrogate": True}
 
 
 def test_a_memory_keeps_what_ran_once(tmp_path):
