@@ -29,8 +29,8 @@ def accuracy(results: Results) -> str:
     heat = part["heat_map"]
     note = (
         "Share of the pairs of a task's held-out programs that boosted trees on MetaSchedule's features "
-        f"order rightly, the mean of {len(part['figure_1'])} tasks of `data/networks`; three quarters of each "
-        f"task's 40 programs train. Trees of one task alone: {heat['own task']:.1%} on that task, "
+        f"order rightly, the mean of {len(part['figure_1'])} tasks of `data/networks`; three quarters of "
+        f"each task's 40 programs train. Trees of one task alone: {heat['own task']:.1%} on that task, "
         f"{heat['same family']:.1%} on others of its core operator, {heat['other family']:.1%} on the rest."
     )
     return markdown(["trees fitted by", "models", "pairs"], rows, note)
@@ -88,8 +88,8 @@ def planners(results: Results) -> str:
             ]
         )
     note = (
-        f"Geometric means over {len(part['planners'])} networks and {part['seeds']} seeds (3 for the values of "
-        "p), by replay of `data/networks`; seconds are those of building and running when the pool was "
+        f"Geometric means over {len(part['planners'])} networks and {part['seeds']} seeds (3 for the values "
+        "of p), by replay of `data/networks`; seconds are those of building and running when the pool was "
         "measured. The last three columns are beside the gradient planner: what it takes to reach its last "
         "latency, all that was spent where a run does not, and the share of runs that do."
     )

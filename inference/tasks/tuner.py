@@ -142,6 +142,8 @@ class NetworkTuner:
                     self._take_measured(search, measured)
         complete = self._goes_on()
         for search in self._searches:
+            if complete and self._planner.completes_all:
+                search.full_rounds = max(search.full_rounds, self._config.rounds)
             self._ledger.commit(search)
             if complete:
                 self._ledger.note_ended(search)

@@ -20,6 +20,8 @@ class BudgetedPlanner(TaskPlanner):
     searched to its end is searched again only with `extra_rounds`.
     """
 
+    completes_all = True
+
     def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
         """`breadth_first` makes first rounds quick, as a time budget asks for."""
         self._config = config
@@ -31,8 +33,7 @@ class BudgetedPlanner(TaskPlanner):
     def begin(self, searches: Sequence[TaskSearch]) -> None:
         """See TaskPlanner."""
         self._searches = searches
-        programs = self._config.top_k + self._config.extra_rounds * self._config.per_round
-        self._budget = programs * sum(map(self._is_open, searches))
+        self._budget = sum(self._programs(search) for search in searches if self._is_open(search))
         self._done = 0.0
 
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
@@ -59,6 +60,12 @@ class BudgetedPlanner(TaskPlanner):
         self._done = max(self._done, 1.0 if ended else min(spent, 1.0))
         return self._done
 
+    def _programs(self, search: TaskSearch) -> int:
+        """Programs that a task adds to the budget; one of an interrupted run adds what is left of its own."""
+        config = self._config
+        searched = min(search.full_rounds, config.rounds) * config.per_round if search.known_s else 0
+        return max(0, config.top_k - searched) + config.extra_rounds * config.per_round
+
     def _is_open(self, search: TaskSearch) -> bool:
         if search.over:
             return False
@@ -68,11 +75,7 @@ class BudgetedPlanner(TaskPlanner):
     def _left(self) -> int:
         """Programs of the budget that are neither measured nor about to be."""
         measured = sum(len(search.loop.known) for search in self._searches)
-        planned = sum(
-            search.budget.measured - len(search.loop.measured_in_round)
-            for search in self._searches
-            if search.busy and search.rounds
-        ) + sum(search.budget.measured for search in self._searches if search.busy and not search.rounds)
+        planned = sum(search.budget.measured for search in self._searches if search.busy)
         return self._budget - measured - planned
 
     def _round(self, search: TaskSearch, programs: int | None = None) -> Round:

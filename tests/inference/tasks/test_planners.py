@@ -150,6 +150,19 @@ def test_what_is_complete_is_searched_again_with_extra_rounds_alone():
     assert sorted(set(searcher.order)) == [0, 1, 2]
 
 
+def test_a_budget_that_is_spent_leaves_nothing_to_do():
+    """However few rounds a task had; an interrupted run goes on with what is left of its own."""
+    database = FakeDatabase()
+    config = OneShotConfig(rounds=4, top_k=8, planner="foresee", stop=ALL, finalists=0)
+    tuner_of(Falling((0.001, 0.1, 0.01), (1.0, 1.0, 1.0)), database, config=config).tune(TASKS, [1.0] * 3)
+    assert set(database.unfinished.values()) == {None}
+    names = [task.workload_hash for task in TASKS]
+    stopped = FakeDatabase(dict.fromkeys(names, 0.5), {names[0]: 3})
+    searcher = Falling((0.001, 0.1, 0.01), (1.0, 1.0, 1.0))
+    (result, *others) = tuner_of(searcher, stopped, config=config).tune(TASKS, [1.0] * 3)
+    assert result.candidates_measured == 2 and searcher.order == [0]
+
+
 def test_settings_of_planners():
     assert isinstance(make_planner(OneShotConfig()), LatencySharePlanner)
     assert planner_config({"name": "foresee", "proportion": 0.4}).proportion == 0.4
