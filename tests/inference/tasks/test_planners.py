@@ -159,7 +159,7 @@ def test_a_budget_that_is_spent_leaves_nothing_to_do():
     names = [task.workload_hash for task in TASKS]
     stopped = FakeDatabase(dict.fromkeys(names, 0.5), {names[0]: 3})
     searcher = Falling((0.001, 0.1, 0.01), (1.0, 1.0, 1.0))
-    (result, *others) = tuner_of(searcher, stopped, config=config).tune(TASKS, [1.0] * 3)
+    (result, *_) = tuner_of(searcher, stopped, config=config).tune(TASKS, [1.0] * 3)
     assert result.candidates_measured == 2 and searcher.order == [0]
 
 
