@@ -11,7 +11,7 @@ from .families.registry import check_grouping
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
 from .strategies.selection import StopConfig
-from .tasks.planners.registry import planner_config
+from .tasks.budget.registry import planner_config
 
 __all__ = ["OneShotConfig", "OneShotConfigError", "StopConfig"]
 

@@ -53,7 +53,7 @@ GROUPINGS: Mapping[str, Grouping] = {
 def check_grouping(name: str) -> None:
     """Raises OneShotConfigError for a name that no grouping has."""
     if name not in GROUPINGS:
-        raise OneShotConfigError(f"search.families={name}: unknown; use one of {', '.join(GROUPINGS)}")
+        raise OneShotConfigError(f"families={name}: unknown; use one of {', '.join(GROUPINGS)}")
 
 
 def family_of(task: Task, grouping: str) -> str:

@@ -17,9 +17,9 @@ from ...dataset.hardware import Hardware
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..config import OneShotConfig
+from ..tasks.budget.registry import make_planner
 from ..tasks.due import opened_searches
 from ..tasks.persistence import Ledger
-from ..tasks.planners.registry import make_planner
 from ..tasks.search import TaskSearch
 from ..tuning_database import TuningDatabase
 from .estimate import TimeEstimate

@@ -12,7 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from ...dataset.described_task import described_task
 from ..families.registry import check_grouping, family_of
-from ..tasks.planners.foresee import ForeseeConfig
+from ..strategies.checks import OneShotConfigError
 
 
 @derived_object
@@ -39,7 +39,9 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         """`proportion` is p, `families` a grouping's name; raises OneShotConfigError."""
         super().__init__()
         check_grouping(families)
-        self._proportion = ForeseeConfig(proportion=proportion).proportion
+        if not 0 < proportion < 1:
+            raise OneShotConfigError(f"proportion={proportion}: must be over 0 and below 1, such as 0.25")
+        self._proportion = proportion
         self._grouping = families
         self._first: Any = None
         self.order: list[int] = []

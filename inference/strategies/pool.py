@@ -38,7 +38,7 @@ def best_rows(
     order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
     at_random = min(round(random_share * count), max(0, len(order) - count))
     best = order[: count - at_random]
-    drawn = rng.choice(order[len(best) :], at_random, replace=False) if at_random else []
+    drawn = rng.choice(order[len(best) :], at_random, replace=False) if at_random else order[:0]
     return [int(row) for row in (*best, *drawn)]
 
 

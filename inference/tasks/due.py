@@ -12,9 +12,9 @@ from ..strategies.loop import SearchLoop
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import Surrogates
 from ..tuning_database import TuningDatabase
+from .budget.registry import make_planner
 from .persistence import Ledger
 from .planner import TaskPlanner
-from .planners.registry import make_planner
 from .search import TaskSearch
 
 

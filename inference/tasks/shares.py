@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ..config import OneShotConfig
 from ..strategies.loop import RoundBudget
+from .budget.registry import PlannerConfig
 from .gains import most_promising
 from .planner import Round, TaskPlanner
-from .planners.registry import PlannerConfig
 from .search import TaskSearch
 
 QUICK_ROOM = 4

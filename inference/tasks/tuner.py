@@ -21,11 +21,11 @@ from ..surrogate.memory import SurrogateMemory
 from ..tuning_database import TuningDatabase
 from ..workers.messages import RoundReply
 from ..workers.searchers import Searcher
+from .budget.registry import make_planner
 from .due import opened_searches
 from .measuring import MeasuringThreads
 from .persistence import Ledger
 from .planner import TaskPlanner
-from .planners.registry import make_planner
 from .results import task_result
 from .search import TaskSearch
 from .supervision import SearchSupervisor

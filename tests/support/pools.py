@@ -53,7 +53,8 @@ def sampled_traces(task, count):
     """Traces of different programs of a task, drawn at random from its first sketch."""
     context = make_tune_context(task.mod, TARGET, seed=0, name=task.name)
     sketch = Trace(design_spaces(context, task.name)[0].trace.insts, {})  # every decision is open
-    found, seeds = {}, count_from(1)
+    found = {}
+    seeds = count_from(1)
     while len(found) < count:
         with suppress(RejectedError):
             found[candidate_trace_json(instantiate(context, sketch, next(seeds)))] = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from foretune.dataset.operators import Dense, Pool2d, Softmax, to_task
-from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.inference.config import OneShotConfigError
 from foretune.inference.families.analysis import core_operator, operator_sequence
-from foretune.inference.families.registry import GROUPINGS, families, family_of
+from foretune.inference.families.registry import GROUPINGS, check_grouping, families, family_of
 
 DENSE = to_task(Dense(rows=8, in_features=8, out_features=8))
 LARGER = to_task(Dense(rows=16, in_features=64, out_features=32))
@@ -52,7 +52,5 @@ def test_each_task_may_be_a_family_of_its_own():
 
 
 def test_an_unknown_grouping_is_named():
-    with pytest.raises(
-        OneShotConfigError, match=r"search\.families=colour: unknown; use one of operator_count"
-    ):
-        OneShotConfig(families="colour")
+    with pytest.raises(OneShotConfigError, match=r"families=colour: unknown; use one of operator_count"):
+        check_grouping("colour")

@@ -131,8 +131,8 @@ def test_stock_trees_are_fitted_by_family(tmp_path):
 
 
 def test_settings_out_of_range_are_named():
-    with pytest.raises(OneShotConfigError, match=r"search\.planner\.proportion=1"):
+    with pytest.raises(OneShotConfigError, match=r"proportion=1"):
         FamilyTaskScheduler(proportion=1.0)
     for make in (FamilyTaskScheduler, FamilyCostModel):
-        with pytest.raises(OneShotConfigError, match=r"search\.families=colour"):
+        with pytest.raises(OneShotConfigError, match=r"families=colour"):
             make(families="colour")

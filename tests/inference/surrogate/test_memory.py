@@ -12,9 +12,9 @@ from foretune.inference.config import OneShotConfig, StopConfig
 from foretune.inference.strategies.selection import Selector
 from foretune.inference.surrogate.memory import MEMORY_FILE, SurrogateMemory
 from foretune.inference.surrogate.shared import Surrogates
+from foretune.inference.tasks.budget.registry import make_planner
 from foretune.inference.tasks.due import opened_searches
 from foretune.inference.tasks.persistence import Ledger
-from foretune.inference.tasks.planners.registry import make_planner
 from support.search_loop import proposal
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 from foretune.inference.config import OneShotConfig, OneShotConfigError, StopConfig
-from foretune.inference.tasks.planners.gradient import gradient
-from foretune.inference.tasks.planners.registry import PLANNERS, make_planner, planner_config
+from foretune.inference.tasks.budget.gradient import gradient
+from foretune.inference.tasks.budget.registry import PLANNERS, make_planner, planner_config
 from foretune.inference.tasks.shares import LatencySharePlanner
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 

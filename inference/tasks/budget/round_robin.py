@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..planner import Round
 from ..search import TaskSearch
-from .budgeted import BudgetedPlanner
+from .base import BudgetedPlanner
 from .registry import PlannerConfig
 
 

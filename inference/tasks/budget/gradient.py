@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...strategies.checks import OneShotConfigError
 from ..planner import Round
 from ..search import TaskSearch
-from .budgeted import BudgetedPlanner
+from .base import BudgetedPlanner
 from .registry import PlannerConfig
 
 WINDOW = 3

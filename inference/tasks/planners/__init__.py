@@ -1,1 +1,0 @@
-"""Task planners that `search/planner=` chooses."""
