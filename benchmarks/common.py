@@ -221,16 +221,24 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
     return value
 
 
-def kept_run(path: Path, settings: Mapping[str, Any], make: Callable[[], T], *, again: bool = False) -> T:
+def kept_run(
+    path: Path,
+    settings: Mapping[str, Any],
+    make: Callable[[], T],
+    *,
+    again: bool = False,
+    free: Sequence[str] = (),
+) -> T:
     """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
 
-    `settings` and the result are JSON values. A run with other settings is made anew, and so is each run
-    where `again`. A benchmark that was stopped goes on where it was. A path that ends in `.xz` is compressed.
+    `settings` and the result are JSON values. A run with other settings is made anew, but those named in
+    `free` may differ, and so is each run where `again`. A benchmark that was stopped goes on where it was. A
+    path that ends in `.xz` is compressed.
     """
     wanted = json.loads(json.dumps(settings))
     if path.is_file() and not again:
         kept = json.loads(_bytes(path))
-        if kept["settings"] == wanted:
+        if {**kept["settings"], **{name: wanted[name] for name in free}} == wanted:
             return kept["run"]
     content = json.dumps({"settings": wanted, "run": make()}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

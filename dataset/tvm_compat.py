@@ -246,6 +246,42 @@ LAYOUT_FREE = "layout_free_buffers"
 """Attribute of a PrimFunc: indices of the arguments whose layout its schedule may choose."""
 
 
+def vectorised(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
+    """Scheduled GPU module after the passes of TVM's pipeline up to software pipelines and vector loops.
+
+    Loops are not unrolled yet, which keeps this at some milliseconds.
+    """
+    transform, lower = tvm.s_tir.transform, tvm.tirx.transform
+    host = target if target.host else Target(target, host=Target("llvm"))
+    with target:
+        return tvm.transform.Sequential(
+            [
+                lower.BindTarget(host),
+                transform.CanonicalizeLoop(),
+                transform.LowerCrossThreadReduction(),
+                transform.LowerInitBlock(),
+                transform.PlanAndUpdateBufferAllocationLocation(),
+                transform.ConvertBlocksToOpaque(),
+                transform.LiftThreadBinding(),
+                transform.ManifestSharedMemoryLocalStage(),
+                transform.CompactBufferAllocation(),
+                transform.LowerAutoCopy(),
+                transform.UnifyThreadBinding(),
+                transform.LowerMatchBuffer(),
+                transform.StmtSimplify(),
+                transform.InjectPermutedLayout(),
+                transform.AnnotateIrregularLoop(),
+                transform.InjectSoftwarePipeline(),
+                transform.TransformMmaBufferLayout(),
+                transform.LowerOpaqueBlock(),
+                lower.FlattenBuffer(),
+                lower.NarrowDataType(32),
+                transform.LoopPartition(),
+                lower.VectorizeLoop(),
+            ]
+        )(mod)
+
+
 def layout_free(func: PrimFunc) -> frozenset[int]:
     """Indices of the arguments whose layout a schedule may choose; they are constants at the call."""
     indices = func.attrs.get(LAYOUT_FREE, ()) if func.attrs is not None else ()

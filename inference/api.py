@@ -20,7 +20,9 @@ from ..dataset.vector_math import vectorise_math
 from .checkpoint_fit import AUTO, fitting_checkpoint
 from .config import OneShotConfig, OneShotConfigError
 from .result import TaskResult, TuneResult
-from .surrogate.memory import MEMORY_FILE, SurrogateMemory
+from .reuse.backend import with_backend
+from .surrogate.memory import SurrogateMemory
+from .tasks.planners import PlannerFactory
 from .tasks.tuner import NetworkTuner
 from .tune import run
 from .tune_config import TuneConfig
@@ -29,7 +31,7 @@ from .workers.searchers import hold_back, start_searchers
 
 
 def tune_network(
-    network: str,
+    network: str | Sequence[str],
     *,
     checkpoint: str | None = AUTO,
     output: str | Path | None = None,
@@ -41,7 +43,8 @@ def tune_network(
     """Does what `foretune tune` does: tunes, compiles, checks and times a network, and writes the report.
 
     Args:
-        network: a known name, `package.module:Factory`, or the path of an ONNX file.
+        network: a known name, `package.module:Factory`, or the path of an ONNX file; several are a set that
+            is tuned together, and so are several batch sizes (`batch=[1, 16]`) or lists of `inputs`.
         checkpoint: name of a shipped checkpoint, or the folder of one; "auto" is the shipped one for the
             kind of target, None searches without a cost model.
         output: folder of the report, by default `outputs/tune/<network>`.
@@ -56,7 +59,7 @@ def tune_network(
     config = TuneConfig(
         network=network,
         checkpoint=checkpoint,
-        output=Path(output or Path("outputs/tune") / network),
+        output=Path(output or Path("outputs/tune") / str(network)),
         database=Path(database),
         export=None if export is None else Path(export),
         **settings,
@@ -88,7 +91,7 @@ def tune_tasks(
     """
     vectorise_math()
     found = parse_target(target)
-    settings = (search or OneShotConfig()).fitted(found)
+    settings = with_backend(search or OneShotConfig()).fitted(found)
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
     fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
@@ -106,9 +109,8 @@ def tune_tasks(
             device,
             searchers,
             database,
-            memory=SurrogateMemory(
-                database.folder / MEMORY_FILE if settings.share_surrogate else None, fitting or ""
-            ),
+            planner=PlannerFactory(settings, found, database).make(),
+            memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm.target import Target
 
 from .families.registry import check_grouping
+from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
 from .strategies.selection import StopConfig
@@ -27,6 +29,8 @@ _LEAST: dict[str, float] = {
     "processes": 0,
     "min_latency_share": 0,
 }
+
+_NESTED: dict[str, Any] = {"stop": StopConfig, "auto": AutoConfig, "eto": EtoConfig}
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ class OneShotConfig:
     overlap: str = "building"
     seed: int = 0
     measure: bool = True
+    reuse: str = OFF
+    auto: AutoConfig = field(default_factory=AutoConfig)
+    eto: EtoConfig = field(default_factory=EtoConfig)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", strategy_config(self.strategy))
@@ -64,6 +71,13 @@ class OneShotConfig:
         check_grouping(self.families)
         if self.overlap not in OVERLAPS:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
+        if self.reuse not in REUSES:
+            raise OneShotConfigError(f"search.reuse={self.reuse}: use one of {', '.join(REUSES)}")
+        if self.reuse != OFF and not self.measure:
+            raise OneShotConfigError(
+                f"search.reuse={self.reuse}: search.measure=false leaves no measured program to reuse; use "
+                "search.reuse=off"
+            )
         for name, least in _LEAST.items():
             if (value := getattr(self, name)) is not None and value < least:
                 raise OneShotConfigError(f"search.{name}={value}: must be at least {least}")
@@ -80,6 +94,12 @@ class OneShotConfig:
             )
         if not 0 <= self.random_share <= 1:
             raise OneShotConfigError(f"search.random_share={self.random_share}: must be in [0, 1]")
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> OneShotConfig:
+        """Inverse of `dataclasses.asdict`."""
+        nested = {name: kind(**values[name]) for name, kind in _NESTED.items()}
+        return cls(**{**values, **nested})
 
     def fitted(self, target: Target) -> OneShotConfig:
         """The settings with a strategy that can serve the target; see `Strategy.fitted`."""

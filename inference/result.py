@@ -49,6 +49,8 @@ class TaskResult:
     """Name of the task's family, by `search.families`."""
     parent: str = ""
     """Name of the task whose adapted programs the search began with; empty for a search of its own."""
+    parent_hash: str = ""
+    """Workload hash of that task, which may be one of an earlier run."""
     predicted: bool = False
     """True if the task has a schedule by the cost model's prediction alone, which no device measured."""
     candidates_drafted: int = 0
@@ -101,10 +103,14 @@ class TaskResult:
 
 
 def by_tasks_s(tasks: Sequence[TaskResult], latency: Callable[[TaskResult], float | None]) -> float | None:
-    """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known."""
-    times = [latency(task) for task in tasks]
-    known = [time * task.weight for task, time in zip(tasks, times, strict=True) if time is not None]
-    return sum(known) if known and len(known) == len(tasks) else None
+    """Sum of weight times `latency` over the tasks of a network, in seconds; None unless each is known.
+
+    Tasks of weight 0 are no part of it.
+    """
+    own = [task for task in tasks if task.weight]
+    times = [latency(task) for task in own]
+    known = [time * task.weight for task, time in zip(own, times, strict=True) if time is not None]
+    return sum(known) if known and len(known) == len(own) else None
 
 
 def untuned_by_tasks_s(tasks: Sequence[TaskResult]) -> float | None:
@@ -192,8 +198,27 @@ class ComparisonRun:
 
 
 @dataclass(frozen=True)
+class NetworkOutcome:
+    """One network of a set that was tuned together."""
+
+    name: str
+    """Name in the set, and of the folder with its own report."""
+    tasks: int
+    """Number of its tasks, of which others of the set may have some, too."""
+    median_s: float | None = None
+    """Latency of the tuned network, None unless it was timed without disturbance."""
+    rival: str = ""
+    """The fastest rival that was timed without disturbance, "" for none."""
+    rival_s: float | None = None
+    outputs_match: bool | None = None
+    """None if not compared."""
+    error: str = ""
+    """Why it was not tuned, compiled or timed; empty where nothing failed."""
+
+
+@dataclass(frozen=True)
 class TuneResult:
-    """One tuning run of one network."""
+    """One tuning run, of one network or of a set."""
 
     network: str
     target: str
@@ -233,9 +258,14 @@ class TuneResult:
     network_profile: NetworkProfile | None = None
     """The tuned network by its calls, timed beside nothing else in the process that tuned it; None if it did
     not run there, on its CPU."""
+    recast: list[str] = field(default_factory=list)
+    """Operators that run in another data type, since TVM builds no code for their own, such as
+    `equal of bool in int32`."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""
+    networks: list[NetworkOutcome] = field(default_factory=list)
+    """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
 
     def median_s(self, name: str) -> float | None:
         """Median latency of a contestant, None unless it was timed without disturbance."""

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
-from .result import CallTime, ComparisonRun, Contestant, NetworkProfile, TaskResult, TuneResult
+from .result import (
+    CallTime,
+    ComparisonRun,
+    Contestant,
+    NetworkOutcome,
+    NetworkProfile,
+    TaskResult,
+    TuneResult,
+)
 
 SCHEMA_VERSION = 1
 """Version of the layout of `report.json`; raised when an old file can no longer be read."""
@@ -90,6 +98,7 @@ def result_from_json(document: Any) -> TuneResult:
                     for name in ("contestants", "exported")
                 },
                 "curve": _points(values.get("curve", [])),
+                "networks": [_build(NetworkOutcome, each) for each in values.get("networks", [])],
                 "network_profile": _network_profile(values.get("network_profile")),
                 "max_abs_difference": None if difference is None else float(difference),
                 "comparison_runs": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from .checkpoint_fit import AUTO
 from .config import OneShotConfig
 from .deploy.linker import linker
 from .deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
+from .network_set import Member, check_export, export_of, members_of
 from .report.energy import ReportConfig
+from .reuse.backend import with_backend
 
 
 class TuneConfigError(UserError, ValueError):
@@ -27,14 +29,14 @@ class TuneConfigError(UserError, ValueError):
 class TuneConfig:
     """One tuning run; the fields are those of conf/tune.yaml."""
 
-    network: str
+    network: Any
     output: Path
     database: Path
     checkpoint: str | None = AUTO
     target: Any = "llvm"
     inputs: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
-    batch: int = 1
+    batch: Any = 1
     seed: int = 0
     retune: bool = False
     require_database: bool = False
@@ -54,6 +56,8 @@ class TuneConfig:
     report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "search", with_backend(self.search))
+        self._check_set()
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
         if self.timing_repeats < 1:
@@ -91,6 +95,51 @@ class TuneConfig:
                 f"export={self.export}: a library is linked by a C++ compiler; install g++, or leave it out"
             )
 
+    def _check_set(self) -> None:
+        """Checks what a set of networks rules out, and names the folder of its report."""
+        members = self.members
+        check_export(self.export, self.is_set)
+        if not self.is_set:
+            return
+        # An interpolation writes a list as Python does.
+        name = "-".join(dict.fromkeys(member.name.partition("-batch")[0] for member in members))
+        object.__setattr__(self, "output", Path(str(self.output).replace(str(self.network), name)))
+        if self.latency_target_s is not None:
+            raise TuneConfigError(
+                f"latency_target_s={self.latency_target_s}: several networks have no latency in common; "
+                "leave it out, or tune one network"
+            )
+        if self.kwargs and len({member.network for member in members}) > 1:
+            raise TuneConfigError("kwargs: several networks take no factory arguments; tune them one by one")
+        if self.report.beside is not None:
+            raise TuneConfigError(
+                f"report.beside={self.report.beside}: a curve of several networks stands beside none; leave "
+                "it out"
+            )
+
+    @property
+    def members(self) -> list[Member]:
+        """Networks of the run."""
+        return members_of(self.network, self.batch, self.inputs)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the run tunes several networks."""
+        return len(self.members) > 1
+
+    def of_member(self, member: Member) -> TuneConfig:
+        """Settings by which one network of a set is compiled, checked and timed after the search."""
+        return replace(
+            self,
+            network=member.network,
+            batch=member.batch,
+            inputs=member.inputs,
+            output=self.output / member.name,
+            export=export_of(self.export, member, self.is_set),
+            retune=False,
+            budget_s=None,
+        )
+
     def check_for(self, target: Target) -> None:
         """Raises LinkerError where the target rules out an export."""
         if self.export is not None:
@@ -103,11 +152,8 @@ class TuneConfig:
 
     @property
     def network_arguments(self) -> dict[str, Any]:
-        """Arguments of `load_network`, by which another process builds the same network."""
-        return {
-            "name_or_path": self.network,
-            **{name: getattr(self, name) for name in ("inputs", "batch", "seed", "kwargs")},
-        }
+        """Arguments of `load_network` of the only network."""
+        return self.members[0].arguments(self.seed, self.kwargs)
 
     @property
     def task_settings(self) -> dict[str, Any]:

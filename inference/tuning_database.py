@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE
+from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload
+from ..dataset.described_task import described_task
 from ..dataset.exchange import database_folder_name
 from ..dataset.hardware import Hardware
 from ..dataset.replay import trace_to_json
@@ -32,6 +35,7 @@ from .database_folder import (
     hold_open,
     read_notes,
     read_rounds,
+    whole_lines,
 )
 from .proposal import Measurement
 from .surrogate.memory import MEMORY_FILE
@@ -66,13 +70,26 @@ class TuningDatabase:
         record = self.database.query_tuning_record(task.mod, self._target, "main")
         return None if record is None else min(float(seconds) for seconds in record.run_secs)
 
-    def latencies_s(self, task: Task) -> dict[str, float]:
-        """Latencies in seconds of all schedules of a task, by canonical trace (`trace_to_json`)."""
+    def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
+        """Latencies in seconds of schedules of a task, by canonical trace (`trace_to_json`).
+
+        `most` takes so many of the fastest; None takes all.
+        """
         workload = self.database.commit_workload(task.mod)
         return {
             trace_to_json(record.trace): min(float(seconds) for seconds in record.run_secs)
-            for record in self.database.get_top_k(workload, len(self.database))
+            for record in self.database.get_top_k(workload, most or len(self.database))
         }
+
+    def other_tasks(self, known: Collection[str]) -> list[Task]:
+        """Tasks of earlier runs with a schedule, but those whose workload hash is known; of weight 0."""
+        found: dict[str, tvm.IRModule] = {}
+        for line in whole_lines(self.folder / WORKLOAD_FILE):
+            name = parsed_workload(line)
+            if name not in known and name not in found:
+                found[name] = ms.database.Workload.from_json(json.loads(line)).mod
+        tasks = [replace(described_task(mod), weight=0) for mod in found.values()]
+        return [task for task in tasks if self.best_latency_s(task) is not None]
 
     def require(self, tasks: Sequence[Task]) -> None:
         """Raises MissingScheduleError, which names the first task without a schedule."""

@@ -17,8 +17,17 @@ from .database_folder import append_notes, read_notes
 
 NOTES_FILE = "foretune_notes.json"
 """File with one JSON object a line: `workload` with `untuned_s` (null where it does not run) or `ended`, the
-reason why a task that was searched has no schedule; `network`, of which nothing was left to tune; or `search`
-with the number of `tasks` that a run has searched and the `seconds` that it took."""
+reason why a task that was searched has no schedule, or `parent`, the workload whose programs its search
+began with ("" for none), and its `name`; `network`, of which nothing was left to tune; or `search` with the
+number of `tasks` that a run has searched and the `seconds` that it took."""
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """Name of a task, and what tells it from others that are called so."""
+
+    name: str
+    workload_hash: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class RunNote:
 
 
 class TuningNotes:
-    """Untuned latencies, tasks that ended without a schedule, finished networks, and the time of runs.
+    """Untuned latencies, tasks that ended without a schedule, parents, finished networks, the time of runs.
 
     A later line about the same takes the place of an earlier one.
     """
@@ -42,6 +51,7 @@ class TuningNotes:
         self._path = path
         self._untuned_s: dict[str, float] = {}
         self._ended: dict[str, str] = {}
+        self._parents: dict[str, TaskName] = {}
         self._networks: set[str] = set()
         self._runs: defaultdict[str, list[RunNote]] = defaultdict(list)
         for note in read_notes(path) if path is not None else []:
@@ -64,6 +74,16 @@ class TuningNotes:
         """Keeps the reason why a task has no schedule, "" where it has one now."""
         if self.ended(task) != reason:
             self._add(workload=task.workload_hash, ended=reason)
+
+    def parent(self, task: Task) -> TaskName | None:
+        """The task whose programs the search of another began with; None where it began with none."""
+        return self._parents.get(task.workload_hash)
+
+    def note_parent(self, task: Task, parent: TaskName | None) -> None:
+        """Keeps whose programs the search of a task began with."""
+        if self.parent(task) != parent:
+            found = parent or TaskName("", "")
+            self._add(workload=task.workload_hash, parent=found.workload_hash, name=found.name)
 
     def expects_nothing(self, network: Mapping[str, Any]) -> bool:
         """Whether the last run on a network of these settings left nothing to tune.
@@ -98,6 +118,10 @@ class TuningNotes:
             self._untuned_s[line["workload"]] = math.inf if seconds is None else seconds
         if "search" in line:
             self._runs[line["search"]].append(RunNote(line["tasks"], line["seconds"]))
+        if "parent" in line:
+            self._parents.pop(line["workload"], None)
+            if line["parent"]:
+                self._parents[line["workload"]] = TaskName(line["name"], line["parent"])
         if "ended" in line:
             self._ended[line["workload"]] = line["ended"]
 

@@ -5,5 +5,6 @@
 
 Each network is tuned by `foretune tune` from an empty database and timed in turns with its rivals, each in a
 process of its own. Networks that were measured are kept in `outputs/benchmarks/rivals` until the commit
-changes: a benchmark that was stopped goes on where it was. 13 networks take about 45 minutes on two cores.
+changes, or beyond it with `--keep`: a benchmark that was stopped goes on where it was. 13 networks take about
+45 minutes on two cores.
 """

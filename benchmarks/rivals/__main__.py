@@ -32,6 +32,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
     add("--again", action="store_true", help="run anew what is kept")
+    add("--keep", action="store_true", help="keep runs of earlier commits too; the result names each commit")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/rivals"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
     add("--out", type=Path, default=RESULTS, help="(%(default)s)")
@@ -50,8 +51,12 @@ def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
     return kept_run(
         arguments.runs_in / f"{network}.json",
         settings,
-        lambda: measure(network, arguments.overrides, rival_limit_s=arguments.rival_limit_s),
+        lambda: {
+            "commit": settings["commit"],
+            **measure(network, arguments.overrides, rival_limit_s=arguments.rival_limit_s),
+        },
         again=arguments.again,
+        free=("commit",) if arguments.keep else (),
     )
 
 
@@ -88,6 +93,7 @@ def main() -> None:
         "rows": [row for run in runs.values() for row in run["rows"]],
         "networks": {
             name: {
+                "commit": run["commit"],
                 "total_s": run["total_s"],
                 "stage_s": run["stage_s"],
                 "calls": run["calls"],

@@ -51,7 +51,7 @@ def measure(network: str, overrides: Sequence[str], *, rival_limit_s: float) -> 
 
 
 def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, Any]:
-    """What the result keeps of the report of the tuning run and of the one with the timing that counts."""
+    """The result's part of two reports: that of the tuning run, and that of the timing that counts."""
     names = {engine_class(location).title: name for name, location in RIVALS.items()} | {TUNED: FORETUNE}
     ready_s = {one["name"]: one["ready_s"] for one in tuning["contestants"]}
     version = f"foretune {timing['versions']['foretune']}"
@@ -92,7 +92,7 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dict[str, Any]:
-    """What the tasks of a network reach of the cores' peak of `peak_gflops`, together and each.
+    """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
 
     A task that was not tuned counts with its untuned latency, one without any does not count.
     """

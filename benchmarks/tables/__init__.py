@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from . import chosen, families, measuring, models, networks, provenance, records, rivals, stock, today
+from . import (
+    chosen,
+    families,
+    measuring,
+    models,
+    networks,
+    provenance,
+    records,
+    reuse,
+    reuse_searches,
+    rivals,
+    stock,
+    today,
+)
 from .reading import Results
 
 Table = Callable[[Results], str]
@@ -28,6 +41,8 @@ TABLES: Mapping[str, Table] = {
     "cost-models-curve": models.curve,
     "added-records": models.added_records,
     "transfer": models.transfer,
+    "reuse-ranges": reuse.ranges,
+    "reuse-networks": reuse_searches.networks,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,

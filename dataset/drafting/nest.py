@@ -149,16 +149,4 @@ class Nest:
 
         All bytes of a packed buffer count as contiguous.
         """
-        extents = access.extents(self.tiles)
-        elements = np.full_like(self.outer, access.element_bytes)
-        for extent in extents:
-            elements *= extent
-        if access.packed:
-            return elements, elements
-        run = np.full_like(self.outer, access.element_bytes)
-        whole = np.ones(self.outer.shape, dtype=np.bool_)
-        # An access is contiguous from the last dimension on, as long as it touches whole dimensions.
-        for extent, size in zip(reversed(extents), reversed(access.shape), strict=True):
-            run = np.where(whole, run * extent, run)
-            whole &= extent >= size
-        return elements, run
+        return access.footprint(self.tiles)

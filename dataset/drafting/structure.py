@@ -60,6 +60,25 @@ class Access:
             found.append(np.minimum(span + np.float32(width), np.float32(size)))
         return found
 
+    def footprint(self, tile: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """Bytes that a tile with these extents (by axis) touches, and how many of them are contiguous.
+
+        All bytes of a packed buffer count as contiguous. All arrays have the shape of the extents.
+        """
+        extents = self.extents(tile)
+        touched = np.full_like(tile[0], self.element_bytes)
+        for extent in extents:
+            touched = touched * extent
+        if self.packed:
+            return touched, touched
+        run = np.full_like(tile[0], self.element_bytes)
+        whole = np.ones(np.shape(tile[0]), dtype=np.bool_)
+        # An access is contiguous from the last dimension on, as long as it touches whole dimensions.
+        for extent, size in zip(reversed(extents), reversed(self.shape), strict=True):
+            run = np.where(whole, run * extent, run)
+            whole &= extent >= size
+        return touched, run
+
     def stride(self, axis: int) -> int:
         """Elements between two neighbours along a loop, 0 if the loop does not move the access.
 

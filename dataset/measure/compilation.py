@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
+from ..async_copies import check_copies
 from ..tvm_compat import argument_buffers, without_layout_change
 from ..vector_math import vectorise_math
 
@@ -55,12 +56,16 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 
 
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:
-    """Compile a scheduled module with vectorised functions (`vectorise_math`) to TVM's executable."""
+    """Compile a scheduled module with vectorised functions (`vectorise_math`) to TVM's executable.
+
+    Raises StridedCopyError for a program that TVM would compile to wrong code.
+    """
     vectorise_math()
     if target.kind.name == "llvm":
         with tvm.transform.PassContext(config=_UNCHECKED):
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
+    check_copies(mod, target)
     passes = _CUDA_PASSES if target.kind.name == "cuda" else {}
     # CUDA's compiler asks for the architecture of the current target.
     with target, tvm.transform.PassContext(config={**_UNCHECKED, **passes}):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .loading import Network, UnknownNetworkError, load_network
 
 if TYPE_CHECKING:
+    from .buildable import recast_operators
     from .extraction import NetworkExportError, extract_tasks, task_names, to_relax
     from .lowering import AS_FASTEST, Lowering
 
@@ -22,6 +23,7 @@ __all__ = [
     "UnknownNetworkError",
     "extract_tasks",
     "load_network",
+    "recast_operators",
     "task_names",
     "to_relax",
 ]
@@ -31,6 +33,7 @@ _WITH_TVM = {
     "Lowering": "lowering",
     "NetworkExportError": "extraction",
     "extract_tasks": "extraction",
+    "recast_operators": "buildable",
     "task_names": "extraction",
     "to_relax": "extraction",
 }

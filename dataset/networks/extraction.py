@@ -6,11 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 import tvm
 from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
-from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
@@ -18,35 +16,53 @@ from ...errors import UserError
 from ..described_task import described_task
 from ..task import Task
 from ..tvm_compat import as_task_module, workload_hash
-from . import onnx_import
+from . import onnx_import, torch_import
+from .buildable import lower_buildable
 from .fold_batch_norm import fold_batch_norm
 from .loading import Network, first_line
-from .lowering import AS_FASTEST, Lowering, lower
+from .lowering import AS_FASTEST, Lowering
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
+_EXPORT, _ONNX, _CONVERSION, _LOWERING = (
+    "torch.export",
+    "reading the ONNX graph",
+    "conversion to Relax",
+    "lowering to TIR",
+)
+_OTHER_OPERATORS = "compute this part of the network by other operators or in float32"
+_NEXT_STEP = {
+    _EXPORT: "the network must run as one graph of fixed shapes, without control flow that depends on data",
+    _ONNX: f"{_OTHER_OPERATORS}, or give the PyTorch module instead of the file",
+    _CONVERSION: f"{_OTHER_OPERATORS}, or export the network to ONNX and give that file",
+    _LOWERING: _OTHER_OPERATORS,
+}
+"""Advice by the step that failed."""
+
+
 class NetworkExportError(UserError, RuntimeError):
-    """The network cannot be converted to a graph of operators that TVM knows."""
+    """The network cannot be converted to functions that TVM builds."""
 
 
 def to_relax(network: Network, target: Target, lowering: Lowering = AS_FASTEST) -> tvm.IRModule:
     """The network as fused TIR functions and a Relax `main` that calls them, weights bound as constants.
 
     `extract_tasks` and compilation both start from this module, so that a tuned task is found again in the
-    database. Raises NetworkExportError with the step that failed.
+    database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
+    another data type (`recast_operators`). Raises NetworkExportError with the step that failed.
     """
     if network.onnx_path is not None:
-        with _export_step(network, "reading the ONNX graph"):
+        with _export_step(network, _ONNX):
             mod = onnx_import.to_relax(network.onnx_path, network.inputs)
     else:
         assert network.module is not None
-        with _export_step(network, "torch.export"), torch.no_grad():
-            program = torch.export.export(network.module, network.torch_inputs())
-        with _export_step(network, "conversion to Relax"):
-            mod = from_exported_program(program)
-    with _export_step(network, "lowering to TIR"):
-        return lower(fold_batch_norm(mod), target, lowering)
+        with _export_step(network, _EXPORT):
+            program = torch_import.export(network.module, network.torch_inputs())
+        with _export_step(network, _CONVERSION):
+            mod = torch_import.to_relax(program)
+    with _export_step(network, _LOWERING):
+        return lower_buildable(fold_batch_norm(mod), target, lowering)
 
 
 def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) -> list[Task]:
@@ -98,6 +114,5 @@ def _export_step(network: Network, step: str) -> Iterator[None]:
         raise
     except Exception as error:  # exporters raise many types
         raise NetworkExportError(
-            f"network={network.name}: {step} failed: {first_line(error)}; the network must run as one "
-            "graph of fixed shapes, without control flow that depends on data or operators unknown to TVM"
+            f"network={network.name}: {step} failed: {first_line(error)}; {_NEXT_STEP[step]}"
         ) from error

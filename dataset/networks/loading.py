@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from ...errors import UserError
 from . import onnx_import
 from .inputs import BadInputShapeError, InputSpec, example_inputs
-from .known import ZOO
+from .known import ZOO, draw_statistics
+from .outputs import BadOutputError, output_tensors
 
 
 class UnknownNetworkError(UserError, ValueError):
@@ -48,9 +48,7 @@ class Network:
             assert self.onnx_path is not None
             return onnx_import.reference_outputs(self.onnx_path, self.inputs)
         with torch.inference_mode():
-            # The order in which torch.export, and so the compiled network, flattens nested outputs.
-            leaves = tree_leaves(self.module(*self.torch_inputs()))
-        return [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+            return [tensor.numpy() for tensor in output_tensors(self.module(*self.torch_inputs()))]
 
 
 def load_network(
@@ -70,7 +68,7 @@ def load_network(
         batch: the leading extent of the default inputs; given `inputs` have it in their shapes.
         kwargs: keyword arguments of an import path's factory.
 
-    Raises UnknownNetworkError, BadInputShapeError, MissingExtraError.
+    Raises UnknownNetworkError, BadInputShapeError, BadOutputError, MissingExtraError.
     """
     if batch < 1 or (batch > 1 and inputs is not None):
         raise BadInputShapeError(
@@ -98,7 +96,7 @@ def load_network(
     elif name_or_path in ZOO:
         entry, name = ZOO[name_or_path], name_or_path
         specs = inputs if inputs is not None else [_with_batch(spec, batch) for spec in entry.inputs]
-        factory = partial(_build_zoo_network, entry.build)
+        factory = partial(_with_statistics, entry.build)
     else:
         raise UnknownNetworkError(_unknown_name(name_or_path))
 
@@ -109,6 +107,8 @@ def load_network(
     network = Network(name, arrays, module)
     try:
         network.reference_outputs()
+    except BadOutputError as error:
+        raise BadOutputError(f"network={name_or_path}: {error}") from error
     except Exception as error:  # a user's forward may raise anything
         raise BadInputShapeError(
             f"network={name_or_path} does not run on inputs {[list(a.shape) for a in arrays]} "
@@ -132,15 +132,8 @@ def _unknown_name(name: str) -> str:
     )
 
 
-def _build_zoo_network(build: Callable[[], nn.Module]) -> nn.Module:
-    module = build()
-    for layer in module.modules():
-        # With fresh statistics of 0 and 1, an output check would miss a wrongly folded batch norm.
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_var is not None:
-            assert layer.running_mean is not None
-            layer.running_mean.normal_(0.0, 0.1)
-            layer.running_var.uniform_(0.8, 1.25)
-    return module
+def _with_statistics(build: Callable[[], nn.Module]) -> nn.Module:
+    return draw_statistics(build())
 
 
 def _call_import_path(path: str, kwargs: dict[str, Any]) -> nn.Module:

@@ -11,7 +11,7 @@ On a CPU this takes two changes outside the search over schedules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call
+from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call, wildcard
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
@@ -56,12 +56,30 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     ]
     if on_cpu if lowering.channels_last is None else lowering.channels_last:
         register_clip_layouts()
-        passes += [relax.transform.ConvertLayout(CHANNELS_LAST), relax.transform.CanonicalizeBindings()]
+        passes += [
+            _counted_axes,
+            relax.transform.ConvertLayout(CHANNELS_LAST),
+            relax.transform.CanonicalizeBindings(),
+        ]
     passes += [_moved_constants, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if on_cpu if lowering.prepack is None else lowering.prepack:
         passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]
     with target:
         return tvm.transform.Sequential(passes)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="CountedAxes")
+def _counted_axes(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Counts the axes that a squeeze removes from the front; ConvertLayout runs out of memory otherwise."""
+    squeezed = is_op("relax.squeeze")(wildcard())
+
+    def rewrite(expr: relax.Expr, _: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
+        data, axes = expr.args[0], expr.attrs.axis
+        if axes is None or all(int(axis) >= 0 for axis in axes):
+            return expr
+        return relax.op.squeeze(data, [int(axis) % len(data.ty.shape) for axis in axes])
+
+    return _rewritten(mod, squeezed, rewrite)
 
 
 @tvm.transform.module_pass(opt_level=0, name="MovedConstants")
@@ -75,10 +93,19 @@ def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
         turned = values.transpose(None if axes is None else [int(axis) for axis in axes])
         return relax.const(np.ascontiguousarray(turned), str(matches[constant].ty.dtype))
 
+    return _rewritten(mod, moved, rewrite)
+
+
+def _rewritten(
+    mod: tvm.IRModule,
+    pattern: DFPattern,
+    rewrite: Callable[[relax.Expr, Mapping[DFPattern, relax.Expr]], relax.Expr],
+) -> tvm.IRModule:
+    """The module with its Relax functions rewritten."""
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
-            changed[var] = rewrite_call(moved, rewrite, func)
+            changed[var] = rewrite_call(pattern, rewrite, func)
     return changed
 
 

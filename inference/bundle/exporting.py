@@ -58,7 +58,7 @@ class ExportConfig:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export wrote."""
+    """Summary of an export."""
 
     path: Path
     bundle: Bundle

@@ -143,7 +143,7 @@ def _joined(lines: Sequence[str]) -> bytes:
 
 
 def _parsed(path: Path, member: str, lines: Sequence[str], parse: Callable[[str], _Part]) -> list[_Part]:
-    """What `parse` makes of each line; raises BundleError, which names the line."""
+    """Values that `parse` makes of the lines; raises BundleError, which names the line."""
     found = []
     for number, line in enumerate(lines, 1):
         try:

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ImportedTask:
-    """What an import made of one task. Latencies are seconds of the fastest schedule on this device."""
+    """Outcome of one task of an import. Latencies are seconds of the fastest schedule on this device."""
 
     name: str
     operator: str
@@ -53,7 +53,7 @@ class ImportedTask:
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did."""
+    """Summary of an import."""
 
     folder: Path
     """Folder of the target and the device in the database."""

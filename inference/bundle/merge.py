@@ -158,7 +158,7 @@ def _merged_rounds(
 
 
 def _or_none(parse: Callable[..., _Parsed], *arguments: object) -> _Parsed | None:
-    """What `parse` makes of a line, None for one that it does not know."""
+    """Value that `parse` makes of a line, None for one that it does not know."""
     try:
         return parse(*arguments)
     except (ValueError, RecursionError):

@@ -56,7 +56,7 @@ class Comparison:
     """Contestants of one network on this machine; `close` ends their processes.
 
     Args:
-        network: the network, whose outputs for its example inputs are `reference`.
+        network: the network.
         arguments: those of `load_network`, by which a rival's process builds the same network.
         forms: what TVM compiled. On a CPU each is timed in a process of its own, from an exported library. On
             a GPU, or without a C++ compiler, it is timed in this process.
@@ -72,12 +72,11 @@ class Comparison:
         forms: Sequence[CompiledForm],
         rivals: Sequence[str],
         *,
-        reference: Sequence[NDArray[Any]],
         on_cpu: bool = True,
         limit_s: float = 120.0,
     ) -> None:
         self._network, self._arguments, self._forms = network, dict(arguments), forms
-        self._reference, self._on_cpu, self._limit_s = reference, on_cpu, limit_s
+        self._on_cpu, self._limit_s = on_cpu, limit_s
         self.left_out: dict[str, str] = {}
         """Rivals that cannot take part, by their title, with the reason."""
         self._kinds: dict[str, type[Engine]] = {}
@@ -88,6 +87,8 @@ class Comparison:
             else:
                 self._kinds[name] = kind
         self._entries: list[_Entry] = []
+        self._exporter: EngineWorker | None = None
+        self._onnx = network.onnx_path or Path()
         self._stack = ExitStack()
 
     def __enter__(self) -> Comparison:
@@ -100,19 +101,16 @@ class Comparison:
         """Ends the processes and removes their files."""
         self._stack.close()
 
-    def prepare(self) -> None:
-        """Starts the contestants, runs each once and compares its outputs.
-
-        Their processes import side by side, and load the network one after the other, so that no `ready_s` is
-        another's fault.
-        """
+    def start(self) -> None:
+        """Starts the processes of the contestants, which import side by side."""
         scratch = ScratchFolder()
         self._stack.callback(scratch.cleanup)
         inputs = scratch.path / "inputs.npz"
         save_arrays(inputs, self._network.inputs)
         self._entries = [self._form(form, scratch.path, inputs) for form in self._forms]
-        onnx = self._network.onnx_path or scratch.path / "network.onnx"
-        exporter = self._exporter(inputs)
+        if self._network.onnx_path is None:
+            self._onnx = scratch.path / "network.onnx"
+        self._exporter = self._started_exporter(inputs)
         for name, kind in self._kinds.items():
             by_file = kind.form is Form.ONNX
             runner = ProcessRunner(
@@ -122,18 +120,24 @@ class Comparison:
                 inputs=inputs,
                 folder=scratch.path / name,
                 network=None if by_file else self._arguments,
-                path=onnx.absolute() if by_file else None,
+                path=self._onnx.absolute() if by_file else None,
                 limit_s=self._limit_s,
             )
             self._stack.callback(runner.close)
             self._entries.append(_Entry(runner, 0.0, Contestant(kind.title)))
+
+    def prepare(self, reference: Sequence[NDArray[Any]]) -> None:
+        """Loads the contestants, runs each once and compares its outputs with `reference`.
+
+        They load the network one after the other, so that no `ready_s` is another's fault.
+        """
         for entry in self._entries:
             _attempt(entry, entry.runner.wait)
-        if exporter is not None:
-            self._export(exporter, onnx)
+        if self._exporter is not None:
+            self._export(self._exporter)
         for entry in self._entries:
             if not entry.row.error:
-                _attempt(entry, lambda entry=entry: self._load(entry))  # type: ignore[misc]
+                _attempt(entry, lambda entry=entry: self._load(entry, reference))  # type: ignore[misc]
 
     def time(self, repeats: int) -> list[Contestant]:
         """Times those whose outputs are those of the reference; returns a row for each contestant."""
@@ -187,7 +191,7 @@ class Comparison:
         before_s = form.ready_s + time.perf_counter() - start
         return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))
 
-    def _exporter(self, inputs: Path) -> EngineWorker | None:
+    def _started_exporter(self, inputs: Path) -> EngineWorker | None:
         if self._network.module is None or all(kind.form is not Form.ONNX for kind in self._kinds.values()):
             return None
         settings = {"inputs": str(inputs), "network": self._arguments}
@@ -195,7 +199,7 @@ class Comparison:
         self._stack.callback(exporter.close)
         return exporter
 
-    def _export(self, exporter: EngineWorker, onnx: Path) -> None:
+    def _export(self, exporter: EngineWorker) -> None:
         """Writes the ONNX file, whose seconds count for each engine that reads it."""
         readers = [
             entry
@@ -204,7 +208,7 @@ class Comparison:
         ]
         try:
             exporter.wait(self._limit_s)
-            export_s = exporter.ask(self._limit_s, op="export", path=str(onnx))["export_s"]
+            export_s = exporter.ask(self._limit_s, op="export", path=str(self._onnx))["export_s"]
         except RunnerError as error:
             for entry in readers:
                 entry.row = replace(entry.row, error=f"the export to ONNX failed: {error}")
@@ -214,10 +218,10 @@ class Comparison:
         finally:
             exporter.close()
 
-    def _load(self, entry: _Entry) -> None:
+    def _load(self, entry: _Entry, reference: Sequence[NDArray[Any]]) -> None:
         loaded = entry.runner.load()
         entry.row = replace(entry.row, version=loaded.version, ready_s=entry.before_s + loaded.ready_s)
-        check = compare_outputs(self._reference, loaded.outputs)
+        check = compare_outputs(reference, loaded.outputs)
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
         if not check.agrees and entry.row.name not in {form.name for form in self._forms}:
             raise RunnerError(

@@ -34,7 +34,7 @@ SPREAD = 1.5
 
 
 class Timed(Protocol):
-    """What `time_in_turns` needs of a runner."""
+    """Interface of a runner that `time_in_turns` times."""
 
     def turn(self, seconds: float) -> Turn:
         """Times it; raises RunnerError."""

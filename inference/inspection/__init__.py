@@ -1,1 +1,1 @@
-"""What is known of a network before it is tuned: tasks, schedules, predicted latencies, expected minutes."""
+"""Overview of a network before it is tuned: tasks, schedules, predicted latencies, expected minutes."""

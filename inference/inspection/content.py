@@ -1,4 +1,4 @@
-"""What is known of a network and its tasks before a run."""
+"""Overview of a network and its tasks before a run."""
 
 from __future__ import annotations
 

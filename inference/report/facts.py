@@ -9,19 +9,24 @@ from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, 
 from .coverage import coverage
 from .energy import estimate_energy
 from .network_time import time_notes
+from .networks import network_facts
 from .quantities import duration, milliseconds
+from .reuse import reuse_facts
 
 
 def facts(result: TuneResult) -> list[Fact]:
     """The summary: speed, correctness, cost; a dry run is told first."""
     found = _simulated(result)
     found += [*_predicted(result), *_comparisons(result), *_untuned_by_tasks(result)]
-    tuned = sum(task.tuned_latency_s is not None for task in result.tasks)
+    own = [task for task in result.tasks if task.weight]
+    tuned = sum(task.tuned_latency_s is not None for task in own)
     return [
         *found,
-        _outputs(result),
+        *network_facts(result),
+        *([] if result.networks else [_outputs(result)]),
         *_exported(result),
-        Fact("Wall time", duration(result.total_s), f"{tuned} of {len(result.tasks)} tasks tuned"),
+        Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
+        *reuse_facts(result),
         *coverage(result.tasks),
         *_families(result),
         *_energy(result),
@@ -135,9 +140,10 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: tasks that were not tuned, schedules from a database, where time is lost."""
+    """Remarks below the table: untuned tasks, schedules from a database, recast operators, lost time."""
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
         found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
+    found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
     return found + time_notes(result)

@@ -14,7 +14,9 @@ from .contestants import EXPLANATION, HEADS, contestant_rows, left_out
 from .coverage import COVERAGE_HEADS, COVERAGE_NOTE, coverage_rows
 from .facts import facts, notes
 from .network_time import TIME_HEADS, TIME_NOTE, time_rows
+from .networks import NETWORK_HEADS, NETWORK_NOTE, network_rows
 from .plots import Drawn, plots
+from .reuse import REUSE_HEADS, REUSE_NOTE, REUSE_TITLE, reuse_rows
 from .table import COLUMNS, WHOLE_NETWORK, Column, Row, rows
 
 
@@ -23,6 +25,7 @@ def render_page(result: TuneResult, drawn: Drawn | None = None) -> str:
     source = "no checkpoint" if not result.checkpoint else f"checkpoint {result.checkpoint}"
     content = Template(_text("page.html")).substitute(
         facts="\n".join(fact_html(fact) for fact in facts(result)),
+        networks=_networks(result),
         plots="\n".join(figure_html(plot) for plot in plots(result, drawn)),
         contestants=_contestants(result),
         table_note=escape(
@@ -32,6 +35,7 @@ def render_page(result: TuneResult, drawn: Drawn | None = None) -> str:
         ),
         table=_table(rows(result)),
         notes="\n".join(f'<p class="note">{escape(note)}</p>' for note in notes(result)),
+        reuse=_reuse(result),
         network_time=_network_time(result),
         coverage=_coverage(result),
         settings="\n".join(_setting(name, value) for name, value in _settings(result).items()),
@@ -51,6 +55,16 @@ def _text(name: str) -> str:
 def _network_time(result: TuneResult) -> str:
     content = time_rows(result)
     return table_html(TIME_HEADS, content, TIME_NOTE, "A run of the network") if content else ""
+
+
+def _networks(result: TuneResult) -> str:
+    content = network_rows(result)
+    return table_html(NETWORK_HEADS, content, NETWORK_NOTE, "Networks") if content else ""
+
+
+def _reuse(result: TuneResult) -> str:
+    content = reuse_rows(result)
+    return table_html(REUSE_HEADS, content, REUSE_NOTE, REUSE_TITLE) if content else ""
 
 
 def _coverage(result: TuneResult) -> str:

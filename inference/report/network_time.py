@@ -59,7 +59,7 @@ def time_rows(result: TuneResult) -> list[list[str]]:
 
 
 def time_notes(result: TuneResult) -> list[str]:
-    """Where the network's time goes if its tasks do not explain it, and which tasks lose most to a rival."""
+    """Notes on the network's time outside of its tasks, and on the tasks that lose most to a rival."""
     return [*_difference(result), *_lost(result)]
 
 

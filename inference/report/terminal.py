@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +12,8 @@ from rich.text import Text
 from ..result import TuneResult
 from .contestants import HEADS, contestant_rows, left_out
 from .facts import facts, notes
+from .networks import NETWORK_HEADS, network_rows
+from .reuse import REUSE_HEADS, REUSE_TITLE, reuse_rows
 from .table import COLUMNS, MISSING, WHOLE_NETWORK, Column, Row, rows
 
 
@@ -32,10 +36,14 @@ def print_report(result: TuneResult, console: Console) -> None:
     console.print(table)
     for note in notes(result):
         console.print(Text(note, style="yellow"))
+    if networks := network_rows(result):
+        console.print(_plain_table("Networks", NETWORK_HEADS, networks))
     if result.contestants:
         _print_contestants(result, console)
     for sentence in left_out(result):
         console.print(Text(sentence, style="yellow"))
+    if tree := reuse_rows(result):
+        console.print(_plain_table(REUSE_TITLE, REUSE_HEADS, tree))
     lines = Table.grid(padding=(0, 2))
     for fact in facts(result):
         style = {None: "bold", True: "bold green", False: "bold red"}[fact.good]
@@ -57,6 +65,24 @@ def _print_contestants(result: TuneResult, console: Console) -> None:
     for row in content:
         table.add_row(*(Text(row[column]) for column in shown))
     console.print(table)
+
+
+def _plain_table(title: str, heads: Sequence[str], content: list[list[str]]) -> Table:
+    """A table whose first and last columns give way where the terminal is narrow."""
+    table = Table(title=title, box=box.SIMPLE)
+    for number, head in enumerate(heads):
+        width = max(len(cells[number]) for cells in [heads, *content])
+        flexible = number == 0 or width > 20
+        table.add_column(
+            head,
+            justify="left" if number < 2 or flexible else "right",
+            no_wrap=not flexible or number == 0,
+            overflow="ellipsis" if number == 0 else "fold",
+            min_width=None if flexible else width,
+        )
+    for cells in content:
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def print_profile(result: TuneResult, console: Console) -> None:

@@ -41,6 +41,24 @@ def one_hop_bridges(
     return found
 
 
+def all_bridges(
+    operators: Mapping[str, T],
+    *,
+    kind: Callable[[T], Hashable],
+    can_reuse: Callable[[T, T], bool],
+    bridge: Callable[[T, T], tuple[str, T] | None],
+) -> dict[str, T]:
+    """All bridge operators: those of the operators, and of their bridges, until none is new (section 6.2).
+
+    The arguments are those of `one_hop_bridges`. The closure is finite, since each loop of a bridge is as
+    long as that of an operator.
+    """
+    found: dict[str, T] = {}
+    while further := one_hop_bridges({**operators, **found}, kind=kind, can_reuse=can_reuse, bridge=bridge):
+        found |= further
+    return found
+
+
 def bridge_task(first: Task, second: Task, is_alike: Callable[[Task], bool]) -> Task | None:
     """Task of weight 0 of the bridge operator of two tasks; None where no settings make one.
 

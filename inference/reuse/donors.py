@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ...dataset.task import Task
+from .likeness import Loops
 from .parent import ReuseParent
 
 Adapt: TypeAlias = Callable[[Task, str, Task], str | None]
 """Trace of a program of the first task as a trace of the second; None where it does not fit."""
+
+OF_EACH = 2
+"""Programs of a task that others begin with: its fastest, and another one in case that was luck."""
+
+PLACE = 1.5
+"""Distance that the second fastest program of a task is further away than its fastest."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,36 @@ class ParentsBest:
         """See StartChoice."""
         programs = (ReuseParent(parent.task, trace) for trace in parent.fastest)
         return adapted_once(programs, child, self._adapt)
+
+
+class NearestPrograms:
+    """The fastest programs of the tasks whose loops are nearest to the child's, whoever its parent is."""
+
+    def __init__(
+        self, adapt: Adapt, loops: Callable[[Task], Loops | None], *, of_each: int = OF_EACH
+    ) -> None:
+        """`of_each` are the programs of each task that count."""
+        self._adapt = adapt
+        self._loops = loops
+        self._of_each = of_each
+
+    def __call__(
+        self, child: Task, parent: Donor, others: Sequence[Donor]
+    ) -> Iterator[tuple[str, ReuseParent]]:
+        """See StartChoice."""
+        own = self._loops(child)
+        apart: list[tuple[float, int, ReuseParent]] = []
+        for donor in (parent, *others):
+            loops = self._loops(donor.task)
+            if own is None or loops is None or loops.kind != own.kind:
+                continue
+            apart += [
+                (own.distance(loops) + PLACE * place, len(apart) + place, ReuseParent(donor.task, trace))
+                for place, trace in enumerate(donor.fastest[: self._of_each])
+            ]
+        return adapted_once(
+            (program for *_, program in sorted(apart, key=lambda found: found[:2])), child, self._adapt
+        )
 
 
 def adapted_once(

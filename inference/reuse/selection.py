@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from .graph import COST, choice_graph
 from .steiner import steiner_tree
-from .tree import ReuseTree
+from .tree import ROOT, ReuseTree
 
 T = TypeVar("T")
 
@@ -94,7 +94,11 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
             search_cost=self._search_cost,
             reuse_cost=self._estimated,
         )
-        spent = {child: parent for child, parent in begun.items() if child in self._operators}
+        spent = {
+            child: parent if parent in self._operators else ROOT  # or outside of the run by now
+            for child, parent in begun.items()
+            if child in self._operators
+        }
         for child, parent in spent.items():
             graph.remove_edges_from(list(graph.in_edges(child)))
             graph.add_edge(parent, child, **{COST: 0.0})

@@ -1,4 +1,4 @@
-"""Postprocessor that rejects programs above a code-size limit, and stock's design space with it."""
+"""Stock's design space with a postprocessor that rejects programs above a code-size limit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
+from ...dataset.async_copies import STRIDED_COPY, RejectStridedCopies
 from ...dataset.code_size import code_size
 from ...dataset.tvm_compat import parse_target, stock_space, target_to_json
 from .base import DesignSpace
@@ -18,7 +19,7 @@ CODE_SIZE = "code size"
 """Cause of a candidate that CodeLimit rejected."""
 
 PYTHON_POSTPROCESSOR = "PyPostproc"
-"""Name by which TVM calls every postprocessor in Python; CodeLimit is the only one of `StockSpace`."""
+"""Name by which TVM calls every postprocessor in Python; `StockSpace` has at most one on a target."""
 
 
 @derived_object
@@ -43,10 +44,11 @@ class CodeLimit(ms.postproc.PyPostproc):
 
 @dataclass(frozen=True)
 class StockSpace(DesignSpace):
-    """MetaSchedule's design space, on CPUs without programs above `max_code` vector instructions.
+    """MetaSchedule's design space without programs that are not worth measuring.
 
-    Such programs compile slowly and are rarely the fastest. `max_code` None sets no limit; GPUs have limits
-    of their own.
+    On CPUs these are programs above `max_code` vector instructions, which compile slowly and are rarely the
+    fastest; `max_code` None sets no limit. On CUDA devices, which have limits of their own, they are programs
+    whose asynchronous copies TVM compiles to wrong code.
     """
 
     max_code: int | None
@@ -56,13 +58,21 @@ class StockSpace(DesignSpace):
         limited = self.max_code is not None and target.kind.name == "llvm"
         return _generator(target_to_json(target), self.max_code if limited else None)
 
+    @staticmethod
+    def cause(target: Target) -> str:
+        """Cause of the candidates that PYTHON_POSTPROCESSOR rejects on a target."""
+        return STRIDED_COPY if target.kind.name == "cuda" else CODE_SIZE
+
 
 @lru_cache(maxsize=8)  # rules depend on the target alone, and reading them takes a tune context
 def _generator(target: str, most: int | None) -> ms.SpaceGenerator:
-    limit = [] if most is None else [CodeLimit(most)]
-    stock = stock_space(parse_target(target))
+    parsed = parse_target(target)
+    own = [] if most is None else [CodeLimit(most)]
+    if parsed.kind.name == "cuda":
+        own.append(RejectStridedCopies())
+    stock = stock_space(parsed)
     return ms.space_generator.PostOrderApply(
         sch_rules=list(stock.sch_rules),
-        postprocs=[*stock.postprocs, *limit],
+        postprocs=[*stock.postprocs, *own],
         mutator_probs=dict(stock.mutator_probs),
     )

@@ -14,6 +14,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
 from ..profiling import StageClock
+from ..reuse.parent import ReuseParent
 from ..surrogate.base import Surrogate
 from .loop import RoundBudget
 
@@ -100,6 +101,9 @@ class Strategy(ABC):
     @abstractmethod
     def take_starts(self, starts: Sequence[str]) -> list[Found]:
         """Start candidates (traces) that replay on the task and are new; the search goes on from them."""
+
+    def take_parents(self, parents: Sequence[ReuseParent]) -> None:  # noqa: B027  # most reuse none
+        """Takes programs of other tasks that the next proposals may reuse, the most promising first."""
 
     @abstractmethod
     def propose(self, budget: RoundBudget) -> list[Found]:

@@ -14,7 +14,9 @@ STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
     "annealing": ".annealing:AnnealingStrategy",
+    "reuse": ".reuse.strategy:ReuseStrategy",
     "pool": ".pool:PoolStrategy",
+    "stock": ".stock:StockStrategy",
 }
 """Module and class of each strategy, imported when first used; a leading dot stands for this package."""
 

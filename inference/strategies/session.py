@@ -19,8 +19,9 @@ from ...dataset.tvm_compat import NoDesignSpaceError, make_tune_context
 from ..config import OneShotConfig
 from ..profiling import StageClock
 from ..proposal import Candidate
+from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
-from ..spaces.code_limit import CODE_SIZE, PYTHON_POSTPROCESSOR, StockSpace
+from ..spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
 from .base import StrategySetting
@@ -52,7 +53,9 @@ class Session(Protocol):
     def counts(self) -> CandidateCounts:
         """Candidates so far, by what became of them."""
 
-    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+    def propose(
+        self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
+    ) -> list[Candidate]:
         """The candidates of the next round, none of which was proposed before; empty where none is left."""
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
@@ -91,7 +94,7 @@ class SearchSession:
         self._clock = clock or StageClock()
         self._embedder = CandidateEmbedder(task.mod, hardware)
         space = space or StockSpace(config.max_code)
-        self._is_stock_space = isinstance(space, StockSpace)
+        self._python_cause = space.cause(target) if isinstance(space, StockSpace) else PYTHON_POSTPROCESSOR
         book = surrogates or Surrogates()
 
         scorer = model
@@ -128,13 +131,18 @@ class SearchSession:
         counts = self._strategy.counts
         if counts is None:
             return CandidateCounts(tried=self._proposed, proposed=self._proposed)
-        return counts.renamed(PYTHON_POSTPROCESSOR, CODE_SIZE) if self._is_stock_space else counts
+        return counts.renamed(PYTHON_POSTPROCESSOR, self._python_cause)
 
-    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+    def propose(
+        self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
+    ) -> list[Candidate]:
         """See Session; up to `config.proposed` candidates, after those of `starts` that replay.
 
         A budget without search has the starts alone.
         """
+        if parents and budget.search:
+            with self._clock.stage("drafting"):
+                self._strategy.take_parents(parents)
         with self._clock.stage("replay and postprocessing"):
             first = self._strategy.take_starts(starts)
             proposed = first + (self._strategy.propose(budget) if budget.search else [])
@@ -192,7 +200,9 @@ class FixedSession:
         if not self._left:
             raise NoDesignSpaceError(f"task={task.name}: no schedule of MetaSchedule's changes how it runs")
 
-    def propose(self, budget: RoundBudget, starts: Sequence[str] = ()) -> list[Candidate]:
+    def propose(
+        self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
+    ) -> list[Candidate]:
         """See Session; all schedules in the first round, unrated, and none later."""
         proposals, self._left = self._left, []
         self._proposed += len(proposals)

@@ -45,6 +45,11 @@ class SurrogateMemory:
                 found = self._known.setdefault((line["family"], line["workload"]), {})
                 found[line["trace"]] = program, line["latency_s"]
 
+    @classmethod
+    def of(cls, folder: Path, model: str | None, *, shared: bool) -> SurrogateMemory:
+        """Memory in the folder of a tuning database, none where surrogates are not shared."""
+        return cls(folder / MEMORY_FILE if shared else None, model or "")
+
     def programs(self, family: str) -> dict[str, list[tuple[Remembered, float]]]:
         """Programs of a family with their latencies in seconds, by workload hash."""
         return {

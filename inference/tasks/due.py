@@ -51,15 +51,18 @@ def anything_due(
     tasks: Sequence[Task],
     config: OneShotConfig,
     database: TuningDatabase,
+    planner: TaskPlanner | None = None,
     *,
-    breadth_first: bool = False,
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
 ) -> bool:
-    """Whether a run has a round to search or an untuned task to measure, with the planner of the search."""
+    """Whether a run has a round to search or an untuned task to measure.
+
+    `planner` is a new one, by default that of `config.planner`.
+    """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
-    planner = make_planner(config, breadth_first=breadth_first)
-    searches = opened_searches(tasks, config, planner, ledger)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
+    planner = planner or make_planner(config)
+    searches = opened_searches([*tasks, *planner.further_tasks(tasks)], config, planner, ledger)
     return planner.next_round([search for search in searches if not search.over], []) is not None

@@ -52,6 +52,7 @@ class Ledger:
             search.over = bool(search.reason) or search.predicted
             return
         search.known_s = known_s
+        search.parent = self._database.notes.parent(search.task)
         search.earlier_rounds = self._database.rounds_of_unfinished(search.task)
         search.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
 
@@ -87,4 +88,6 @@ class Ledger:
         self._database.commit(search.task, search.loop.known[committed:])
         self._committed[id(search)] = len(search.loop.known)
         if search.rounds:
-            self._database.note_rounds(search.task, min(search.full_rounds, self._rounds), self._rounds)
+            self._database.notes.note_parent(search.task, search.parent)
+            done = 0 if search.to_be_continued and not search.over else search.full_rounds
+            self._database.note_rounds(search.task, min(done, self._rounds), self._rounds)

@@ -23,6 +23,10 @@ class Round:
     """Traces of candidates that are measured before others, such as a parent's adapted program."""
     parents: tuple[ReuseParent, ...] = ()
     """Programs of other tasks that this one reuses, the most promising first."""
+    is_child: bool = False
+    """Whether the task reuses others; a later round of a child may name no programs again."""
+    to_be_continued: bool = False
+    """Whether the task counts as unfinished after it, however many rounds it had."""
 
 
 class TaskPlanner(ABC):

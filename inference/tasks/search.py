@@ -9,6 +9,7 @@ from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
 from ..proposal import Measurement
 from ..strategies.loop import RoundBudget, SearchLoop
+from ..tuning_notes import TaskName
 from ..workers.searchers import Searcher
 from .gains import Progress, gain
 
@@ -57,8 +58,11 @@ class TaskSearch:
     """Searcher that knows the task; None before the first round and after that searcher died."""
     budget: RoundBudget = field(default_factory=lambda: RoundBudget(0))
     """Budget of the current or last round."""
-    parent: str = ""
-    """Name of the task whose adapted programs it began with, "" where it began with none."""
+    parent: TaskName | None = None
+    """Task whose adapted programs it began with, in this run or an earlier one; None where it began with
+    none."""
+    to_be_continued: bool = False
+    """Whether the current or last round leaves the task unfinished; see `planner.Round`."""
     untold: dict[str, float] = field(default_factory=dict)
     """Measured latencies by trace that the searcher was not told."""
     deaths: int = 0

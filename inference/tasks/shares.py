@@ -98,9 +98,12 @@ class LatencySharePlanner(TaskPlanner):
             return False
         if math.isinf(search.best_s) or not search.full_rounds or len(self._searches) == 1:
             return True
+        return self._stake_s(search) >= self._config.min_latency_share * search.full_rounds * self._even_s()
+
+    def _even_s(self) -> float:
+        """Seconds of the network's latency that each task would have if all had the same."""
         tuned_s = [s.network_s for s in self._searches if math.isfinite(s.best_s) and s.task.weight]
-        even_s = sum(tuned_s) / max(len(tuned_s), 1)
-        return self._stake_s(search) >= self._config.min_latency_share * search.full_rounds * even_s
+        return sum(tuned_s) / max(len(tuned_s), 1)
 
     def _most_rounds(self, search: TaskSearch) -> int:
         """Rounds of a task in this run at most.

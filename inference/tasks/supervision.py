@@ -11,6 +11,7 @@ from ...dataset.measure.process import WorkerLostError
 from ..starts.base import StartSource
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import SIBLING_PROGRAMS
+from ..tuning_notes import TaskName
 from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
 from ..workers.searchers import Searcher, replied
 from .planner import Round
@@ -88,8 +89,12 @@ class SearchSupervisor:
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
-        if planned.parents and not search.parent:
-            search.parent = planned.parents[0].task.name
+        search.to_be_continued = planned.to_be_continued
+        if planned.parents:
+            parent = planned.parents[0].task
+            search.parent = TaskName(parent.name, parent.workload_hash)
+        elif not planned.is_child:
+            search.parent = None
         searcher.ask(
             RoundRequest(
                 key=search.task.workload_hash,
@@ -99,6 +104,7 @@ class SearchSupervisor:
                 surrogate_group=search.surrogate_group,
                 siblings=self._siblings(number, search),
                 task=search.task if opened else None,
+                parents=planned.parents,
             )
         )
         search.searcher = searcher

@@ -15,6 +15,7 @@ from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
 from ..proposal import Proposal
 from ..result import NOTHING_TO_TUNE
+from ..reuse.parent import ReuseParent
 from ..strategies.loop import RoundBudget
 
 _DECIMALS = 4
@@ -51,6 +52,8 @@ class RoundRequest:
     """The task itself, which opens it in the process."""
     siblings: tuple[SiblingProgram, ...] = ()
     """Programs of other tasks of the surrogate that the process was not told."""
+    parents: tuple[ReuseParent, ...] = ()
+    """Programs of other tasks that this one reuses, the most promising first."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -62,6 +65,7 @@ class RoundRequest:
             "surrogate_group": self.surrogate_group,
             "siblings": [_embedded_to_json(sibling) for sibling in self.siblings],
             "task": None if self.task is None else _task_to_json(self.task),
+            "parents": [[_task_to_json(parent.task), parent.trace] for parent in self.parents],
         }
 
     @classmethod
@@ -75,7 +79,8 @@ class RoundRequest:
             starts=tuple(values["starts"]),
             surrogate_group=values["surrogate_group"],
             siblings=tuple(SiblingProgram(**_embedded(sibling)) for sibling in values["siblings"]),
-            task=None if task is None else Task(**{**task, "mod": tvm.ir.load_json(task["mod"])}),
+            task=None if task is None else _task_from_json(task),
+            parents=tuple(ReuseParent(_task_from_json(of), trace) for of, trace in values["parents"]),
         )
 
 
@@ -142,6 +147,10 @@ def _task_to_json(task: Task) -> dict[str, Any]:
 def _embedded_to_json(candidate: Proposal | SiblingProgram) -> dict[str, Any]:
     embedding = candidate.embedding.astype(np.float64).round(_DECIMALS).tolist()
     return {**vars(candidate), "embedding": embedding}
+
+
+def _task_from_json(values: Mapping[str, Any]) -> Task:
+    return Task(**{**values, "mod": tvm.ir.load_json(values["mod"])})
 
 
 def _embedded(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from ...dataset.worker_loop import main
 from ..config import OneShotConfig
 from ..cost_model import load_cost_model
 from ..strategies.registry import strategy_class
-from ..strategies.selection import StopConfig
 from ..strategies.session import FixedSession, SearchSession, Session, over_scores
 from ..surrogate.shared import Surrogates
 from .messages import RoundReply, RoundRequest
@@ -42,8 +41,7 @@ class SearchRole(Role):
         """Loads the checkpoint and the resources of the strategy."""
         load_tensor_intrinsics()
         self._hardware = Hardware.from_json(self.settings["hardware"])
-        search = dict(self.settings["search"])
-        self._config = OneShotConfig(**{**search, "stop": StopConfig(**search["stop"])})
+        self._config = OneShotConfig.from_json(self.settings["search"])
         self._model = load_cost_model(self.settings["checkpoint"], self._hardware)
         strategy = self._config.strategy
         self._resources = strategy_class(strategy.name).load(strategy, self._hardware)
@@ -64,7 +62,7 @@ class SearchRole(Role):
             before = CandidateCounts() if request.task is not None else session.counts
             self._learn_siblings(request)
             session.learn(request.learned)
-            candidates = session.propose(request.budget, request.starts)
+            candidates = session.propose(request.budget, request.starts, request.parents)
         except NoDesignSpaceError:
             return RoundReply(nothing_to_tune=True)
         with self._model.clock.stage("embedding and serialising"):

@@ -84,6 +84,8 @@ def test_a_kept_run_is_taken_up_unless_its_settings_differ(tmp_path):
     assert kept_run(path, {"seed": 0, "of": (1, 2)}, make) == {"run": 0, "inf": math.inf}
     assert kept_run(path, {"seed": 1, "of": (1, 2)}, make)["run"] == 1
     assert kept_run(path, {"seed": 1, "of": (1, 2)}, make, again=True)["run"] == 2
+    assert kept_run(path, {"seed": 3, "of": (1, 2)}, make, free=["seed"])["run"] == 2
+    assert kept_run(path, {"seed": 3, "of": (2, 2)}, make, free=["seed"])["run"] == 3
 
 
 def test_turns_begin_with_another_contestant_each_round():

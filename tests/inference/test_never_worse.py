@@ -12,6 +12,7 @@ from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import tune as subject
 from foretune.inference.config import OneShotConfig
+from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
 from foretune.inference.tuning_database import TuningDatabase
 from rich.console import Console
@@ -44,9 +45,9 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
         compiled.append(compile_network(*arguments, **options))
         return compiled[-1]
 
-    compile_network = subject.compile_network
+    compile_network = trial.compile_network
     monkeypatch.setattr(subject, "TuningDatabase", EarlierDatabase)
-    monkeypatch.setattr(subject, "compile_network", noted)
+    monkeypatch.setattr(trial, "compile_network", noted)
     result = subject.run(
         subject.TuneConfig(
             **NETWORK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from foretune.dataset.operators import Dense, to_task
-from foretune.inference.tuning_notes import NOTES_FILE, TuningNotes
+from foretune.inference.tuning_notes import NOTES_FILE, TaskName, TuningNotes
 
 FIRST, SECOND = (to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16))
 NETWORK = {"network": "resnet18", "inputs": None, "batch": 1}
@@ -40,3 +40,17 @@ def test_notes_without_a_file_are_kept_for_the_run_alone():
     notes = TuningNotes()
     notes.note_untuned(FIRST, 0.5)
     assert notes.untuned_s(FIRST) == 0.5
+
+
+def test_a_parent_is_read_again_and_may_be_taken_back(tmp_path):
+    child, other = (to_task(Dense(rows=2, in_features=3, out_features=n)) for n in (4, 5))
+    parent = TaskName("dense", "0123456789abcdef")
+    notes = TuningNotes(tmp_path / NOTES_FILE)
+    notes.note_parent(child, parent)
+    notes.note_parent(child, parent)
+    notes.note_parent(other, None)  # as nothing is noted of it
+    assert len((tmp_path / NOTES_FILE).read_text().splitlines()) == 1
+    again = TuningNotes(tmp_path / NOTES_FILE)
+    assert (again.parent(child), again.parent(other)) == (parent, None)
+    again.note_parent(child, None)
+    assert TuningNotes(tmp_path / NOTES_FILE).parent(child) is None

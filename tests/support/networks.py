@@ -100,10 +100,17 @@ class DataDependent(nn.Module):
 
 
 class UnknownOperator(nn.Module):
-    """Network that exports with an operator that TVM's importer lacks."""
+    """Network that exports with an operator that TVM's importer lacks and nothing decomposes."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.adaptive_max_pool2d(x, 2)
+        return torch.fft.fft(x).real
+
+
+class Nothing(nn.Module):
+    """Network that returns no tensor."""
+
+    def forward(self, x: torch.Tensor) -> None:
+        return None
 
 
 class Embedding(nn.Module):

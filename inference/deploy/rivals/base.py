@@ -22,7 +22,7 @@ Call = Callable[[], Any]
 
 
 class Form(Enum):
-    """What an engine is given."""
+    """Input of an engine."""
 
     MODULE = "a PyTorch module"
     ONNX = "an ONNX file"
@@ -66,7 +66,7 @@ class Engine(ABC):
 
     @classmethod
     def missing(cls) -> str:
-        """What this machine lacks for the engine, and how to get it; "" where it lacks nothing."""
+        """Requirement of the engine that this machine lacks, and its remedy; "" where nothing is lacking."""
         if find_spec(cls.module) is None:
             return f"{cls.package} is not installed (pip install 'foretune[rivals]')"
         return ""

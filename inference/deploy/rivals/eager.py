@@ -45,10 +45,9 @@ class TorchEngine(Engine):
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""
-        import torch
-        from torch.utils._pytree import tree_leaves
+        from ....dataset.networks.outputs import output_tensors  # imports torch
 
-        return [leaf.numpy() for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+        return [tensor.numpy() for tensor in output_tensors(outputs)]
 
 
 class Eager(TorchEngine):

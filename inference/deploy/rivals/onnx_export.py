@@ -10,7 +10,7 @@ from .base import Source
 
 
 def missing() -> str:
-    """What the export lacks, and how to get it; "" where it lacks nothing."""
+    """Requirement of the export that is lacking, and its remedy; "" where nothing is lacking."""
     for module in ("onnx", "onnxscript"):
         if find_spec(module) is None:
             return f"{module} is not installed (pip install 'foretune[rivals]')"

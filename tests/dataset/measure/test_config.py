@@ -11,7 +11,11 @@ from foretune.dataset.tvm_compat import parse_target
 from omegaconf import OmegaConf
 
 GROUP = Path(str(conf.__file__)).parent / "executor"
-NEEDED = {"rpc": {"key": "board", "hardware": "t4"}, "none": {"hardware": "here"}}
+NEEDED = {
+    "rpc": {"key": "board", "hardware": "t4"},
+    "none": {"hardware": "here"},
+    "replay": {"pool": "data/pool"},
+}
 """Settings of a kind that the code has no default for."""
 
 
@@ -22,7 +26,7 @@ def settings(kind: str, **changes):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_its_settings_and_their_defaults_are_those_of_the_code(kind):
     needed = NEEDED.get(kind, {})
-    given = needed if kind == "rpc" else {}
+    given = {} if kind == "none" else needed
     assert from_hydra(settings(kind, **given), ExecutorConfig) == ExecutorConfig(kind=kind, **needed)
 
 

@@ -60,9 +60,10 @@ def compare(
 ) -> tuple[dict[str, Contestant], dict[str, str]]:
     """Rows by name, and the rivals that were left out."""
     ours = [CompiledForm(name, compiled, 40.0) for name in forms]
-    arguments = {"reference": network.reference_outputs(), "limit_s": 10.0, **changes}
+    arguments = {"limit_s": 10.0, **changes}
     with Comparison(network, ARGUMENTS, ours, rivals, **arguments) as comparison:
-        comparison.prepare()
+        comparison.start()
+        comparison.prepare(network.reference_outputs())
         rows = comparison.time(2)
         left_out = comparison.left_out
         assert processes() == sum(row.own_process and not row.error for row in rows)
@@ -123,7 +124,5 @@ def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
 )
 def test_a_rival_that_cannot_take_part_is_left_out(network: Network, changes: dict, reason: str) -> None:
     given = {"network": network, "arguments": {}, "on_cpu": True, **changes}
-    comparison = Comparison(
-        given.pop("network"), given.pop("arguments"), [], ["eager"], reference=[], **given
-    )
+    comparison = Comparison(given.pop("network"), given.pop("arguments"), [], ["eager"], **given)
     assert reason in comparison.left_out["PyTorch eager"]

@@ -18,6 +18,7 @@ from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
+from foretune.inference.strategies.reuse.config import ReuseConfig
 from support.drafts import CPU
 from tvm import relax, te
 from tvm.ir.utils import derived_object
@@ -130,7 +131,9 @@ def small(**changes):
     )
 
 
-@pytest.mark.parametrize("strategy", [EVOLUTION, DRAFTING, AnnealingConfig(chains=8, steps=1)])
+@pytest.mark.parametrize(
+    "strategy", [EVOLUTION, DRAFTING, AnnealingConfig(chains=8, steps=1), ReuseConfig(backend=EVOLUTION)]
+)
 def test_a_task_gets_its_rounds_and_no_more(strategy, tmp_path):
     database, batches = tune([TASK], OneShotStrategy(small(strategy=strategy)), tmp_path)
     assert batches == [3, 3]

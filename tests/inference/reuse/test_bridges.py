@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.operators import Dense, Softmax, to_task
-from foretune.inference.reuse.bridges import bridge_task, one_hop_bridges
+from foretune.inference.reuse.bridges import all_bridges, bridge_task, one_hop_bridges
 
 
 def dominated(first, second):
@@ -35,6 +35,17 @@ def test_a_bridge_that_is_there_or_is_shared_is_no_further_one():
     # (1, 3, 3) serves (1, 5, 3) with (1, 3, 5), and with (1, 3, 4).
     shared = bridges({"a": (1, 5, 3), "b": (1, 3, 5), "c": (1, 3, 4)})
     assert shared == {"(1, 3, 3)": (1, 3, 3)}
+
+
+def test_bridges_of_bridges_are_added_until_none_is_new():
+    # (1, 4, 2) of a and b, (4, 1, 2) of a and c, (1, 2, 3) of b and c; then (1, 1, 2) of the first two, ...
+    operators = {"a": (4, 4, 2), "b": (1, 8, 3), "c": (8, 2, 4)}
+    one_hop = bridges(operators)
+    assert set(one_hop) == {"(1, 4, 2)", "(4, 2, 2)", "(1, 2, 3)"}
+    every = all_bridges(operators, kind=len, can_reuse=dominated, bridge=smaller)
+    assert set(every) == {*one_hop, "(1, 2, 2)"}
+    # Nothing is left: the closure has no bridge of its own.
+    assert bridges({**operators, **every}) == {}
 
 
 def test_operators_of_two_kinds_and_pairs_without_a_bridge_have_none():

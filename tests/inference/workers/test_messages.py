@@ -10,6 +10,7 @@ import pytest
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling.counts import CandidateCounts
 from foretune.inference.proposal import Proposal
+from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.workers.messages import RoundReply, RoundRequest, SiblingProgram
 
@@ -34,6 +35,10 @@ def test_a_request_survives_json():
     np.testing.assert_array_equal(told.embedding, sibling.embedding)
     assert again.task.workload_hash == TASK.workload_hash
     assert (again.task.name, again.task.weight, again.task.flops) == (TASK.name, TASK.weight, TASK.flops)
+    (parent,) = through_json(
+        RoundRequest("key", RoundBudget(1), parents=(ReuseParent(TASK, "its trace"),))
+    ).parents
+    assert (parent.task.workload_hash, parent.trace) == (TASK.workload_hash, "its trace")
     assert through_json(RoundRequest("key", RoundBudget(1))) == RoundRequest("key", RoundBudget(1))
 
 

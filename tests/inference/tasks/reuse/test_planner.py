@@ -15,6 +15,7 @@ from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.tuning_notes import TaskName
 from foretune.inference.workers.messages import RoundReply
 from support.searchers import FakeDatabase, FakeSearcher, measuring_into
 
@@ -97,7 +98,9 @@ def test_a_child_waits_for_its_parent_and_begins_with_its_fastest_programs():
 def test_a_child_gets_its_budget():
     config = replace(CONFIG, top_k=48, rounds=2, stop=StopConfig(minimum=4, expected_improvement=0))
     searcher = StartingSearcher(latencies_s=(tuple(0.004 + 1e-5 * n for n in range(24)),))
-    planner = planner_of(tree_of(a="_", b="a"), config=config, child=ChildBudget(programs=8, starts=3))
+    planner = planner_of(
+        tree_of(a="_", b="a"), config=config, child_of=lambda task: ChildBudget(programs=8, starts=3)
+    )
     results = tune(planner, searcher, TASKS[:2], config=config)
     (child,) = searcher.rounds("b")
     assert (len(child.starts), child.budget.measured, child.budget.quick) == (3, 8, False)
@@ -214,6 +217,7 @@ def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree():
     # a had one of its two rounds; b, a child, had its only one; c had none.
     known = {A.workload_hash: 0.004, B.workload_hash: 0.004}
     database = FakeDatabase(known=known, unfinished={A.workload_hash: 1, B.workload_hash: 1})
+    database.notes.note_parent(B, TaskName(A.name, A.workload_hash))
     searcher = StartingSearcher()
     planner = planner_of(tree_of(a="_", b="a", c="b"), known_programs=database.latencies_s)
     tune(planner, searcher, TASKS[:3], database=database)
@@ -221,12 +225,124 @@ def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree():
     assert searcher.rounds("c")[0].starts == ("c as from the database",)
 
 
+def test_a_child_that_went_back_to_the_search_goes_on_with_it_after_an_interrupt():
+    # In the first run b went back and had one of its two rounds; the tree still has it as a child.
+    known = {A.workload_hash: 0.004, B.workload_hash: 0.004}
+    database = FakeDatabase(known=known, unfinished={B.workload_hash: 1})
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(a="_", b="a")), searcher, TASKS[:2], database=database)
+    assert searcher.searched == "b"
+    assert not searcher.rounds("b")[0].starts
+
+
+def test_who_reused_whom_is_noted_and_comes_back():
+    database = FakeDatabase()
+    planner = planner_of(tree_of(a="_", b="a"), known_programs=database.latencies_s)
+    tune(planner, StartingSearcher(), TASKS[:2], database=database)
+    assert database.notes.parent(A) is None
+    assert database.notes.parent(B) == TaskName(A.name, A.workload_hash)
+    again = FakeDatabase(
+        known={task.workload_hash: 0.002 for task in (A, B)}, unfinished={B.workload_hash: 1}
+    )
+    again.notes = database.notes
+    searcher = StartingSearcher()
+    results = tune(planner_of(tree_of(a="_", b="_")), searcher, TASKS[:2], database=again)
+    assert not searcher.requests  # it stays a child, whatever the tree would be now
+    assert [(result.parent, result.parent_hash) for result in results] == [
+        ("", ""),
+        (A.name, A.workload_hash),
+    ]
+
+
+def test_a_child_that_goes_back_has_no_parent():
+    class OnlyLater(StartingSearcher):
+        def reply(self):
+            own = NAMES[self.requests[-1].key]
+            self.latencies_s = ((math.inf,), (0.004,)) if own == "b" else ((0.004,),)
+            return super().reply()
+
+    database = FakeDatabase()
+    results = tune(
+        planner_of(tree_of(a="_", b="a")), OnlyLater(lambda trace: math.inf), TASKS[:2], database=database
+    )
+    assert results[1].parent == ""
+    assert database.notes.parent(B) is None
+
+
+def test_a_parent_that_no_run_knows_any_more_is_not_asked_for():
+    database = FakeDatabase(known={B.workload_hash: 0.004}, unfinished={B.workload_hash: 1})
+    database.notes.note_parent(B, TaskName("gone", "0123"))
+    budget = ChildBudget(rounds=2)
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(b="_"), child_of=lambda task: budget), searcher, [B], database=database)
+    assert searcher.searched == "b"  # its second round
+    assert not searcher.rounds("b")[0].starts
+
+
+def test_a_child_may_have_a_second_round_without_starts():
+    searcher = StartingSearcher()
+    rounds = {B.workload_hash: 2}
+    planner = planner_of(
+        tree_of(a="_", b="a", c="a"),
+        child_of=lambda task: ChildBudget(starts=2, rounds=rounds.get(task.workload_hash, 1)),
+    )
+    results = tune(planner, searcher, TASKS[:3])
+    assert [searcher.searched.count(letter) for letter in "abc"] == [2, 2, 1]
+    assert [len(request.starts) for request in searcher.rounds("b")] == [2, 0]
+    assert results[1].parent == A.name
+
+
+def test_without_starts_a_child_waits_and_takes_nothing_over():
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: ChildBudget(programs=2, starts=0))
+    results = tune(planner, searcher, TASKS[:2])
+    assert searcher.searched == "aab"
+    assert searcher.rounds("b")[0].starts == ()
+    assert (results[1].candidates_measured, results[1].parent) == (2, "")
+
+
+def test_a_source_has_a_limit_of_rounds_and_others_have_theirs():
+    searcher = StartingSearcher()
+    tune(planner_of(tree_of(a="_", b="a", c="_"), source_rounds=1), searcher, TASKS[:3], [0.02, 0.02, 0.02])
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 2]
+
+
+def test_a_source_that_was_interrupted_has_the_rounds_that_are_left():
+    known = {A.workload_hash: 0.004}
+    database = FakeDatabase(known=known, unfinished={A.workload_hash: 1})
+    config = replace(CONFIG, rounds=4)
+    searcher = StartingSearcher()
+    planner = planner_of(
+        tree_of(a="_", b="a"), config=config, source_rounds=2, known_programs=database.latencies_s
+    )
+    tune(planner, searcher, TASKS[:2], database=database, config=config)
+    assert searcher.searched == "ab"
+
+
+def test_a_child_of_a_small_share_measures_less():
+    # By its parent's speed, b takes 2 and d takes 8 times as long as a; c is large.
+    seconds = {"a": 0.001, "c": 0.030}
+
+    class Steady(StartingSearcher):
+        def reply(self):
+            latency = seconds.get(NAMES[self.requests[-1].key], 0.002)
+            self.latencies_s = (tuple(latency + 1e-6 * n for n in range(4)),)
+            return super().reply()
+
+    searcher = Steady()
+    budget = ChildBudget(programs=4, starts=1, small_programs=2)
+    planner = planner_of(tree_of(a="_", b="a", c="_", d="a"), child_of=lambda task: budget)
+    tune(planner, searcher)
+    # The even share is (1 + 2 + 30 + 8) / 4 ms, and half of it is more than 2 ms.
+    assert [searcher.rounds(letter)[0].budget.measured for letter in "bd"] == [2, 4]
+
+
 def test_topk_measures_further_programs_until_one_runs():
     searcher = StartingSearcher(
         lambda trace: 0.002 if trace.endswith("0 1") else math.inf,
         latencies_s=((0.004, 0.008), (0.005, 0.006)),
     )
-    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: ChildBudget(starts=3, search=False))
     results = tune(planner, searcher, TASKS[:2])
     first, second = searcher.rounds("b")
     # 4, 5 and 6 ms fail, 8 ms runs.
@@ -239,7 +355,7 @@ def test_topk_measures_further_programs_until_one_runs():
 
 def test_topk_without_a_program_that_runs_is_searched_in_full():
     searcher = StartingSearcher(lambda trace: math.inf)
-    planner = planner_of(tree_of(a="_", b="a"), child=ChildBudget(starts=3, search=False))
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: ChildBudget(starts=3, search=False))
     results = tune(planner, searcher, TASKS[:2])
     assert [request.budget.search for request in searcher.rounds("b")][:2] == [False, False]
     assert searcher.rounds("b")[-1].budget.search

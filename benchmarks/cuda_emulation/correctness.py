@@ -1,0 +1,80 @@
+"""Results of random programs, of miscompiled copies, and of programs that lack a barrier or a wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from foretune.dataset.async_copies import has_strided_copies
+from foretune.dataset.operators import Dense, OperatorSettings
+
+from tests.support.cuda_emulation import EmulatedGpu, Execution, Removal
+from tests.support.cuda_programs import TARGET, Prepared, random_programs
+
+ORDERS = ["ascending", 7]
+"""Orders of threads in which every program runs."""
+
+ALL_ORDERS = ["ascending", "descending", 2, 7]
+
+BARRIER = r"^\s*__syncthreads\(\);"
+WAIT = r"^\s*tvm_builtin_ptx_cp_async_wait_group\w*\(\);"
+
+PRODUCT = Dense(rows=64, in_features=64, out_features=64)
+
+
+def judged(prepared: Prepared, runs: list[Execution]) -> str:
+    """`right`, or what is wrong first: a fault, a race, or a wrong result."""
+    if any(run.failure for run in runs):
+        return "fault"
+    if any(run.races for run in runs):
+        return "race"
+    return "right" if all(prepared.is_right(run.output) for run in runs) else "wrong"
+
+
+def of_operator(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> Mapping[str, Any]:
+    """Number of programs by outcome; `not built` is an error of TVM's code generation."""
+    prepared, outcomes = Prepared.of(op), Counter[str]()
+    for mod in random_programs(prepared.task, programs):
+        try:
+            runs = gpu.run_in_orders(mod, TARGET, prepared.inputs, ORDERS, trace=True)
+        except RuntimeError as error:
+            if "eval_vec_" not in str(error):  # anything else is an error of the emulation
+                raise
+            outcomes["not built"] += 1
+            continue
+        outcomes[judged(prepared, runs)] += 1
+    return {"programs": sum(outcomes.values()), **outcomes}
+
+
+def of_copies(gpu: EmulatedGpu, programs: int) -> Mapping[str, Any]:
+    """Outcomes of float32 matrix products of stock's space, by whether the check refuses them."""
+    prepared = Prepared.of(PRODUCT)
+    outcomes: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for mod in random_programs(prepared.task, programs, seed=1, checked=False):
+        run = gpu.run(mod, TARGET, prepared.inputs, checked=False)
+        outcomes[has_strided_copies(mod, TARGET)][judged(prepared, [run])] += 1
+    return {"refused": outcomes[True], "accepted": outcomes[False]}
+
+
+def of_removals(gpu: EmulatedGpu, programs: int, sites: int) -> Mapping[str, Any]:
+    """Removed barriers and waits, and how many of them results or the tracer notice."""
+    prepared = Prepared.of(PRODUCT)
+    counts: dict[str, Counter[str]] = {"barriers": Counter(), "waits": Counter()}
+    for mod in random_programs(prepared.task, programs, seed=2):
+        for name, pattern in (("barriers", BARRIER), ("waits", WAIT)):
+            for number in range(sites):
+                try:
+                    counts[name].update(_noticed(gpu, prepared, mod, Removal(pattern, number)))
+                except IndexError:  # the program has no more of them
+                    break
+    return counts
+
+
+def _noticed(gpu: EmulatedGpu, prepared: Prepared, mod: tvm.IRModule, removal: Removal) -> Counter[str]:
+    plain = gpu.run_in_orders(mod, TARGET, prepared.inputs, ALL_ORDERS, removed=removal)
+    traced = gpu.run(mod, TARGET, prepared.inputs, trace=True, removed=removal)
+    by_value = any(run.failure or not prepared.is_right(run.output) for run in plain)
+    by_trace = bool(traced.races or traced.failure)
+    return Counter(removed=1, by_value=by_value, by_tracer=by_trace, by_either=by_value or by_trace)

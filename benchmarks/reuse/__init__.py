@@ -1,0 +1,12 @@
+"""Reuse of programs between tasks: what it saves, and what it costs.
+
+    python -m benchmarks.reuse --part networks
+    python -m benchmarks.reuse --part networks --networks resnet18 --runs 3 --minutes 60
+    python -m benchmarks.reuse --part pairs --types C2D DEP --pairs 8
+    python -m benchmarks.reuse --part sets --sets dcgan bert_base --trials 64
+
+`networks` tunes whole networks by `foretune tune` with `search.reuse=auto` and `off`, and with a control that
+measures as few programs and takes none over, in turns; the tuned networks are timed side by side. `pairs`
+are Figures 7 and 8 of ETO, `sets` are Figures 9 to 11. Runs are kept in `outputs/benchmarks/reuse` until the
+commit changes: a benchmark that was stopped goes on where it was.
+"""

@@ -1,0 +1,81 @@
+"""Entry of `python -m benchmarks.reuse_ranges`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import reuse_ranges
+from ..common import RESULTS, read_json, start, this_machine, write_json, write_result
+from .study import CHOICES, measured_tasks, pair_rows, reuse_pairs
+
+FIELDS = ("hit", "kept", "chance", "hit_elsewhere", "kept_elsewhere")
+CHOSEN_ON = "cpu"
+"""Dataset on which the CPU's counterparts are chosen; the others judge them."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reuse_ranges",
+        description=reuse_ranges.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("--dataset", type=Path, help="folder of a dataset")
+    parser.add_argument("--summarise", action="store_true", help="write the result of all kept datasets")
+    parser.add_argument("--most", type=int, default=6000, help="pairs of a dataset at most, by chance")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("outputs/benchmarks/reuse_ranges"))
+    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    given = parser.parse_args()
+    if given.dataset is not None:
+        kept = analysed(given.dataset, given.most, given.seed)
+        write_json(given.work / f"{given.dataset.name}.json", kept)
+        print(f"{given.dataset}: {kept['pairs']} pairs of {kept['all_pairs']}")
+    if given.summarise:
+        begun = start()
+        datasets = {path.stem: read_json(path) for path in sorted(given.work.glob("*.json"))}
+        result = {"fast": 0.9, **summary(datasets)}
+        folder = write_result(
+            "reuse_ranges",
+            result,
+            begun,
+            this_machine(),
+            notes="Computed from the records in data/; nothing was timed.",
+            results=given.out,
+        )
+        print(f"wrote {folder}: chosen {result['chosen']}")
+
+
+def analysed(dataset: Path, most: int, seed: int) -> dict[str, Any]:
+    """Means over the pairs of a dataset."""
+    rng = np.random.default_rng(seed)
+    pairs = reuse_pairs(measured_tasks(dataset))
+    taken = rng.permutation(len(pairs))[:most]
+    rows = list(pair_rows([pairs[number] for number in sorted(taken.tolist())], rng))
+    names = list(rows[0]) if rows else []
+    means = {name: np.mean([row[name] for row in rows], axis=0).tolist() for name in names}
+    return {
+        "pairs": len(rows),
+        "all_pairs": len(pairs),
+        "means": {name: dict(zip(FIELDS, values, strict=True)) for name, values in means.items()},
+    }
+
+
+def summary(datasets: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """All datasets, and the choice that exceeds chance the most on one of them."""
+    datasets = {name: values for name, values in datasets.items() if values["pairs"]}
+    on = datasets[CHOSEN_ON]["means"]
+    chosen = max(("+".join(choice) for choice in CHOICES), key=lambda name: gain(on[name]))
+    return {"chosen_on": CHOSEN_ON, "chosen": chosen, "datasets": datasets}
+
+
+def gain(entry: dict[str, float]) -> float:
+    """Share of pairs that a range holds beyond what as many programs at random hold."""
+    return entry["hit"] - entry["chance"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Operators that TVM's importer lacks: by PyTorch's decompositions, by functions here, or by a conversion.
+
+PyTorch's own tables come first. What they leave is decomposed by `OWN`, or converted by `CONVERTERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import decomposition_table
+from torch.export import ExportedProgram, default_decompositions
+from tvm import relax
+
+from .fold_constants import independent
+
+_ATEN = torch.ops.aten
+
+MOST_ROUNDS = 5
+"""Rounds of decomposition: what one makes may need another."""
+
+
+def decomposed(program: ExportedProgram, known: Collection[str]) -> tuple[ExportedProgram, list[str]]:
+    """The program in PyTorch's core operators, or in simpler ones where the importer lacks those.
+
+    Args:
+        program: a program of `torch.export`.
+        known: names of the importer's operators, such as `add.Tensor`.
+
+    Returns the program and the names of operators that nothing decomposes. What depends on no input counts as
+    known: folding evaluates it.
+    """
+    table: dict[Any, Callable[..., Any]] = {**default_decompositions(), **OWN}
+    for _ in range(MOST_ROUNDS):
+        program = program.run_decompositions(table)
+        missing = _missing(program, known)
+        further = {op: decomposition_table[op] for op in missing if _decomposable(op) and op not in table}
+        if not further:
+            break
+        table.update(further)
+    return program, sorted(_name(op) for op in missing)
+
+
+def _missing(program: ExportedProgram, known: Collection[str]) -> list[Any]:
+    evaluated = independent(program)
+    targets = [
+        node.target
+        for node in program.graph.nodes
+        if node.op == "call_function" and node not in evaluated and node.target.__name__ not in known
+    ]
+    return list(dict.fromkeys(targets))
+
+
+def _decomposable(op: Any) -> bool:
+    return op in decomposition_table and _name(op) not in CONVERTERS
+
+
+def _name(op: Any) -> str:
+    return str(op).removeprefix("aten.")
+
+
+def _boundaries(extent: int, cells: int) -> list[tuple[int, int]]:
+    """First and end position of each cell of an adaptive pool along one axis."""
+    return [(cell * extent // cells, -(-(cell + 1) * extent // cells)) for cell in range(cells)]
+
+
+def _adaptive_max_pool2d(x: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Maxima of the cells, x of shape (..., height, width), and their positions in the flattened image."""
+    height, width = x.shape[-2:]
+    values, positions = [], []
+    for top, bottom in _boundaries(height, output_size[0]):
+        for left, right in _boundaries(width, output_size[1]):
+            value, at = x[..., top:bottom, left:right].flatten(-2).max(-1)
+            values.append(value)
+            row = torch.div(at, right - left, rounding_mode="floor")
+            positions.append((row + top) * width + at - row * (right - left) + left)
+    shape = (*x.shape[:-2], *output_size)
+    return torch.stack(values, -1).reshape(shape), torch.stack(positions, -1).reshape(shape)
+
+
+def _unfold(x: torch.Tensor, dimension: int, size: int, step: int) -> torch.Tensor:
+    """Windows along a dimension, which goes last; PyTorch makes strides of it that TVM has not."""
+    axis = dimension % x.dim()
+    starts = torch.arange(0, x.shape[axis] - size + 1, step)
+    positions = (starts[:, None] + torch.arange(size)).flatten()
+    windows = x.index_select(axis, positions).unflatten(axis, (len(starts), size))
+    return windows.movedim(axis + 1, -1)
+
+
+def _im2col(
+    x: torch.Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
+) -> torch.Tensor:
+    """Columns of patches of x (..., channels, height, width); TVM lacks the indices of PyTorch's way."""
+    padded = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    covered = [dilation[axis] * (kernel_size[axis] - 1) for axis in range(2)]
+    ends = [padded.shape[axis - 2] - covered[axis] for axis in range(2)]
+    shifted = [
+        padded[..., row : row + ends[0] : stride[0], column : column + ends[1] : stride[1]]
+        for row in range(0, covered[0] + 1, dilation[0])
+        for column in range(0, covered[1] + 1, dilation[1])
+    ]
+    return torch.stack(shifted, -3).flatten(-4, -3).flatten(-2)
+
+
+OWN: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+    _ATEN.im2col.default: _im2col,
+    _ATEN.unfold.default: _unfold,
+}
+"""Decompositions of operators that PyTorch's tables lack, or decompose into what the importer lacks."""
+
+
+def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], relax.Var]:
+    def convert(node: fx.Node, importer: Any) -> relax.Var:
+        x, *rest = importer.retrieve_args(node)
+        axes: Any = rest[0] if rest else node.kwargs.get("dim", [])
+        kept = rest[1] if len(rest) > 1 else node.kwargs.get("keepdim", False)
+        return importer.block_builder.emit(reduce(x, list(axes) or None, keepdims=kept))
+
+    return convert
+
+
+CONVERTERS: Mapping[str, Callable[[fx.Node, Any], relax.Var]] = {
+    "amax.default": _extremum(relax.op.max),
+    "amin.default": _extremum(relax.op.min),
+}
+"""Conversions to Relax of operators that the importer lacks."""

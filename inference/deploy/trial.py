@@ -1,0 +1,190 @@
+"""Trial of a tuned network: it is compiled, checked against the original, exported and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import tvm
+from rich.console import Console
+from tvm.support.cc import get_cc
+from tvm.target import Target
+
+from ...dataset.networks import Network
+from ..predicted_schedules import PredictedSchedules
+from ..profiling import StageClock
+from ..result import TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
+from ..tuning_database import TuningDatabase
+from .comparison import Comparison, CompiledForm
+from .compile import CompiledNetwork, compile_network
+from .fresh_process import FreshProcessError, time_in_fresh_process
+from .outputs import OutputCheck, compare_outputs
+from .peak import fma_peak_gflops
+
+if TYPE_CHECKING:
+    from ..tune_config import TuneConfig
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Timings of the whole network; empty where it does not run here."""
+
+    contestants: list[Contestant] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    check: OutputCheck | None = None
+    exported: list[Contestant] = field(default_factory=list)
+    profile: NetworkProfile | None = None
+    peak_gflops: float | None = None
+
+
+class Trial:
+    """Trial of one network of a run."""
+
+    def __init__(
+        self,
+        config: TuneConfig,
+        console: Console,
+        watch: StageClock,
+        elapsed_s: Callable[[], float],
+        predicted: PredictedSchedules | None = None,
+    ) -> None:
+        """`elapsed_s` are seconds since the start; `predicted` serves a run that measured nothing."""
+        self.config = config
+        self.console = console
+        self.watch = watch
+        self.elapsed_s = elapsed_s
+        self.predicted = predicted
+
+    def timed(
+        self,
+        relax_mod: tvm.IRModule,
+        network: Network,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
+        lowering_s: float,
+    ) -> Timed:
+        """Timings that the executor allows; `lowering_s` is how long the conversion to Relax took."""
+        config = self.config
+        if config.executor.kind == "none" and config.export is not None:
+            self._export_unchecked(config.export, relax_mod, target, database, results)
+        elif config.executor.kind == "local":
+            forms = self._compile(relax_mod, target, database, results, lowering_s)
+            return self._check_and_time(forms, network, target)
+        else:
+            self.console.print(
+                f"executor={config.executor.kind}: the network is not timed, since it does not run here"
+            )
+        return Timed()
+
+    def _compile(
+        self,
+        relax_mod: tvm.IRModule,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
+        lowering_s: float,
+    ) -> list[CompiledForm]:
+        """The tuned network, and the untuned one if it is to be timed."""
+        # The plots take a second to import, which a thread does while TVM compiles.
+        Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
+        with self.watch.stage("compile"), self.console.status("compiling the network"):
+            tuned = self._tuned(relax_mod, target, database, results)
+            forms = [CompiledForm(TUNED, tuned, self.elapsed_s())]
+            # Without a schedule, nothing runs on a GPU.
+            if target.kind.name == "llvm" and self._time_for_untuned(results):
+                began = time.perf_counter()
+                untuned = compile_network(relax_mod, target)
+                ready_s = lowering_s + time.perf_counter() - began
+                forms.append(CompiledForm(UNTUNED, untuned, ready_s))
+        return forms
+
+    def _tuned(
+        self,
+        relax_mod: tvm.IRModule,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
+    ) -> CompiledNetwork:
+        # The database may hold slower schedules of such tasks, from earlier runs.
+        unscheduled = {
+            task.workload_hash for task in results if task.tuned_latency_s is None and not task.predicted
+        }
+        measured = database.database
+        schedules = measured if self.predicted is None else self.predicted.behind(measured)
+        return compile_network(relax_mod, target, schedules, unscheduled=unscheduled)
+
+    def _export_unchecked(
+        self,
+        library: Path,
+        relax_mod: tvm.IRModule,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
+    ) -> None:
+        """Writes the library of a network that does not run here."""
+        with self.watch.stage("compile"), self.console.status("compiling the network"):
+            tuned = self._tuned(relax_mod, target, database, results)
+        with self.watch.stage("export"), self.console.status(f"writing {library}"):
+            tuned.export(library)
+        self.console.print("the exported network was neither run nor checked here", style="yellow")
+
+    def _check_and_time(self, forms: Sequence[CompiledForm], network: Network, target: Target) -> Timed:
+        """Checks and exports the first form, the tuned network; times all forms and their rivals."""
+        config, tuned = self.config, forms[0].compiled
+        on_cpu = target.kind.name == "llvm"
+        if on_cpu and get_cc() is None:
+            self.console.print(
+                "no C++ compiler (install g++): the tuned network is timed in this process, where other "
+                "threads may slow it down",
+                style="yellow",
+            )
+        with Comparison(
+            network,
+            config.network_arguments,
+            forms,
+            config.rivals,
+            on_cpu=on_cpu,
+            limit_s=config.rival_limit_s,
+        ) as comparison:
+            comparison.start()  # imports beside the check
+            with self.watch.stage("check outputs"):
+                reference = network.reference_outputs()
+                check = compare_outputs(reference, tuned(*network.inputs))
+            with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
+                comparison.prepare(reference)
+            with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
+                contestants = comparison.time(config.timing_repeats)
+        exported = self._export(config.export, tuned, network, on_cpu) if check.agrees else []
+        timed = Timed(contestants, comparison.left_out, check, exported)
+        if not on_cpu:
+            return timed
+        with self.watch.stage("profile the network"), self.console.status("profiling the network"):
+            return replace(timed, profile=tuned.profile(*network.inputs), peak_gflops=fma_peak_gflops(target))
+
+    def _export(
+        self, library: Path | None, tuned: CompiledNetwork, network: Network, on_cpu: bool
+    ) -> list[Contestant]:
+        """Writes the library of the tuned network, if it is wanted, and times it as users run it."""
+        if library is None:
+            return []
+        with self.watch.stage("export"), self.console.status(f"writing {library}"):
+            tuned.export(library)
+        if not on_cpu:
+            return []
+        with self.watch.stage("time the export"), self.console.status("timing the export"):
+            try:
+                return time_in_fresh_process(library, network.inputs)
+            except FreshProcessError as error:  # the report is still worth having
+                self.console.print(str(error), style="yellow", markup=False)
+                return []
+
+    def _time_for_untuned(self, results: Sequence[TaskResult]) -> bool:
+        """Whether `untuned_limit_s` lets the untuned network be timed; an unknown task takes too long."""
+        limit_s, takes_s = self.config.untuned_limit_s, untuned_by_tasks_s(results)
+        return limit_s is None or (takes_s is not None and takes_s <= limit_s)

@@ -1,0 +1,47 @@
+"""Settings of reuse between the tasks of a run: `reuse`, `auto` and `eto` of conf group `search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..strategies.checks import OneShotConfigError
+
+OFF, AUTO, PAPER, TOP_K, SELECTIVE = REUSES = ("off", "auto", "paper", "top_k", "selective")
+"""Values of `search.reuse`; conf/search/default.yaml says what each does."""
+
+NO_BRIDGES, ONE_HOP, ALL_BRIDGES = BRIDGES = ("none", "one_hop", "all")
+"""Values of `search.eto.bridges`: the three variants of ETO's Figure 11."""
+
+
+@dataclass(frozen=True)
+class AutoConfig:
+    """Searches with `reuse` auto; conf/search/default.yaml says what each field means."""
+
+    source_rounds: int = 4
+    programs: int = 8
+    small_programs: int = 4
+    starts: int = 4
+    depthwise_rounds: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("source_rounds", "programs", "small_programs", "starts", "depthwise_rounds"):
+            least = 0 if name == "starts" else 1
+            if (value := getattr(self, name)) < least:
+                raise OneShotConfigError(f"search.auto.{name}={value}: must be at least {least}")
+
+
+@dataclass(frozen=True)
+class EtoConfig:
+    """ETO and its baselines, with `reuse` paper, top_k or selective."""
+
+    trials: int = 64
+    bridges: str = ONE_HOP
+    samples: int = 10
+    top_k: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "samples", "top_k"):
+            if (value := getattr(self, name)) < 1:
+                raise OneShotConfigError(f"search.eto.{name}={value}: must be at least 1")
+        if self.bridges not in BRIDGES:
+            raise OneShotConfigError(f"search.eto.bridges={self.bridges}: use one of {', '.join(BRIDGES)}")

@@ -1,0 +1,208 @@
+"""Start source over programs of other tasks, adapted to the task's extents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...dataset.drafting.adapting import adapted_choices, corresponds
+from ...dataset.drafting.limits import GpuLimits, within_limits
+from ...dataset.drafting.nest import Nest
+from ...dataset.drafting.read_spaces import gpu_limits, read_spaces
+from ...dataset.drafting.space import SketchSpace
+from ...dataset.features.reading import task_reading
+from ...dataset.program_sampling.counts import DUPLICATE
+from ...dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ...dataset.task import Task
+from ...dataset.tvm_compat import make_tune_context
+from ..reuse.donors import Donor
+from ..reuse.parent import ReuseParent
+from ..spaces.base import DesignSpace
+from ..spaces.code_limit import CODE_SIZE, PYTHON_POSTPROCESSOR, StockSpace
+from .base import Start, StartSource
+
+NO_SKETCH = "no matching sketch"
+"""Cause of a program that is passed over: the child has no sketch with the program's decisions."""
+
+UNREADABLE = "unreadable program"
+"""Cause: the trace is none of its task's, or is of another TVM."""
+
+LIMITS = "thread or memory limits"
+"""Cause: every candidate near the program breaks a limit of the GPU's thread block."""
+
+NEAREST = 64
+"""Candidates near a program that are considered; few break a limit once the nearest does not."""
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A child with its sketch spaces."""
+
+    context: ms.TuneContext
+    spaces: Sequence[SketchSpace]
+
+
+class ProgramAdapter:
+    """Programs of one task as programs of another (`dataset.drafting.adapting`), replayed and checked.
+
+    A program that does not fit, because of the limits of a GPU's thread block, the code size on a CPU or
+    another postprocessor, is passed over; `skipped` counts how often, by cause. Opening a child takes TVM a
+    tenth of a second, replaying a candidate about 7 ms.
+    """
+
+    def __init__(self, target: Target, space: DesignSpace) -> None:
+        """`space` is the design space of the children, such as `StockSpace(config.max_code)`."""
+        self.skipped: Counter[str] = Counter()
+        self._target = target
+        self._space = space
+        self._limits: GpuLimits | None = gpu_limits(target)
+        self._opened: dict[str, _Opened | None] = {}
+
+    def __call__(self, parent: Task, trace: str, child: Task) -> str | None:
+        """The nearest program of the child that is valid; None where there is none. See `donors.Adapt`."""
+        return next(self.variants(parent, trace, child), None)
+
+    def variants(self, parent: Task, trace: str, child: Task) -> Iterator[str]:
+        """Yields traces of valid programs of the child, the nearest to the parent's program first, each once.
+
+        Yields nothing where none is valid; `skipped` then counts the cause of the nearest one.
+        """
+        try:
+            source, values = task_reading(parent.mod).sketches.read(trace)
+        except Exception:  # a trace that cannot be read, and TVM's errors for a task that cannot
+            self.skipped[UNREADABLE] += 1
+            return
+        opened = self._open(child)
+        spaces = [] if opened is None else [s for s in opened.spaces if corresponds(source, s.sketch)]
+        if opened is None or not spaces:
+            self.skipped[NO_SKETCH] += 1
+            return
+        cause, seen = "", set[str]()
+        # Sketches of the same instructions first: decisions of others may stand for other loops.
+        for space in sorted(spaces, key=lambda space: space.sketch.counts != source.counts):
+            choices = adapted_choices(source, values, space, NEAREST)
+            kept = within_limits(Nest.of(space.sketch, space.values(choices)), self._limits)
+            cause = cause or ("" if np.any(kept) else LIMITS)
+            for row in space.traces(choices[kept]):
+                try:
+                    found = candidate_trace_json(replay_or_reject(opened.context, row))
+                except RejectedError as error:
+                    cause = cause or self._named(str(error))
+                    continue
+                if found not in seen:
+                    seen.add(found)
+                    yield found
+        if not seen:
+            self.skipped[cause or DUPLICATE] += 1
+
+    def _open(self, child: Task) -> _Opened | None:
+        """The child's sketches; None where it has none that can be read."""
+        key = child.workload_hash
+        if key not in self._opened:
+            generator = self._space.generator(self._target)
+            try:
+                context = make_tune_context(
+                    child.mod, self._target, seed=0, name=child.name, space=generator, threads=1
+                )
+                structure = task_reading(child.mod).structure
+                self._opened[key] = _Opened(context, read_spaces(context, structure, child.name))
+            except Exception:  # NoDesignSpaceError, or what TVM raises for loops that cannot be read
+                self._opened[key] = None
+        return self._opened[key]
+
+    def _named(self, cause: str) -> str:
+        is_limit = cause == PYTHON_POSTPROCESSOR and isinstance(self._space, StockSpace)
+        return CODE_SIZE if is_limit else cause
+
+
+class AdaptedPrograms:
+    """Choice of starts (`donors.StartChoice`): the fastest programs of the parent, then variants of them.
+
+    `per_donor` programs of the parent come first, then as many of each other task that fits, the one with
+    the most similar loops first if `others` asks for them, and at last further variants of the parent's
+    fastest program.
+    """
+
+    def __init__(self, adapter: ProgramAdapter, *, per_donor: int = 2, others: bool = True) -> None:
+        self._adapter = adapter
+        self._per_donor = per_donor
+        self._others = others
+
+    def __call__(
+        self, child: Task, parent: Donor, others: Sequence[Donor]
+    ) -> Iterator[tuple[str, ReuseParent]]:
+        """See StartChoice."""
+        seen: set[str] = set()
+        for donor in [parent, *(_nearest(child, others) if self._others else ())]:
+            for trace in donor.fastest[: self._per_donor]:
+                found = self._adapter(donor.task, trace, child)
+                if found is not None and found not in seen:
+                    seen.add(found)
+                    yield found, ReuseParent(donor.task, trace)
+        for trace in parent.fastest[: self._per_donor]:
+            for found in self._adapter.variants(parent.task, trace, child):
+                if found not in seen:
+                    seen.add(found)
+                    yield found, ReuseParent(parent.task, trace)
+
+
+class AdaptedStarts(StartSource):
+    """Adapted programs of other tasks, which this task measures first."""
+
+    def __init__(
+        self, programs: Callable[[Task], Sequence[ReuseParent]], adapter: ProgramAdapter, count: int = 4
+    ) -> None:
+        """Sets a source up.
+
+        Args:
+            programs: programs of other tasks for a task, the most promising first.
+            count: starts of a task at most. Where there are fewer programs, variants of them follow.
+        """
+        self._programs = programs
+        self._adapter = adapter
+        self._count = count
+
+    def starts(self, task: Task) -> Sequence[Start]:
+        """See StartSource."""
+        programs = list(self._programs(task))
+        return [Start(trace) for trace in islice(self._all(programs, task), self._count)]
+
+    def _all(self, programs: Sequence[ReuseParent], task: Task) -> Iterator[str]:
+        """The nearest variant of each program, then the next ones in turns; each trace once."""
+        seen: set[str] = set()
+        waiting = [self._adapter.variants(program.task, program.trace, task) for program in programs]
+        while waiting:
+            left = []
+            for variants in waiting:
+                for trace in variants:
+                    if trace not in seen:
+                        seen.add(trace)
+                        left.append(variants)
+                        yield trace
+                        break
+            waiting = left
+
+
+def _nearest(child: Task, donors: Sequence[Donor]) -> list[Donor]:
+    """Donors with as many loops as the child, by the differences of the extents in powers of two."""
+
+    def extents(task: Task) -> np.ndarray:
+        try:
+            anchor = task_reading(task.mod).structure.anchor
+        except Exception:  # TVM raises InternalError and others for loops that cannot be read
+            anchor = None
+        return np.log2(anchor.extents if anchor else ())
+
+    own = extents(child)
+    apart = [
+        (float(np.abs(own - other).sum()), number)
+        for number, donor in enumerate(donors)
+        if donor.task.operator == child.operator and len(other := extents(donor.task)) == len(own)
+    ]
+    return [donors[number] for _, number in sorted(apart)]

@@ -1,0 +1,110 @@
+"""Planner of a run, as `search.reuse` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+
+from tvm.target import Target
+
+from ...dataset.task import Task
+from ..config import OneShotConfig
+from ..reuse.config import AUTO, OFF, PAPER, SELECTIVE
+from ..reuse.donors import OF_EACH, Donor, NearestPrograms, ParentsBest
+from ..reuse.likeness import Loops, loops_of
+from ..reuse.selection import GivenSelection
+from ..reuse.sources import nearest_neighbours
+from ..spaces.code_limit import StockSpace
+from ..starts.adapted import ProgramAdapter
+from ..tuning_database import TuningDatabase
+from .budget.registry import make_planner
+from .planner import TaskPlanner
+from .reuse.planner import ChildBudget, ReusePlanner, Selected
+from .reuse.published import PublishedTrees
+
+
+KNOWN_PROGRAMS = 16
+"""Programs of a task that are read from the database for those that reuse it."""
+
+
+class PlannerFactory:
+    """Makes the planners of a run, which share what was read of its tasks."""
+
+    def __init__(
+        self, config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
+    ) -> None:
+        """`retune` reuses nothing of the database."""
+        self._config = config
+        self._target = target
+        self._database = database
+        self._retune = retune
+        self._loops: dict[str, Loops | None] = {}
+        self._libraries: dict[frozenset[str], list[Donor]] = {}
+
+    def make(self, *, breadth_first: bool = False) -> TaskPlanner:
+        """A planner; `breadth_first` gives each task a quick round first, as a time budget asks for."""
+        config = self._config
+        if config.reuse == OFF:
+            return make_planner(config, breadth_first=breadth_first)
+        make = partial(
+            ReusePlanner,
+            config,
+            known_programs=partial(self._database.latencies_s, most=KNOWN_PROGRAMS),
+            breadth_first=breadth_first,
+        )
+        if config.reuse == AUTO:
+            return make(
+                select=self._sources,
+                starts=NearestPrograms(self._adapter, self._loops_of),
+                child_of=self._child_of,
+                source_rounds=config.auto.source_rounds,
+            )
+        eto, trees = config.eto, self._trees
+        select = trees.clusters if config.reuse == SELECTIVE else trees.least_cost
+        child = ChildBudget(starts=eto.top_k, search=False)  # TopK
+        if config.reuse == PAPER:
+            child = ChildBudget(config.per_round, starts=0, total=eto.trials, reused=1)
+        return make(
+            select=select,
+            starts=ParentsBest(self._adapter),
+            child_of=lambda task: child,
+            sketch_of=trees.sketch_of,
+        )
+
+    @cached_property
+    def _trees(self) -> PublishedTrees:
+        return PublishedTrees(self._config.eto, self._target, StockSpace(self._config.max_code))
+
+    @cached_property
+    def _adapter(self) -> ProgramAdapter:
+        return ProgramAdapter(self._target, StockSpace(self._config.max_code))
+
+    def _child_of(self, task: Task) -> ChildBudget:
+        auto = self._config.auto
+        rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
+        return ChildBudget(auto.programs, auto.starts, rounds, small_programs=auto.small_programs)
+
+    def _sources(self, tasks: Sequence[Task]) -> Selected:
+        """Selection of `search.reuse=auto`."""
+        ordered = sorted(tasks, key=lambda task: -task.weight * task.flops)
+        library = self._library([task.workload_hash for task in tasks])
+        tuned = [donor.task for donor in library]
+        tree = nearest_neighbours(
+            [task.workload_hash for task in ordered],
+            {task.workload_hash: self._loops_of(task) for task in (*ordered, *tuned)},
+            [task.workload_hash for task in tuned],
+        )
+        return Selected(GivenSelection(tree), library=library)
+
+    def _library(self, names: Sequence[str]) -> list[Donor]:
+        """Tasks of earlier runs that are none of these, with their fastest programs."""
+        key = frozenset(names)
+        if key not in self._libraries:
+            found = [] if self._retune else self._database.other_tasks(key)
+            self._libraries[key] = [Donor(task, self._database.latencies_s(task, OF_EACH)) for task in found]
+        return self._libraries[key]
+
+    def _loops_of(self, task: Task) -> Loops | None:
+        if task.workload_hash not in self._loops:
+            self._loops[task.workload_hash] = loops_of(task)
+        return self._loops[task.workload_hash]

@@ -1,0 +1,126 @@
+"""Reuse trees of ETO and of Selective Tuning for the tasks of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ....dataset.drafting.read_spaces import gpu_limits, read_spaces
+from ....dataset.features.reading import task_reading
+from ....dataset.task import Task
+from ....dataset.tvm_compat import NoDesignSpaceError, make_tune_context, target_vectors
+from ...reuse.bridges import all_bridges, bridge_task, one_hop_bridges
+from ...reuse.conditions import Operator, SketchSignature, UnreadableOperatorError, can_reuse, operator_of
+from ...reuse.config import ALL_BRIDGES, NO_BRIDGES, EtoConfig
+from ...reuse.search_cost import SearchCost
+from ...reuse.selection import GivenSelection, LeastCostSelection
+from ...reuse.selective_tuning import Space, selective_tuning, similarity, steps_of
+from ...reuse.tree import ReuseTree
+from ...spaces.base import DesignSpace
+from ...strategies.reuse.search import ReuseTarget
+from .planner import Selected
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A task with its operator."""
+
+    task: Task
+    operator: Operator
+
+    @property
+    def kind(self) -> Hashable:
+        """Type and sketches: reuse condition (1) of Definition 2."""
+        return self.operator.type, self.operator.reduction, self.operator.sketches
+
+
+class PublishedTrees:
+    """Selections of ETO (section 6) and of Selective Tuning; each task's design space is read once."""
+
+    def __init__(self, config: EtoConfig, target: Target, space: DesignSpace) -> None:
+        """`space` is the design space that the tasks are searched in."""
+        self._config = config
+        self._target = target
+        self._space = space
+        self._described: dict[str, Described | None] = {}
+        limits = gpu_limits(target)
+        bits = None if limits else target_vectors(target)[0]
+        self._cost = SearchCost(ReuseTarget(limits, (bits or 128) // 8), config.samples)
+
+    def least_cost(self, tasks: Sequence[Task]) -> Selected:
+        """ETO's reuse tree, with the bridges that it may hold. A task that cannot be read is left out."""
+        operators = {task.workload_hash: found for task in tasks if (found := self._describe(task))}
+        bridges = {} if self._config.bridges == NO_BRIDGES else self._bridges(operators)
+        selection = LeastCostSelection(
+            operators,
+            bridges,
+            kind=lambda one: one.kind,
+            can_reuse=lambda parent, child: can_reuse(parent.operator, child.operator),
+            search_cost=lambda one: float(self._config.trials),
+            reuse_cost=lambda parent, child, sketch: self._cost(parent.operator, child.operator, sketch),
+        )
+        return Selected(selection, [one.task for one in bridges.values()])
+
+    def clusters(self, tasks: Sequence[Task]) -> Selected:
+        """Selective Tuning's clusters as a tree: a representative is the parent of the others."""
+        spaces = {task.workload_hash: self._steps(task) for task in tasks}
+
+        def likeness(first: str, second: str) -> float:
+            return similarity(spaces[first], spaces[second])
+
+        names = [name for name, space in spaces.items() if space]
+        return Selected(GivenSelection(ReuseTree(selective_tuning(names, likeness), {})))
+
+    def sketch_of(self, task: Task, trace: str) -> SketchSignature | None:
+        """Sketch of a program of a task; None where it cannot be read."""
+        try:
+            return SketchSignature.of(task_reading(task.mod).sketches.read(trace)[0])
+        except Exception:  # TVM raises InternalError and others
+            return None
+
+    def _bridges(self, operators: Mapping[str, Described]) -> dict[str, Described]:
+        find: Callable[..., dict[str, Described]]
+        find = all_bridges if self._config.bridges == ALL_BRIDGES else one_hop_bridges
+        return find(
+            operators,
+            kind=lambda one: one.kind,
+            can_reuse=lambda parent, child: can_reuse(parent.operator, child.operator),
+            bridge=self._bridge,
+        )
+
+    def _bridge(self, first: Described, second: Described) -> tuple[str, Described] | None:
+        task = bridge_task(first.task, second.task, partial(self._is_kind, first.kind))
+        found = None if task is None else self._describe(task)
+        return None if found is None else (found.task.workload_hash, found)
+
+    def _is_kind(self, kind: Hashable, task: Task) -> bool:
+        found = self._describe(task)
+        return found is not None and found.kind == kind
+
+    def _describe(self, task: Task) -> Described | None:
+        key = task.workload_hash
+        if key not in self._described:
+            try:
+                found = Described(task, operator_of(task, self._context(task)))
+            except (UnreadableOperatorError, NoDesignSpaceError):
+                found = None
+            self._described[key] = found
+        known = self._described[key]
+        return None if known is None else Described(task, known.operator)
+
+    def _context(self, task: Task) -> ms.TuneContext:
+        generator = self._space.generator(self._target)
+        return make_tune_context(task.mod, self._target, seed=0, name=task.name, space=generator)
+
+    def _steps(self, task: Task) -> Space:
+        """Values of all decisions by sketch; empty where there are none."""
+        try:
+            structure = task_reading(task.mod).structure
+            spaces = read_spaces(self._context(task), structure, task.name)
+        except Exception:  # TVM raises InternalError and others for loops that cannot be read
+            return {}
+        return {SketchSignature.of(space.sketch): steps_of(space) for space in spaces}

@@ -1,0 +1,43 @@
+"""Likeness of tasks by their loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import tvm
+from foretune.dataset.operators import Conv2d, Dense, Softmax, to_task
+from foretune.inference.reuse.likeness import OTHER_STEPS, loops_of
+from support.reuse import conv
+
+
+def test_halved_loops_are_one_apart_each():
+    one, other = loops_of(conv()), loops_of(conv(in_channels=256, out_channels=64))
+    assert one.kind == other.kind
+    assert one.distance(one) == 0
+    assert one.distance(other) == other.distance(one) == pytest.approx(2.0)
+
+
+def test_a_stride_adds_its_distance():
+    plain = loops_of(conv(height=14, width=14))
+    strided = loops_of(conv(height=27, width=27, stride=(2, 2)))
+    assert strided.extents == plain.extents
+    assert plain.distance(strided) == OTHER_STEPS
+
+
+def test_another_operator_or_layout_is_another_kind():
+    kinds = {
+        loops_of(to_task(settings)).kind
+        for settings in (
+            Dense(rows=8, in_features=8, out_features=8),
+            Softmax(rows=8, columns=8),
+            Conv2d(batch=1, in_channels=8, height=8, width=8, out_channels=8, kernel=(3, 3)),
+            Conv2d(batch=1, in_channels=8, height=8, width=8, out_channels=8, kernel=(3, 3), layout="NHWC"),
+        )
+    }
+    assert len(kinds) == 4
+
+
+def test_tasks_that_nothing_tells_about_have_no_loops():
+    assert loops_of(replace(conv(), operator="elementwise")) is None
+    assert loops_of(replace(conv(), mod=tvm.IRModule({}))) is None

@@ -1,0 +1,219 @@
+"""Planners by `search.reuse`, with real searches and made-up latencies."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from foretune.dataset.measure import MeasureOutcome
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference import OneShotConfig
+from foretune.inference.config import StopConfig
+from foretune.inference.reuse.backend import with_backend
+from foretune.inference.reuse.config import AutoConfig, EtoConfig
+from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.strategies.draft.config import DraftingConfig
+from foretune.inference.strategies.registry import strategy_config
+from foretune.inference.tasks.due import anything_due
+from foretune.inference.tasks.planners import PlannerFactory
+from foretune.inference.tasks.reuse.published import PublishedTrees
+from foretune.inference.tasks.shares import LatencySharePlanner
+from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.workers.searchers import start_searchers
+from support.drafts import CPU
+from support.fake_executor import FakeExecutor
+
+TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+CONFIG = OneShotConfig(
+    DraftingConfig(population=64, generations=1, keep=8),
+    top_k=4,
+    rounds=2,
+    processes=0,
+    stop=StopConfig(expected_improvement=0),
+    finalists=0,
+    reuse="auto",
+    auto=AutoConfig(source_rounds=2, programs=2, small_programs=2, starts=1),
+)
+# The first has most operations; the others are a half and a quarter of it.
+TASKS = [to_task(Dense(rows=16, in_features=32, out_features=n)) for n in (256, 128, 64)]
+
+
+class Run:
+    """A run into a folder, whose programs get faster one by one."""
+
+    def __init__(self, folder: Path, config=CONFIG, tasks=TASKS, batches=10**6):
+        self.database = TuningDatabase(folder, TARGET, CPU)
+        self.planners = PlannerFactory(config, TARGET, self.database)
+        self.config, self.tasks = config, tasks
+        self._left = batches
+        self._seconds = (1e-3 / n for n in itertools.count(1))
+
+    def tune(self):
+        def latency(job):
+            return MeasureOutcome((next(self._seconds),))
+
+        def in_time():
+            return self._left > 0
+
+        class Counted(FakeExecutor):
+            def measure(executor, jobs):
+                self._left -= 1
+                return super().measure(jobs)
+
+        tuner = NetworkTuner(
+            self.config,
+            Counted(latency),
+            start_searchers(self.config, TARGET, None, CPU),
+            self.database,
+            planner=self.planners.make(),
+            limits=Limits(in_time=in_time),
+        )
+        return tuner.tune(self.tasks, [1.0] * len(self.tasks))
+
+    @property
+    def due(self):
+        for task in self.tasks:
+            self.database.notes.note_untuned(task, 1.0)
+        return anything_due(self.tasks, self.config, self.database, self.planners.make())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    run = Run(tmp_path_factory.mktemp("whole"))
+    return run, run.tune()
+
+
+def test_without_reuse_the_planner_is_the_default_one(tmp_path):
+    run = Run(tmp_path, replace(CONFIG, reuse="off"))
+    assert type(run.planners.make()) is LatencySharePlanner
+
+
+def test_one_task_is_searched_and_the_others_begin_with_its_programs(whole):
+    run, results = whole
+    assert [result.candidates_measured for result in results] == [4, 2, 2]
+    assert [result.parent for result in results] == ["", TASKS[0].name, TASKS[1].name]
+    assert not run.due
+
+
+def test_a_search_without_reuse_goes_on_where_a_run_with_reuse_ended(whole):
+    run, _ = whole
+    off = PlannerFactory(replace(CONFIG, reuse="off"), TARGET, run.database)
+    assert anything_due(TASKS, CONFIG, run.database, off.make())
+
+
+def test_tasks_of_an_earlier_run_are_parents(whole):
+    run, _ = whole
+    task = to_task(Dense(rows=16, in_features=32, out_features=32))
+    later = Run(run.database.folder.parent, tasks=[task])
+    (result,) = later.tune()
+    assert (result.candidates_measured, result.parent_hash) == (2, TASKS[2].workload_hash)
+    retune = PlannerFactory(CONFIG, TARGET, later.database, retune=True)
+    assert retune._sources([task]).library == []
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree(tmp_path, batches):
+    first = Run(tmp_path, batches=batches)
+    first.tune()
+    assert first.due
+    before = {
+        task.workload_hash: set(first.database.latencies_s(task))
+        for task in TASKS
+        if first.database.best_latency_s(task)
+    }
+    again = Run(tmp_path)
+    results = again.tune()
+    assert [result.parent for result in results] == ["", TASKS[0].name, TASKS[1].name]
+    for task, result, programs in zip(TASKS, results, (4, 2, 2), strict=True):
+        known = before.get(task.workload_hash, set())
+        assert len(known) + result.candidates_measured >= programs
+        assert len(again.database.latencies_s(task)) == len(known) + result.candidates_measured
+    assert not again.due
+
+
+def test_the_database_tells_of_tasks_outside_a_run(whole):
+    run, _ = whole
+    found = run.database.other_tasks([TASKS[0].workload_hash])
+    assert sorted(task.workload_hash for task in found) == sorted(t.workload_hash for t in TASKS[1:])
+    assert {task.weight for task in found} == {0}
+    assert {task.operator for task in found} == {"dense"}
+    fastest = run.database.latencies_s(TASKS[0], most=2)
+    assert sorted(fastest.values()) == sorted(run.database.latencies_s(TASKS[0]).values())[:2]
+
+
+STOCK = {"name": "stock", "population_size": 16, "generations": 1}
+
+
+def published(reuse):
+    """Settings of a published search, small enough for a test."""
+    eto = EtoConfig(trials=16, samples=2, bridges="none")
+    return with_backend(OneShotConfig(STOCK, processes=0, reuse=reuse, eto=eto))
+
+
+def test_eto_searches_one_task_by_stock_metaschedule_and_the_others_by_algorithm_1(tmp_path):
+    config = published("paper")
+    assert (config.strategy.name, config.strategy.rank, config.strategy.backend) == (
+        "reuse",
+        "paper",
+        strategy_config(STOCK),
+    )
+    run = Run(tmp_path, config)
+    results = run.tune()
+    roots = [result for result in results if not result.parent]
+    assert len(roots) < len(results)
+    # Never more than the backend would measure; all of it where nothing is reused.
+    assert {result.candidates_measured for result in roots} == {16}
+    assert all(1 <= result.candidates_measured <= 16 for result in results)
+    assert not run.due
+
+
+def test_eto_goes_on_in_the_middle_of_a_child(tmp_path):
+    config = replace(published("paper"), rounds=2)
+    whole = Run(tmp_path / "whole", config).tune()
+    roots = sum(not result.parent for result in whole)
+    # A root has two batches; the first child has had one when the run is stopped.
+    first = Run(tmp_path / "part", config, batches=2 * roots + 1)
+    first.tune()
+    assert first.due
+    again = Run(tmp_path / "part", config)
+    results = again.tune()
+    assert not again.due
+    for task, result in zip(TASKS, results, strict=True):
+        assert result.tuned_latency_s is not None
+        assert len(again.database.latencies_s(task)) <= 16
+
+
+def test_topk_takes_programs_over_as_they_are(tmp_path):
+    results = Run(tmp_path, published("top_k")).tune()
+    children = [result for result in results if result.parent]
+    assert children
+    assert all(result.candidates_measured <= 3 for result in children)
+
+
+def test_selective_tuning_searches_the_representatives_of_its_clusters(tmp_path):
+    results = Run(tmp_path, published("selective")).tune()
+    # Three widths of 256, 128 and 64 columns have most steps in common.
+    assert sum(not result.parent for result in results) == 1
+    assert {result.candidates_measured for result in results if not result.parent} == {16}
+
+
+def test_settings_without_a_published_search_stay(tmp_path):
+    assert with_backend(CONFIG) is CONFIG
+    assert with_backend(OneShotConfig(reuse="paper")).strategy.backend == strategy_config("stock")
+
+
+def test_bridges_join_tasks_that_cannot_reuse_each_other():
+    # 16 rows of 32 columns, and 32 of 16: neither dominates the other, and 16 of 16 is below both.
+    tasks = [to_task(Dense(rows=r, in_features=64, out_features=n)) for r, n in ((16, 32), (32, 16))]
+    trees = PublishedTrees(EtoConfig(trials=1000), TARGET, StockSpace(None))
+    selected = trees.least_cost(tasks)
+    (bridge,) = selected.bridges
+    assert (bridge.weight, bridge.settings["rows"], bridge.settings["out_features"]) == (0, 16, 16)
+    parents = selected.selection.tree({}, {}).parents
+    assert sum(parent == "" for parent in parents.values()) == 1
+    without = PublishedTrees(EtoConfig(trials=1000, bridges="none"), TARGET, StockSpace(None))
+    assert set(without.least_cost(tasks).selection.tree({}, {}).parents.values()) == {""}

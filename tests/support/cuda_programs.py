@@ -1,0 +1,111 @@
+"""Random CUDA programs of MetaSchedule's space, and the outputs that they should have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from foretune.dataset.operators import (
+    BatchMatmul,
+    Conv2d,
+    Dense,
+    DepthwiseConv2d,
+    OperatorSettings,
+    Softmax,
+    to_task,
+)
+from foretune.dataset.replay import RejectedError, instantiate
+from foretune.dataset.task import Task
+from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.inference.spaces.code_limit import StockSpace
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Trace
+
+from .operators import EXAMPLES, random_inputs, run
+
+TARGET = parse_target("nvidia/nvidia-a100")
+
+_DRAWS = 400
+"""Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
+
+DIVISIBLE = [
+    Dense(rows=32, in_features=64, out_features=32, epilogue="bias_relu"),
+    Dense(rows=32, in_features=64, out_features=32, dtype="float16"),
+    Dense(rows=32, in_features=64, out_features=32, dtype="int8"),
+    BatchMatmul(batch=2, rows=16, inner=32, columns=16),
+    Conv2d(
+        batch=1,
+        in_channels=16,
+        height=8,
+        width=8,
+        out_channels=16,
+        kernel=(3, 3),
+        padding=(1, 1),
+        layout="NHWC",
+    ),
+    DepthwiseConv2d(batch=1, in_channels=16, height=8, width=8, kernel=(3, 3), padding=(1, 1)),
+    Softmax(rows=16, columns=64),
+]
+"""Tasks whose extents have many divisors, so that programs use vectors, pipelines and tensor cores."""
+
+OPERATORS: Mapping[str, OperatorSettings] = {
+    **EXAMPLES,
+    **{f"{op.operator}-{op.dtype}-{op.label}": op for op in DIVISIBLE},
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Task with inputs and the output of its unscheduled program."""
+
+    task: Task
+    inputs: list[np.ndarray]
+    expected: np.ndarray
+
+    @classmethod
+    def of(cls, op: OperatorSettings) -> Prepared:
+        task = to_task(op)
+        inputs = random_inputs(op, task)
+        return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
+
+    def error(self, output: np.ndarray) -> float:
+        """Largest difference from the expected output over its largest value; NaN where a value is NaN."""
+        expected = self.expected.astype(np.float64)
+        return float(np.abs(output.astype(np.float64) - expected).max() / max(np.abs(expected).max(), 1e-9))
+
+    def is_right(self, output: np.ndarray) -> bool:
+        """Whether the output is right up to rounding of its type."""
+        limit = {"float32": 1e-4, "float16": 1e-2}.get(str(output.dtype), 0.0)
+        return self.error(output) <= limit
+
+
+def random_programs(task: Task, count: int, *, seed: int = 0, checked: bool = True) -> Iterator[tvm.IRModule]:
+    """Scheduled modules of `random_candidates`."""
+    for candidate in random_candidates(task, count, seed=seed, checked=checked):
+        yield candidate.sch.mod
+
+
+def random_candidates(
+    task: Task, count: int, *, seed: int = 0, checked: bool = True
+) -> Iterator[ms.MeasureCandidate]:
+    """Up to `count` candidates with decisions drawn at random, from each design space of the task in turn.
+
+    They come from the space of foretune's search, or without `checked` from stock's, which has programs that
+    TVM compiles to wrong code.
+    """
+    space = StockSpace(None).generator(TARGET) if checked else "post-order-apply"
+    context = make_tune_context(task.mod, TARGET, seed=seed, space=space)
+    spaces = design_spaces(context, task.name)
+    found = 0
+    for draw in range(_DRAWS * count):
+        if found == count:
+            return
+        trace = Trace(spaces[found % len(spaces)].trace.insts, {})
+        try:
+            candidate = instantiate(context, trace, seed * _DRAWS * count + draw + 1)
+        except RejectedError:
+            continue
+        found += 1
+        yield candidate
