@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...dataset.task import Task
 from ..reuse.parent import ReuseParent
@@ -35,8 +34,10 @@ class TaskPlanner(ABC):
     A task of weight 0 is measured but is no part of the network.
     """
 
-    completes_all: ClassVar[bool] = False
-    """Whether a run that comes to its end leaves every task complete, however few rounds it had."""
+    @property
+    def completes_all(self) -> bool:
+        """Whether a run that comes to its end leaves every task complete, however few rounds it had."""
+        return False
 
     def surrogate_group(self, task: Task) -> str:
         """Name of the surrogate that a task shares with others; "" for one of its own."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...strategies.checks import OneShotConfigError
 from ..planner import Round
+from ..precedence import Precedence
 from ..search import TaskSearch
 from .base import BudgetedPlanner
 from .registry import PlannerConfig
@@ -39,9 +40,9 @@ class ForeseePlanner(BudgetedPlanner):
 
     Config = ForeseeConfig
 
-    def begin(self, searches: Sequence[TaskSearch]) -> None:
-        """See TaskPlanner."""
-        super().begin(searches)
+    def begin(self, searches: Sequence[TaskSearch], precedence: Precedence | None = None) -> None:
+        """See TurnPlanner."""
+        super().begin(searches, precedence)
         self._tuned: TaskSearch | None = None
         """The bottleneck whose family is next."""
 
@@ -52,10 +53,9 @@ class ForeseePlanner(BudgetedPlanner):
             self._tuned = None
             if family:  # lines 19 to 22
                 share = self._config.planner.proportion
-                return self._round(_bottleneck(family), max(1, round(share * programs)))
-        self._tuned = _bottleneck(free)
+                return self._round(self._bottleneck(family), max(1, round(share * programs)))
+        self._tuned = self._bottleneck(free)
         return self._round(self._tuned, programs)
 
-
-def _bottleneck(searches: Sequence[TaskSearch]) -> TaskSearch:
-    return max(searches, key=lambda search: search.network_s)
+    def _bottleneck(self, searches: Sequence[TaskSearch]) -> TaskSearch:
+        return max(searches, key=self._stake_s)

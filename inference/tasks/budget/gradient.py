@@ -38,10 +38,15 @@ class GradientPlanner(BudgetedPlanner):
     Config = GradientConfig
 
     def _choose(self, free: Sequence[TaskSearch]) -> Round:
-        alpha = self._config.planner.alpha
-        return self._round(
-            max(free, key=lambda search: search.task.weight * gradient(search.history_s, alpha))
-        )
+        return self._round(max(free, key=self._expected_fall_s))
+
+    def _expected_fall_s(self, search: TaskSearch) -> float:
+        """Seconds of the network's latency that the next round is expected to save."""
+        history_s = search.history_s or [search.best_s]
+        if math.isinf(history_s[-1]):
+            return math.inf
+        share = gradient(history_s, self._config.planner.alpha) / history_s[-1]
+        return self._stake_s(search) * share
 
 
 def gradient(history_s: Sequence[float], alpha: float) -> float:

@@ -35,4 +35,4 @@ class HeadroomPlanner(BudgetedPlanner):
         """Seconds of the network's latency that a second is expected to save."""
         gain = search.loop.expected_gain(self._config.per_round)
         share = search.progress.expected_gain if gain is None else gain
-        return search.network_s * share / search.program_s
+        return self._stake_s(search) * share / search.program_s

@@ -10,7 +10,7 @@ from ...strategies.checks import OneShotConfigError, named_settings
 
 if TYPE_CHECKING:
     from ...config import OneShotConfig
-    from ..planner import TaskPlanner
+    from ..turns import TurnPlanner
 
 PLANNERS = {
     "shares": "..shares:LatencySharePlanner",
@@ -53,7 +53,7 @@ def planner_config(given: Any) -> PlannerConfig:
     return found
 
 
-def make_planner(config: OneShotConfig, *, breadth_first: bool = False) -> TaskPlanner:
+def make_planner(config: OneShotConfig, *, breadth_first: bool = False) -> TurnPlanner:
     """The planner of a search; `breadth_first` gives each task a quick round first."""
-    found: TaskPlanner = planner_class(config.planner.name)(config, breadth_first=breadth_first)
+    found: TurnPlanner = planner_class(config.planner.name)(config, breadth_first=breadth_first)
     return found

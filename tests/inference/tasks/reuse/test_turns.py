@@ -1,0 +1,160 @@
+"""A reuse tree with each planner: the tree says where a task starts from, the planner whose turn it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from foretune.inference.config import StopConfig
+from foretune.inference.tasks.budget.registry import PLANNERS
+from foretune.inference.tasks.reuse.order import ChildBudget
+from support.reuse_trees import (
+    BRIDGE,
+    CONFIG,
+    NAMES,
+    TASKS,
+    A,
+    B,
+    StartingSearcher,
+    planner_of,
+    tree_of,
+    tune,
+)
+from support.searchers import FakeDatabase
+
+ALL = StopConfig(expected_improvement=0.0)
+BUDGETED = [name for name in PLANNERS if name != "shares"]
+CHILD = ChildBudget(programs=2, starts=1)
+
+
+SECONDS = dict(zip("abcd+", (0.001, 0.010, 0.004, 0.002, 0.005), strict=True))
+
+
+class Network(StartingSearcher):
+    """Proposes two programs a round, always as slow: a takes 1 ms, b 10 ms, c 4 ms and d 2 ms."""
+
+    def __init__(self, start_s=lambda trace: SECONDS[trace[0]], **other):
+        super().__init__(start_s)
+        self.seconds = {**SECONDS, **other}
+
+    def reply(self):
+        latency_s = self.seconds[NAMES[self.requests[-1].key]]
+        self.latencies_s = ((latency_s, latency_s),)
+        return super().reply()
+
+
+def tuned(name, tree, searcher, tasks=TASKS, *, database=None, told=None, settings=None, **rules):
+    config = replace(CONFIG, **{"planner": name, "rounds": 4, "top_k": 8, "stop": ALL, **(settings or {})})
+    planner = planner_of(tree, config=config, **{"child_of": lambda task: CHILD, **rules})
+    told = [] if told is None else told
+    return tune(
+        planner,
+        searcher,
+        tasks,
+        config=config,
+        database=database,
+        on_progress=lambda name, done: told.append(done),
+    )
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_children_wait_for_their_parents_and_start_from_them(name):
+    searcher, told = Network(), []
+    results = tuned(name, tree_of(a="_", b="a", c="b", d="_"), searcher, told=told, source_rounds=2)
+    order = searcher.searched
+    assert order.index("a") < order.index("b") < order.index("c")
+    assert [result.parent for result in results] == ["", A.name, B.name, ""]
+    for letter, parent in (("b", "a"), ("c", "b")):
+        first, *later = searcher.rounds(letter)
+        # Two rounds of the parent are before a child, whoever's turn it is.
+        rounds_before = order[: order.index(letter)].count(parent)
+        assert rounds_before == (2 if parent == "a" else 1)
+        assert (len(first.starts), first.budget.measured) == (1, 2)
+        assert not any(request.starts for request in later)
+    assert told == sorted(told) and told[-1] == 1.0
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_the_budget_is_what_the_tree_asks_for(name):
+    """Two rounds of the source, two programs of each child and eight of the task alone."""
+    results = tuned(name, tree_of(a="_", b="a", c="b", d="_"), Network(), source_rounds=2)
+    assert sum(result.candidates_measured for result in results) == 4 + 2 + 2 + 8
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_programs_are_kept_back_for_children(name):
+    """The task alone takes all turns, and the source has none but its first: its child still starts."""
+    searcher = Network(a=1e-6, d=1.0)
+    results = tuned(name, tree_of(a="_", b="a", d="_"), searcher, (TASKS[0], TASKS[1], TASKS[3]))
+    assert results[1].candidates_measured >= 2 and results[1].parent == A.name
+    assert sum(result.candidates_measured for result in results) == 8 + 2 + 8
+
+
+def test_foresee_counts_a_parent_with_all_that_wait_for_it():
+    searcher = Network()
+    # Alone, d would be the bottleneck; a counts with the untuned b, which takes 20 ms.
+    tuned("foresee", tree_of(a="_", b="a", d="_"), searcher, (TASKS[0], TASKS[1], TASKS[3]), source_rounds=2)
+    assert searcher.searched.index("b") < 5
+    assert searcher.searched[2] == "a"
+
+
+def test_a_child_takes_turns_once_it_has_started():
+    searcher = Network()
+    tuned("foresee", tree_of(a="_", b="a"), searcher, TASKS[:2], source_rounds=2)
+    # b is ten times as slow as a: what is left after its start goes to it.
+    assert searcher.searched.startswith("aab")
+    assert not any(request.starts for request in searcher.rounds("b")[1:])
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_a_child_that_is_sent_back_brings_its_own_programs(name):
+    class NoneRuns(Network):
+        def __init__(self):
+            super().__init__(lambda trace: math.inf, a=math.inf)
+
+    searcher = NoneRuns()
+    results = tuned(name, tree_of(a="_", b="a"), searcher, TASKS[:2], source_rounds=2)
+    assert results[1].parent == "" and not searcher.rounds("b")[0].starts
+    assert results[1].tuned_latency_s == 0.010
+    assert sum(result.candidates_measured for result in results) == 8 + 8
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_bridges_are_searched_as_those_that_wait_and_left_out_where_no_one_does(name):
+    searcher = Network()
+    results = tuned(name, tree_of(x="_", a="x", b="x"), searcher, TASKS[:2], bridges=[BRIDGE])
+    assert searcher.searched[0] == "+"
+    assert [result.parent for result in results] == [BRIDGE.name, BRIDGE.name, ""]
+    searcher = Network()
+    tuned(name, tree_of(a="_"), searcher, TASKS[:1], bridges=[BRIDGE])
+    assert set(searcher.searched) == {"a"}
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_a_complete_run_leaves_nothing_to_do(name):
+    database = FakeDatabase()
+    tuned(name, tree_of(a="_", b="a"), Network(), TASKS[:2], database=database)
+    assert set(database.unfinished.values()) == {None}
+    again = FakeDatabase(dict.fromkeys((A.workload_hash, B.workload_hash), 0.001))
+    again.notes = database.notes
+    searcher = Network()
+    results = tuned(name, tree_of(a="_", b="a"), searcher, TASKS[:2], database=again)
+    assert not searcher.requests
+    assert [result.parent for result in results] == ["", A.name]
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_topk_children_go_on_until_a_program_runs(name):
+    searcher = Network(lambda trace: 0.002 if trace.endswith("3 1") else math.inf)
+    budget = ChildBudget(starts=3, search=False)
+    results = tuned(name, tree_of(a="_", b="a"), searcher, TASKS[:2], child_of=lambda task: budget)
+    assert results[1].tuned_latency_s is not None
+
+
+def test_a_family_informs_the_first_batch_of_a_child():
+    searcher = Network()
+    settings = {"share_surrogate": True, "families": "one"}
+    tuned("foresee", tree_of(a="_", b="a"), searcher, TASKS[:2], settings=settings)
+    (first, *_) = searcher.rounds("b")
+    assert first.starts and {sibling.workload for sibling in first.siblings} == {A.workload_hash}
