@@ -34,6 +34,13 @@ SEARCHES = {
     "shares, shared": ["search.share_surrogate=true"],
     "foresee, shared": ["search/planner=foresee", "search.share_surrogate=true"],
     "headroom, shared": ["search/planner=headroom", "search.share_surrogate=true"],
+    "shares, reuse": ["search.reuse=auto"],
+    "shares, reuse, shared": ["search.reuse=auto", "search.share_surrogate=true"],
+    "headroom, reuse, shared": [
+        "search/planner=headroom",
+        "search.reuse=auto",
+        "search.share_surrogate=true",
+    ],
 }
 """Overrides of `foretune tune` by name."""
 
