@@ -59,7 +59,7 @@ class Precedence:
         return math.inf
 
     def programs(self, search: TaskSearch) -> int | None:
-        """Programs that a task measures as a child at most; None for a task that is searched by itself."""
+        """Programs that a task measures at most as a child, 0 for an unused one; None for one on its own."""
         return None
 
     def programs_to_come(self, search: TaskSearch) -> int:

@@ -31,7 +31,7 @@ class BudgetedPlanner(TurnPlanner):
     def begin(self, searches: Sequence[TaskSearch], precedence: Precedence | None = None) -> None:
         """See TurnPlanner."""
         super().begin(searches, precedence)
-        self._before = {search: self._searched(search) for search in searches if self._is_open(search)}
+        self._before = {search: self._searched(search) for search in searches if self._takes_part(search)}
         """Programs that earlier runs measured of each task that adds to the budget."""
 
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
@@ -79,10 +79,12 @@ class BudgetedPlanner(TurnPlanner):
         own = max(0, config.top_k - before) + config.extra_rounds * config.per_round
         return int(min(own, self._precedence.rounds(search) * config.per_round))
 
+    def _takes_part(self, search: TaskSearch) -> bool:
+        """Whether earlier runs leave something to search, and this one has not come to the end of it."""
+        return not search.over and (not search.complete_before or self._config.extra_rounds > 0)
+
     def _is_open(self, search: TaskSearch) -> bool:
-        if search.over or self._precedence.stage(search) is Stage.UNUSED:
-            return False
-        return not search.complete_before or self._config.extra_rounds > 0
+        return self._takes_part(search) and self._precedence.stage(search) is not Stage.UNUSED
 
     def _waits(self, search: TaskSearch) -> bool:
         return self._precedence.stage(search) is Stage.WAITING

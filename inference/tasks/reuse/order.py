@@ -147,7 +147,7 @@ class TreeOrder(Precedence):
     def stage(self, search: TaskSearch) -> Stage:
         """See Precedence."""
         name = search.task.workload_hash
-        if self.comes_first(search) and name not in self._parents:  # a bridge that the tree does without
+        if self._is_unused(search):
             return Stage.UNUSED
         if self._is_pending(search):
             return Stage.STARTING if self._is_settled(self.parent(name)) else Stage.WAITING
@@ -180,6 +180,8 @@ class TreeOrder(Precedence):
 
     def programs(self, search: TaskSearch) -> int | None:
         """See Precedence."""
+        if self._is_unused(search):
+            return 0
         if self.parent(search.task.workload_hash) == ROOT:
             return None
         child = self._rules.child_of(search.task)
@@ -203,6 +205,10 @@ class TreeOrder(Precedence):
         return child.programs
 
     # --- The tree -------------------------------------------------------------------------------------------
+
+    def _is_unused(self, search: TaskSearch) -> bool:
+        """Whether a task is a bridge that the tree does without."""
+        return self.comes_first(search) and search.task.workload_hash not in self._parents
 
     def _is_helpless(self, child: TaskSearch) -> bool:
         """Whether a child's round, or its parent's search, is over without a program."""
