@@ -26,8 +26,9 @@ install: $(INSTALLED) ## Create the virtual environment VENV (default .venv) and
 tune: $(INSTALLED) ## Tune NETWORK (default resnet18); overrides by ARGS="..."
 	$(BIN)/foretune tune network=$(NETWORK) $(ARGS)
 
+# Two at a time, a file in one process: most tests wait for processes of their own.
 test: $(INSTALLED) ## Run the tests; pytest's options by ARGS="..."
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 lint: $(INSTALLED) ## Check style, format and types
 	$(BIN)/ruff check .

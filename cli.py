@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -205,12 +207,27 @@ def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
 
     def job(config: DictConfig) -> int | None:
         # Only here, so that neither --help nor a wrong option waits for TVM or torch.
-        module: Any = import_module(f".{command.module}", __package__)
+        with _without_collections():
+            module: Any = import_module(f".{command.module}", __package__)
         restore_log_levels()
         status: int | None = getattr(module, command.function)(config)
         return status
 
     run_command("_".join(names), job, _with_option_names(command, words))
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Passes of the garbage collector are put off, and skip for ever what the block made.
+
+    Imports make a million objects and no garbage; passes over them take a sixth of the time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _with_option_names(command: Command, words: Sequence[str]) -> list[str]:

@@ -39,7 +39,10 @@ MANIFEST_FIELDS = (
 DIGITS = 6
 """Significant digits of the numbers in a result."""
 
-_PACKAGES = ("foretune", "apache-tvm", "torch", "numpy", "xgboost-cpu", "onnxruntime", "openvino")
+_PACKAGES = (
+    *("foretune", "apache-tvm", "torch", "numpy", "xgboost-cpu", "onnxruntime", "openvino"),
+    *("pytorchcv", "timm", "torchvision", "transformers"),
+)
 _PLAIN = re.compile(r"[\[{]\n[^\[\]{}]*\n *[\]}]")
 _BREAK = re.compile(r"\n *")
 _FAMILIES = {"23": "zen2", "26": "zen5"}

@@ -115,7 +115,7 @@ def tune_tasks(
         )
         wanted = [as_task(task) for task in tasks]
         results = tuner.tune(wanted)
-    return database.database, results
+    return database.best_schedules([task.workload_hash for task in wanted]), results
 
 
 def as_task(task: tvm.IRModule | ms.ExtractedTask | Task) -> Task:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE
 from ..dataset.hardware import Hardware
 from ..errors import UserError
 
@@ -82,8 +83,15 @@ def whole_lines(path: Path) -> list[str]:
     return [line.rstrip("\n") for line in (lines if _is_finished(lines) else lines[:-1])]
 
 
-def drop_unfinished_line(path: Path) -> int:
-    """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
+def drop_unfinished_lines(folder: Path, *notes: str) -> int:
+    """Cuts off a last line that a kill left unfinished from each of a database's files.
+
+    `notes` are the names of files beside MetaSchedule's own. Returns the number of lines dropped.
+    """
+    return sum(_drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+
+
+def _drop_unfinished_line(path: Path) -> int:
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if _is_finished(lines):
         return 0

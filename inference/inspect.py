@@ -19,6 +19,7 @@ from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
 from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
 from ..dataset.target_hardware import target_hardware
+from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
 from ..errors import UserError
 from ..models.checkpoint import Checkpoint
@@ -29,6 +30,7 @@ from .inspection.content import NetworkOutlook, database_folder, snapshot, task_
 from .inspection.estimate import estimate
 from .inspection.predicted import LatencyPredictor, latency_checkpoint
 from .inspection.terminal import print_outlook
+from .network_set import members_of, operator_set
 
 
 class InspectConfigError(UserError, ValueError):
@@ -39,14 +41,14 @@ class InspectConfigError(UserError, ValueError):
 class InspectConfig:
     """One inspection; the fields are those of conf/inspect.yaml."""
 
-    network: str
+    network: Any
     database: Path
     checkpoint: str | None = AUTO
     target: Any = "llvm"
     hardware: str = HERE
     inputs: Any = None
     kwargs: dict[str, Any] | None = None
-    batch: int = 1
+    batch: Any = 1
     seed: int = 0
     programs: int = 8
     output: Path | None = None
@@ -54,6 +56,7 @@ class InspectConfig:
     search: OneShotConfig = field(default_factory=OneShotConfig)
 
     def __post_init__(self) -> None:
+        members_of(self.network, self.batch, self.inputs)
         if self.programs < 1:
             raise InspectConfigError(
                 f"programs={self.programs}: must be at least 1; checkpoint=null draws none"
@@ -66,15 +69,13 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     target = parse_target(config.target)
     checkpoint = latency_checkpoint(config.checkpoint, target)
     device = _device(config, target, measured=False)
-    with console.status(f"turning {config.network} into tasks"):
-        network = load_network(
-            config.network,
-            inputs=config.inputs,
-            batch=config.batch,
-            seed=config.seed,
-            kwargs=config.kwargs,
-        )
-        tasks = extract_tasks(to_relax(network, target, config.lowering), target, network.name)
+    of_networks: dict[str, list[Task]] = {}
+    for member in members_of(config.network, config.batch, config.inputs):
+        with console.status(f"turning {member.name} into tasks"):
+            network = load_network(**member.arguments(config.seed, config.kwargs))
+            relax_mod = to_relax(network, target, config.lowering)
+            of_networks[member.name] = extract_tasks(relax_mod, target, network.name)
+    tasks = operator_set(of_networks)
     predicted_s: list[float | None] = [None] * len(tasks)
     if checkpoint is not None:
         with console.status("predicting latencies"):
@@ -86,7 +87,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
         due = sum(task.due for task in outlooks)
         runs = database.notes.runs(config.search.fitted(target))
         outlook = NetworkOutlook(
-            network=network.name,
+            network=", ".join(of_networks),
             target=str(target),
             hardware=device.name,
             database="" if folder is None else str(folder),

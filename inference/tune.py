@@ -102,7 +102,7 @@ class TuningRun:
             ):
                 network = load_network(**config.network_arguments)
                 began = time.perf_counter()
-                relax_mod = to_relax(network, opened.target, config.lowering)
+                relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
                 lowering_s = time.perf_counter() - began
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
             tuner, results = self.tune(tasks, opened)

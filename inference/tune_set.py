@@ -56,7 +56,7 @@ class SetRun(TuningRun):
             ):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
-                    relax_mod = to_relax(network, target, self.config.lowering)
+                    relax_mod = to_relax(network, target, self.config.lowering, self.work.stage)
                     tasks[member.name] = extract_tasks(relax_mod, target, network.name)
                     outcomes[member.name] = NetworkOutcome(member.name, len(tasks[member.name]))
                 except Exception as error:  # one network must not take the others along

@@ -18,7 +18,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload
+from ..dataset.database_lines import WORKLOAD_FILE, parsed_workload
 from ..dataset.described_task import described_task
 from ..dataset.exchange import database_folder_name
 from ..dataset.hardware import Hardware
@@ -31,13 +31,14 @@ from .database_folder import (
     STARTS_FILE,
     append_rounds,
     describe_device,
-    drop_unfinished_line,
+    drop_unfinished_lines,
     hold_open,
     read_notes,
     read_rounds,
     whole_lines,
 )
 from .proposal import Measurement
+from .stored_schedules import StoredSchedules, record_content
 from .surrogate.memory import MEMORY_FILE
 from .tuning_notes import NOTES_FILE, TuningNotes
 
@@ -54,7 +55,8 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        self.database, self.dropped_lines = opened_database(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
+        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
+        self._schedules = StoredSchedules(self.folder)
         self.notes = TuningNotes(self.folder / NOTES_FILE)
         self._rounds = read_rounds(self.folder)
         self._target = target
@@ -67,19 +69,21 @@ class TuningDatabase:
 
     def best_latency_s(self, task: Task) -> float | None:
         """Latency in seconds of the best schedule of a task, None if it has no schedule."""
-        record = self.database.query_tuning_record(task.mod, self._target, "main")
-        return None if record is None else min(float(seconds) for seconds in record.run_secs)
+        return self._schedules.best_latency_s(task.workload_hash)
 
     def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
         """Latencies in seconds of schedules of a task, by canonical trace (`trace_to_json`).
 
         `most` takes so many of the fastest; None takes all.
         """
-        workload = self.database.commit_workload(task.mod)
         return {
             trace_to_json(record.trace): min(float(seconds) for seconds in record.run_secs)
-            for record in self.database.get_top_k(workload, most or len(self.database))
+            for record in self._schedules.fastest(task.workload_hash, most)
         }
+
+    def best_schedules(self, workload_hashes: Collection[str]) -> ms.Database:
+        """Database that TVM compiles from (`with target, database: ...`): the best schedule of each task."""
+        return self._schedules.best(workload_hashes)
 
     def other_tasks(self, known: Collection[str]) -> list[Task]:
         """Tasks of earlier runs with a schedule, but those whose workload hash is known; of weight 0."""
@@ -122,7 +126,7 @@ class TuningDatabase:
         """Adds every candidate that ran."""
         ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
         # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.
-        write_records(self.database, self._target, task, [(m.record, [m.latency_s]) for m in ran])
+        self._schedules.add(task, [record_content(self._target, task, m.record, [m.latency_s]) for m in ran])
 
 
 def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase, int]:
@@ -132,7 +136,7 @@ def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase
     lines dropped.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    dropped = sum(drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+    dropped = drop_unfinished_lines(folder, *notes)
     return ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural"), dropped
 
 
@@ -144,10 +148,6 @@ def write_records(
 ) -> None:
     """Adds programs of a task: pairs of record (JSON) and latencies in seconds, None if not measured."""
     workload = database.commit_workload(task.mod)
-    described = json.loads(target_to_json(target))
-    arguments = [
-        argument.as_json() for argument in ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
-    ]
     for record, run_secs in programs:
-        content = [json.loads(record), run_secs, described, arguments]
+        content = record_content(target, task, record, run_secs)
         database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))

@@ -7,6 +7,8 @@
 
 `networks` tunes whole networks by `foretune tune` with `search.reuse=auto` and `off`, and with a control that
 measures as few programs and takes none over, in turns; the tuned networks are timed side by side. `pairs`
-are Figures 7 and 8 of ETO, `sets` are Figures 9 to 11. Runs are kept in `outputs/benchmarks/reuse` until the
-commit changes: a benchmark that was stopped goes on where it was.
+are Figures 7 and 8 of ETO, `sets` are Figures 9 to 11: both time the fastest programs in turns. A result
+names what there was no time for. Runs are kept in `outputs/benchmarks/reuse` until the commit changes, or
+beyond it with `--keep`: a benchmark that was stopped, or that ran out of time, goes on where it was. Pairs
+and sets have a backend of 64 trials, where the paper has 1,000, which `--trials` changes.
 """

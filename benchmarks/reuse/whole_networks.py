@@ -9,8 +9,11 @@ from typing import Any
 from ..common import ROOT
 from ..networks.runs import side_by_side, tune
 
-NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "shufflenetv2")
-"""Networks of the part by default."""
+NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "densenet121")
+"""Networks of the part by default; DenseNet-121 has over 90 tasks."""
+
+LARGE = ("densenet121",)
+"""Networks whose second and further runs come last."""
 
 SEARCHES: Mapping[str, tuple[str, ...]] = {
     "off": ("search.reuse=off",),
@@ -21,6 +24,12 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
 
 ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
 """Overrides by which a run times the tuned network alone."""
+
+
+def turns(networks: Sequence[str], runs: int) -> list[tuple[str, int]]:
+    """Networks with their seeds in the order of the runs: one of each first, further ones of LARGE last."""
+    rounds = [(network, seed) for seed in range(runs) for network in networks]
+    return sorted(rounds, key=lambda one: one[1] > 0 and one[0] in LARGE)
 
 
 def one_of_each(network: str, seed: int, folder: Path, overrides: Sequence[str]) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def one_of_each(network: str, seed: int, folder: Path, overrides: Sequence[str])
 
 
 def _run(network: str, seed: int, overrides: Sequence[str], library: Path) -> dict[str, Any]:
-    run = tune(ROOT, network, seed, overrides, export=library)
+    run = tune(ROOT, network, seed, overrides, export=library, timed=False)
     return {**run, "search_s": run["stage_s"]["search and measure"]}
 
 

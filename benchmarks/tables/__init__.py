@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from . import (
     chosen,
+    coverage,
     families,
     measuring,
     models,
@@ -25,11 +26,14 @@ Table = Callable[[Results], str]
 TABLES: Mapping[str, Table] = {
     "today": today.today,
     "unseen": networks.unseen,
+    "coverage": coverage.coverage,
     "rivals": rivals.networks,
     "rivals-costs": rivals.costs,
+    "rivals-lost": rivals.lost,
     "networks": networks.headline,
     "networks-runs": networks.runs,
     "no-measurement": networks.no_measurement,
+    "nothing-to-do": networks.nothing_to_do,
     "checkouts": networks.checkouts,
     "tasks-of-checkouts": stock.checkouts,
     "stock": stock.summary,
@@ -43,6 +47,8 @@ TABLES: Mapping[str, Table] = {
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
     "reuse-networks": reuse_searches.networks,
+    "reuse-pairs": reuse_searches.pairs,
+    "reuse-sets": reuse_searches.sets,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,

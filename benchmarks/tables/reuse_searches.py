@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 from ..common import geometric_spread
 from .networks import NETWORKS, in_order
 from .reading import Result, Results, markdown, not_measured, times, times_spread
@@ -37,3 +40,96 @@ def _network_rows(result: Result) -> list[list[str]]:
             cells = [times(programs.middle), times(seconds.middle), times_spread(speed)]
             rows.append([result.machine, NETWORKS.get(name, name), search, str(len(runs)), *cells])
     return rows
+
+
+METHODS = {
+    "eto": "ETO",
+    "eto_ranked": "ETO ranked by the model",
+    "top_k": "TopK",
+    "backend": "stock MetaSchedule",
+}
+
+
+def pairs(results: Results) -> str:
+    """Single reuse pairs: a row a machine, operator type and method (ETO, Figures 7 and 8)."""
+    found = results.of("reuse_pairs")
+    if not found:
+        return not_measured(f"{COMMAND}pairs")
+    rows = []
+    for result in found:
+        for kind, runs in result.values["types"].items():
+            for method, title in METHODS.items():
+                ran = [run for run in runs if method in run["latency_s"] and "backend" in run["latency_s"]]
+                if not ran:
+                    continue
+                speed = geometric_spread(
+                    [run["latency_s"]["backend"] / run["latency_s"][method] for run in ran]
+                )
+                shares = [
+                    statistics.fmean(
+                        run["methods"][method][what] / run["methods"]["backend"][what] for run in ran
+                    )
+                    for what in ("programs", "seconds")
+                ]
+                best = statistics.fmean(run["methods"][method]["programs_to_best"] for run in ran)
+                cells = [times_spread(speed), times(shares[0]), times(shares[1]), f"{best:.0f}"]
+                rows.append([result.machine, kind, title, f"{len(ran)} of {len(runs)}", *cells])
+    heads = [
+        "machine",
+        "type",
+        "search",
+        "pairs",
+        "throughput",
+        "programs",
+        "seconds",
+        "programs to its best",
+    ]
+    trials = ", ".join(str(result.values["trials"]) for result in found)
+    return markdown(
+        heads,
+        rows,
+        f"Ratios to stock MetaSchedule with {trials} programs measured by Foretune: geometric mean of the "
+        "throughput with the least and the most, means of programs and seconds. The fastest programs of a "
+        "pair are timed in turns." + _estimates(found),
+    )
+
+
+def _estimates(found: Sequence[Result]) -> str:
+    """Sentence on the estimated search costs of Algorithm 1 beside the programs that it measured."""
+    return "".join(
+        f" On {result.machine}, ETO's estimate of the programs (its section 6.1) is {ratios['mean']:.2f} "
+        f"times those measured on average, {ratios['low']:.2f} to {ratios['high']:.2f} over "
+        f"{ratios['pairs']} pairs."
+        for result in found
+        if (ratios := result.values["estimates"])
+    )
+
+
+def sets(results: Results) -> str:
+    """Operator sets: a row a machine, set and method (ETO, Figures 9 to 11)."""
+    found = results.of("reuse_sets")
+    if not found:
+        return not_measured(f"{COMMAND}sets")
+    rows = []
+    for result in found:
+        for name, runs in result.values["sets"].items():
+            for method in dict.fromkeys(method for run in runs for method in run):
+                both = [(run[method], run["backend"]) for run in runs if {method, "backend"} <= set(run)]
+                if not both:
+                    continue
+                speed, programs, seconds = (
+                    geometric_spread([run[what] / base[what] for run, base in both])
+                    for what in ("latency_s", "programs", "seconds")
+                )
+                last = both[-1][0]
+                searched = f"{last['searched']} of {last['operators']}"
+                cells = [times(1 / speed.middle), times(programs.middle), times(seconds.middle)]
+                rows.append([result.machine, name, method, searched, str(last["bridges"]), *cells])
+    heads = ["machine", "set", "search", "searched", "bridges", "throughput", "programs", "seconds"]
+    trials = ", ".join(str(result.values["trials"]) for result in found)
+    return markdown(
+        heads,
+        rows,
+        f"Ratios to stock MetaSchedule with {trials} programs a task, measured by Foretune. Throughput is "
+        "that of all calls of the operators, whose fastest programs are timed in turns.",
+    )

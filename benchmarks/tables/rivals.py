@@ -32,6 +32,11 @@ RIVALS = {
 }
 """Titles of rivals in the order of the columns."""
 
+EVEN = 0.97
+"""Ratio to the tuned network from which on a rival counts as no faster."""
+
+SHOWN_TASKS, NAME_CHARS = 3, 40
+
 Row = Mapping[str, Any]
 
 
@@ -114,6 +119,49 @@ def costs(results: Results) -> str:
         "Medians over the networks, least and most. From the network to the end of its first run: the tuned "
         "network's time is that of tuning it, the export to ONNX counts for ONNX Runtime and OpenVINO.",
     )
+
+
+def lost(results: Results) -> str:
+    """The tasks that lose most time to the peak, of networks that a rival is ahead of: one row a task."""
+    found = results.of("rivals")
+    if not found:
+        return not_measured(COMMAND)
+    body = []
+    for result in found:
+        for network, rows in by_network(result).items():
+            best = best_rival(rows)
+            if best is not None and best[1] < EVEN:
+                body += [
+                    [result.machine, NETWORKS.get(network, network), *cells]
+                    for cells in _losses(result.values["networks"][network])
+                ]
+    heads = ["machine", "network", "task", "operator", "share of the time", "of the peak", "lost to the peak"]
+    return markdown(
+        heads,
+        body,
+        f"Networks under {EVEN}x of their best rival; {SHOWN_TASKS} tasks of each, all calls together. Lost: "
+        "what the task takes beyond its operations at the cores' peak. Tasks that move memory and compute "
+        "little cannot reach it.",
+    )
+
+
+def _losses(network: Mapping[str, Any]) -> list[list[str]]:
+    """Cells of the tasks that lose most of those that a result lists."""
+    lost_s = {
+        task["task"]: network["tasks_s"] * task["share_of_time"] * max(0.0, 1 - task["share_of_peak"])
+        for task in network["longest"]
+    }
+    worst = sorted(network["longest"], key=lambda task: -lost_s[task["task"]])[:SHOWN_TASKS]
+    return [
+        [
+            f"`{task['task'][:NAME_CHARS]}`",
+            task["operator"],
+            f"{task['share_of_time']:.0%}",
+            f"{task['share_of_peak']:.0%}",
+            milliseconds(lost_s[task["task"]]),
+        ]
+        for task in worst
+    ]
 
 
 def _three(values: Sequence[float]) -> tuple[float, float, float]:

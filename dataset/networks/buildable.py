@@ -7,7 +7,8 @@ optimising it, which takes a tenth of the time that the compilation takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tvm
@@ -28,6 +29,11 @@ WIDER = {
 }
 """Data types that hold each value of another, those tried first in front."""
 
+Stage = Callable[[str], AbstractContextManager[object]]
+"""Context of a clock around a step, by the step's name."""
+
+LOWERING, CHECKING = "lowering to TIR", "check that TVM builds it"
+
 RECAST = "foretune.recast"
 """Attribute of a module from `lower_buildable`: one text for each operator that runs in another data type."""
 
@@ -42,19 +48,25 @@ def recast_operators(mod: tvm.IRModule) -> list[str]:
     return [str(text) for text in (mod.attrs or {}).get(RECAST, [])]
 
 
-def lower_buildable(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
+def lower_buildable(
+    mod: tvm.IRModule, target: Target, lowering: Lowering, stage: Stage = nullcontext
+) -> tvm.IRModule:
     """`lower`, with operators in another data type where code generation fails otherwise.
 
     Only the code of CPUs is checked: unscheduled functions have none on a GPU. Raises
     UnbuildableOperatorError, which names the operators.
     """
-    if target.kind.name != "llvm":
-        return lower(mod, target, lowering)
     try:
-        lowered = lower(mod, target, lowering)
-        generate_code(lowered, target)
+        with stage(LOWERING):
+            lowered = lower(mod, target, lowering)
+        if target.kind.name == "llvm":
+            with stage(CHECKING):
+                generate_code(lowered, target)
     except Exception as error:  # legalisation and code generation raise many types
-        return _lower_recast(mod, target, lowering, error)
+        if target.kind.name != "llvm":
+            raise
+        with stage(CHECKING):
+            return _lower_recast(mod, target, lowering, error)
     return lowered
 
 

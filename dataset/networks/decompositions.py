@@ -104,12 +104,60 @@ def _im2col(
     return torch.stack(shifted, -3).flatten(-4, -3).flatten(-2)
 
 
+def _transposed_convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+) -> torch.Tensor:
+    """A transposed convolution as a convolution at the resolution of its input, x (batch, channels, h, w).
+
+    Output q = s * j + r along an axis of stride s sums x[j - m] * weight[r + s * m] over m. So the s * s
+    places r of the two axes become channels of one convolution, and a pixel shuffle brings them to their
+    places. TVM's own operator multiplies s * s - 1 zeros beside each input.
+    """
+    s = stride[0]
+    if not transposed or len(stride) != 2 or s == 1 or stride[1] != s or groups != 1 or max(dilation) > 1:
+        return NotImplemented
+    inner, outer, *kernel = weight.shape
+    taps = [-(-size // s) for size in kernel]
+    whole = torch.nn.functional.pad(weight, (0, s * taps[1] - kernel[1], 0, s * taps[0] - kernel[0]))
+    places = whole.reshape(inner, outer, taps[0], s, taps[1], s).flip(2, 4)
+    channels = places.permute(1, 3, 5, 0, 2, 4).reshape(outer * s * s, inner, *taps)
+    around = [tap - 1 for tap in taps]
+    shuffled = torch.nn.functional.pixel_shuffle(torch.conv2d(x, channels, padding=around), s)
+    sizes = [
+        (x.shape[2 + axis] - 1) * s - 2 * padding[axis] + kernel[axis] + output_padding[axis]
+        for axis in range(2)
+    ]
+    if any(shuffled.shape[2 + axis] < padding[axis] + sizes[axis] for axis in range(2)):
+        return NotImplemented  # output_padding reaches beyond the kernel
+    top, left = padding
+    found = shuffled[:, :, top : top + sizes[0], left : left + sizes[1]]
+    return found if bias is None else found + bias.reshape(-1, 1, 1)
+
+
+def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
+    """A power as multiplications: TVM calls the C library for each element, which no vector unit runs."""
+    if exponent not in (2, 3, 4):
+        return NotImplemented
+    square = x * x
+    return square if exponent == 2 else square * (x if exponent == 3 else square)
+
+
 OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
+    _ATEN.convolution.default: _transposed_convolution,
     _ATEN.im2col.default: _im2col,
+    _ATEN.pow.Tensor_Scalar: _pow,
     _ATEN.unfold.default: _unfold,
 }
-"""Decompositions of operators that PyTorch's tables lack, or decompose into what the importer lacks."""
+"""Decompositions of operators that PyTorch's tables lack, or decompose into what TVM lacks or runs slowly."""
 
 
 def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], relax.Var]:

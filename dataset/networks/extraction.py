@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import tvm
 from tvm import relax
@@ -17,7 +17,7 @@ from ..described_task import described_task
 from ..task import Task
 from ..tvm_compat import as_task_module, workload_hash
 from . import onnx_import, torch_import
-from .buildable import lower_buildable
+from .buildable import LOWERING, Stage, lower_buildable
 from .fold_batch_norm import fold_batch_norm
 from .loading import Network, first_line
 from .lowering import AS_FASTEST, Lowering
@@ -25,18 +25,13 @@ from .lowering import AS_FASTEST, Lowering
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 
-_EXPORT, _ONNX, _CONVERSION, _LOWERING = (
-    "torch.export",
-    "reading the ONNX graph",
-    "conversion to Relax",
-    "lowering to TIR",
-)
+_EXPORT, _ONNX, _CONVERSION = "torch.export", "reading the ONNX graph", "conversion to Relax"
 _OTHER_OPERATORS = "compute this part of the network by other operators or in float32"
 _NEXT_STEP = {
     _EXPORT: "the network must run as one graph of fixed shapes, without control flow that depends on data",
     _ONNX: f"{_OTHER_OPERATORS}, or give the PyTorch module instead of the file",
     _CONVERSION: f"{_OTHER_OPERATORS}, or export the network to ONNX and give that file",
-    _LOWERING: _OTHER_OPERATORS,
+    LOWERING: _OTHER_OPERATORS,
 }
 """Advice by the step that failed."""
 
@@ -45,24 +40,29 @@ class NetworkExportError(UserError, RuntimeError):
     """The network cannot be converted to functions that TVM builds."""
 
 
-def to_relax(network: Network, target: Target, lowering: Lowering = AS_FASTEST) -> tvm.IRModule:
+def to_relax(
+    network: Network, target: Target, lowering: Lowering = AS_FASTEST, stage: Stage = nullcontext
+) -> tvm.IRModule:
     """The network as fused TIR functions and a Relax `main` that calls them, weights bound as constants.
 
     `extract_tasks` and compilation both start from this module, so that a tuned task is found again in the
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
-    another data type (`recast_operators`). Raises NetworkExportError with the step that failed.
+    another data type (`recast_operators`). `stage` is a clock's context for each step, by its name. Raises
+    NetworkExportError with the step that failed.
     """
     if network.onnx_path is not None:
-        with _export_step(network, _ONNX):
+        with stage(_ONNX), _export_step(network, _ONNX):
             mod = onnx_import.to_relax(network.onnx_path, network.inputs)
     else:
         assert network.module is not None
-        with _export_step(network, _EXPORT):
+        with stage(_EXPORT), _export_step(network, _EXPORT):
             program = torch_import.export(network.module, network.torch_inputs())
-        with _export_step(network, _CONVERSION):
+        with stage(_CONVERSION), _export_step(network, _CONVERSION):
             mod = torch_import.to_relax(program)
-    with _export_step(network, _LOWERING):
-        return lower_buildable(fold_batch_norm(mod), target, lowering)
+    with _export_step(network, LOWERING):
+        with stage(LOWERING):
+            mod = fold_batch_norm(mod)
+        return lower_buildable(mod, target, lowering, stage)
 
 
 def extract_tasks(relax_mod: tvm.IRModule, target: Target, network_name: str) -> list[Task]:

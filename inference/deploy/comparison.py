@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 from tvm.support.cc import get_cc
@@ -52,14 +52,21 @@ class _Entry:
     timing: Timing = field(default_factory=Timing)
 
 
+class _Library(NamedTuple):
+    """Library that is to be exported, and the process that will load it."""
+
+    path: Path
+    runner: ProcessRunner
+
+
 class Comparison:
     """Contestants of one network on this machine; `close` ends their processes.
 
     Args:
         network: the network.
         arguments: those of `load_network`, by which a rival's process builds the same network.
-        forms: what TVM compiled. On a CPU each is timed in a process of its own, from an exported library. On
-            a GPU, or without a C++ compiler, it is timed in this process.
+        forms: names of the forms that TVM compiles. On a CPU each is timed in a process of its own, from an
+            exported library. On a GPU, or without a C++ compiler, it is timed in this process.
         rivals: names of `rivals.registry.RIVALS`; there are none on a GPU.
         on_cpu: whether `forms` run on the CPU.
         limit_s: seconds that a rival may take to start, and then to become ready.
@@ -69,7 +76,7 @@ class Comparison:
         self,
         network: Network,
         arguments: Mapping[str, Any],
-        forms: Sequence[CompiledForm],
+        forms: Sequence[str],
         rivals: Sequence[str],
         *,
         on_cpu: bool = True,
@@ -87,6 +94,7 @@ class Comparison:
             else:
                 self._kinds[name] = kind
         self._entries: list[_Entry] = []
+        self._libraries: dict[str, _Library] = {}
         self._exporter: EngineWorker | None = None
         self._onnx = network.onnx_path or Path()
         self._stack = ExitStack()
@@ -102,23 +110,31 @@ class Comparison:
         self._stack.close()
 
     def start(self) -> None:
-        """Starts the processes of the contestants, which import side by side."""
+        """Starts the processes that will load what TVM compiles, which import meanwhile."""
         scratch = ScratchFolder()
         self._stack.callback(scratch.cleanup)
-        inputs = scratch.path / "inputs.npz"
-        save_arrays(inputs, self._network.inputs)
-        self._entries = [self._form(form, scratch.path, inputs) for form in self._forms]
+        self._folder, self._inputs = scratch.path, scratch.path / "inputs.npz"
+        save_arrays(self._inputs, self._network.inputs)
+        if self._on_cpu and get_cc() is not None:
+            self._libraries = {
+                name: self._library(name, self._folder / f"{number}.so")
+                for number, name in enumerate(self._forms)
+            }
+
+    def enter(self, forms: Sequence[CompiledForm]) -> None:
+        """Enters what TVM compiled, and starts the processes of the rivals, which import side by side."""
+        self._entries = [self._form(form) for form in forms]
         if self._network.onnx_path is None:
-            self._onnx = scratch.path / "network.onnx"
-        self._exporter = self._started_exporter(inputs)
+            self._onnx = self._folder / "network.onnx"
+        self._exporter = self._started_exporter(self._inputs)
         for name, kind in self._kinds.items():
             by_file = kind.form is Form.ONNX
             runner = ProcessRunner(
                 kind.title,
                 RIVALS[name],
                 threads=available_cores(),
-                inputs=inputs,
-                folder=scratch.path / name,
+                inputs=self._inputs,
+                folder=self._folder / name,
                 network=None if by_file else self._arguments,
                 path=self._onnx.absolute() if by_file else None,
                 limit_s=self._limit_s,
@@ -169,25 +185,32 @@ class Comparison:
         by_file = kind.form is Form.ONNX
         return kind.missing() or (onnx_export.missing() if by_file else "") or kind.unfit(module)
 
-    def _form(self, form: CompiledForm, folder: Path, inputs: Path) -> _Entry:
-        """In a process of its own where a library can be made for it, else in this one."""
-        start, library = time.perf_counter(), folder / f"{len(list(folder.iterdir()))}.so"
-        runner: Runner = InlineRunner(form.name, form.compiled, self._network.inputs)
-        if self._on_cpu and get_cc() is not None:
-            try:
-                form.compiled.export(library)
-                runner = ProcessRunner(
-                    form.name,
-                    LIBRARY,
-                    threads=available_cores(),
-                    inputs=inputs,
-                    folder=library.with_suffix(""),
-                    path=library,
-                    limit_s=TVM_LIMIT_S,
-                )
-            except NetworkBuildError:
-                pass
+    def _library(self, name: str, path: Path) -> _Library:
+        runner = ProcessRunner(
+            name,
+            LIBRARY,
+            threads=available_cores(),
+            inputs=self._inputs,
+            folder=path.with_suffix(""),
+            path=path,
+            limit_s=TVM_LIMIT_S,
+        )
         self._stack.callback(runner.close)
+        return _Library(path, runner)
+
+    def _form(self, form: CompiledForm) -> _Entry:
+        """In the process that waits for its library, or in this one where no library can be made."""
+        start, library = time.perf_counter(), self._libraries.get(form.name)
+        runner: Runner | None = None
+        if library is not None:
+            try:
+                form.compiled.export(library.path)
+                runner = library.runner
+            except NetworkBuildError:
+                library.runner.close()
+        if runner is None:
+            runner = InlineRunner(form.name, form.compiled, self._network.inputs)
+            self._stack.callback(runner.close)
         before_s = form.ready_s + time.perf_counter() - start
         return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))
 
@@ -223,7 +246,7 @@ class Comparison:
         entry.row = replace(entry.row, version=loaded.version, ready_s=entry.before_s + loaded.ready_s)
         check = compare_outputs(reference, loaded.outputs)
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
-        if not check.agrees and entry.row.name not in {form.name for form in self._forms}:
+        if not check.agrees and entry.row.name not in self._forms:
             raise RunnerError(
                 f"other outputs: they differ by up to {check.max_abs_difference:.3g}, over the tolerance of "
                 f"{check.tolerance:.3g}"

@@ -107,7 +107,7 @@ class CompiledNetwork:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.unfinished.so")
         try:
-            if "_library" in vars(self) and self._library is not None:
+            if self._library is not None:
                 shutil.copy(self._library, unfinished)
             else:
                 self._link(unfinished)

@@ -74,8 +74,7 @@ class Trial:
         if config.executor.kind == "none" and config.export is not None:
             self._export_unchecked(config.export, relax_mod, target, database, results)
         elif config.executor.kind == "local":
-            forms = self._compile(relax_mod, target, database, results, lowering_s)
-            return self._check_and_time(forms, network, target)
+            return self._compare(relax_mod, network, target, database, results, lowering_s)
         else:
             self.console.print(
                 f"executor={config.executor.kind}: the network is not timed, since it does not run here"
@@ -89,15 +88,15 @@ class Trial:
         database: TuningDatabase,
         results: Sequence[TaskResult],
         lowering_s: float,
+        names: Sequence[str],
     ) -> list[CompiledForm]:
-        """The tuned network, and the untuned one if it is to be timed."""
+        """The forms of these names."""
         # The plots take a second to import, which a thread does while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             tuned = self._tuned(relax_mod, target, database, results)
             forms = [CompiledForm(TUNED, tuned, self.elapsed_s())]
-            # Without a schedule, nothing runs on a GPU.
-            if target.kind.name == "llvm" and self._time_for_untuned(results):
+            if UNTUNED in names:
                 began = time.perf_counter()
                 untuned = compile_network(relax_mod, target)
                 ready_s = lowering_s + time.perf_counter() - began
@@ -115,7 +114,7 @@ class Trial:
         unscheduled = {
             task.workload_hash for task in results if task.tuned_latency_s is None and not task.predicted
         }
-        measured = database.database
+        measured = database.best_schedules([task.workload_hash for task in results])
         schedules = measured if self.predicted is None else self.predicted.behind(measured)
         return compile_network(relax_mod, target, schedules, unscheduled=unscheduled)
 
@@ -134,9 +133,17 @@ class Trial:
             tuned.export(library)
         self.console.print("the exported network was neither run nor checked here", style="yellow")
 
-    def _check_and_time(self, forms: Sequence[CompiledForm], network: Network, target: Target) -> Timed:
-        """Checks and exports the first form, the tuned network; times all forms and their rivals."""
-        config, tuned = self.config, forms[0].compiled
+    def _compare(
+        self,
+        relax_mod: tvm.IRModule,
+        network: Network,
+        target: Target,
+        database: TuningDatabase,
+        results: Sequence[TaskResult],
+        lowering_s: float,
+    ) -> Timed:
+        """Compiles, checks and exports the tuned network; times it beside the untuned one and rivals."""
+        config = self.config
         on_cpu = target.kind.name == "llvm"
         if on_cpu and get_cc() is None:
             self.console.print(
@@ -144,15 +151,21 @@ class Trial:
                 "threads may slow it down",
                 style="yellow",
             )
+        # Without a schedule, nothing runs on a GPU.
+        names = [TUNED, UNTUNED] if on_cpu and self._time_for_untuned(results) else [TUNED]
         with Comparison(
             network,
             config.network_arguments,
-            forms,
+            names,
             config.rivals,
             on_cpu=on_cpu,
             limit_s=config.rival_limit_s,
         ) as comparison:
-            comparison.start()  # imports beside the check
+            comparison.start()  # imports beside the compilation
+            forms = self._compile(relax_mod, target, database, results, lowering_s, names)
+            tuned = forms[0].compiled
+            with self.watch.stage("link"), self.console.status("generating code"):
+                comparison.enter(forms)  # rivals import beside the check
             with self.watch.stage("check outputs"):
                 reference = network.reference_outputs()
                 check = compare_outputs(reference, tuned(*network.inputs))

@@ -16,6 +16,9 @@ from .networks import NETWORK_HEADS, network_rows
 from .reuse import REUSE_HEADS, REUSE_TITLE, reuse_rows
 from .table import COLUMNS, MISSING, WHOLE_NETWORK, Column, Row, rows
 
+NAME_WIDTH = 36
+"""Characters of a task's name that are shown at most; the page has all of them."""
+
 
 def print_report(result: TuneResult, console: Console) -> None:
     """Prints the task table, the notes, the contestants and the summary."""
@@ -29,6 +32,7 @@ def print_report(result: TuneResult, console: Console) -> None:
             justify="left" if column is COLUMNS[0] else "right",
             no_wrap=True,
             overflow="ellipsis",
+            max_width=_width(column, content),  # a name of many operators would squeeze out the numbers
             vertical="bottom",
         )
     for row in content:
@@ -112,10 +116,10 @@ def _fitting(content: list[Row], width: int) -> list[Column]:
 
 
 def _width(column: Column, content: list[Row]) -> int:
-    """Width of the column in characters; names are cut at 28."""
+    """Width of the column in characters; names are cut."""
     texts = [*column.title.split(), _footer(column, content), *(column.cell(row) for row in content)]
     longest = max(map(len, texts))
-    return min(longest, 28) if column is COLUMNS[0] else longest
+    return min(longest, NAME_WIDTH) if column is COLUMNS[0] else longest
 
 
 def _footer(column: Column, content: list[Row]) -> str:

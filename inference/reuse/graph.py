@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import networkx as nx
 
+from ...errors import UserError
 from .tree import ROOT, ReuseTree
 
 COST = "cost"
@@ -23,7 +24,7 @@ _UNITS = 10**6
 T = TypeVar("T")
 
 
-class ReuseGraphError(ValueError):
+class ReuseGraphError(UserError, ValueError):
     """An optimisation-choice graph that has no reuse tree."""
 
 

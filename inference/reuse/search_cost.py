@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...dataset.drafting.domains import perfect_tiles
 from ...dataset.drafting.structure import Block
@@ -41,15 +42,47 @@ class ShapeSizes:
     shared: float
 
 
+@dataclass(frozen=True, eq=False)
+class ShapeTable:
+    """BShapes of an operator, with the numbers that Algorithm 1 tries for each."""
+
+    blocks: NDArray[np.float64]
+    """Blocks of each BShape; [n]."""
+    units: NDArray[np.float64]
+    """Legal numbers of units (threads, or register tiles on a CPU) in a block of each BShape; [m]."""
+    unit_rows: NDArray[np.intp]
+    """BShape of each number of units; [m]."""
+    step_bytes: NDArray[np.float64]
+    """Bytes of a block's step by BShape and LShape; [n, loads]."""
+
+    @classmethod
+    def of(cls, shapes: Shapes, by_blocks: Sequence[tuple[int, Shape]]) -> ShapeTable:
+        """Table of these BShapes by number of blocks."""
+        counts = [shapes.unit_counts(shape, _EVERY) for _, shape in by_blocks]
+        tiles = np.array([shape for _, shape in by_blocks], dtype=np.int64).reshape(-1, len(shapes.space))
+        return cls(
+            np.array([count for count, _ in by_blocks], dtype=float),
+            np.array([count for each in counts for count in each], dtype=float),
+            np.repeat(np.arange(len(counts)), [len(each) for each in counts]),
+            np.stack([shapes.bytes_of_steps(tiles, loads) for loads in shapes.load_shapes()], axis=1),
+        )
+
+
 @dataclass
 class _Counted:
     """Operator with its shapes, read once."""
 
     shapes: Shapes
+    samples: int
+    seed: int
 
     @cached_property
-    def by_blocks(self) -> list[tuple[int, Shape]]:
-        return list(self.shapes.block_shapes(_EVERY))
+    def table(self) -> ShapeTable:
+        return ShapeTable.of(self.shapes, list(self.shapes.block_shapes(_EVERY)))
+
+    @cached_property
+    def sizes(self) -> list[ShapeSizes]:
+        return list(sampled_sizes(self.shapes, self.samples, self.seed))
 
 
 @dataclass
@@ -90,10 +123,7 @@ class SearchCost:
             return 1.0
         ranges = FeatureRanges.of(parent, child)
         annotations = _annotations(ours.shapes, sketch)
-        counts = [
-            programs_measured(ours.by_blocks, ours.shapes, ranges, sizes, annotations)
-            for sizes in sampled_sizes(theirs.shapes, self.samples, self.seed)
-        ]
+        counts = [programs_measured(ours.table, ranges, sizes, annotations) for sizes in theirs.sizes]
         return max(float(np.mean(counts)) if counts else 1.0, 1.0)
 
     def _simplified(self, parent: Operator, child: Operator, sketch: SketchSignature) -> float:
@@ -117,21 +147,17 @@ class SearchCost:
             structure = GpuShapes.structure if gpu else CpuShapes.structure
             assert operator.block is not None
             found = shapes_of(operator.block, structure, self.target)
-            self._counted[operator] = None if found is None or not found.space else _Counted(found)
+            self._counted[operator] = (
+                None if found is None or not found.space else _Counted(found, self.samples, self.seed)
+            )
         return self._counted[operator]
 
 
-def programs_measured(
-    by_blocks: Iterable[tuple[int, Shape]],
-    shapes: Shapes,
-    ranges: FeatureRanges,
-    sizes: ShapeSizes,
-    annotations: int,
-) -> int:
+def programs_measured(table: ShapeTable, ranges: FeatureRanges, sizes: ShapeSizes, annotations: int) -> int:
     """Programs that Algorithm 1 measures for a parent's program with these sizes.
 
     Args:
-        by_blocks: BShape by number of blocks.
+        table: BShapes of the child, one for each number of blocks.
         annotations: further programs of each number of blocks, by unrolling and vector lengths.
     """
     blocks, threads, shared = (
@@ -142,17 +168,14 @@ def programs_measured(
             (ranges.shared, sizes.shared),
         )
     )
-    total = 0
-    for count, shape in by_blocks:
-        if not blocks.contains(np.array([float(count)]))[0]:
-            continue
-        units = len(shapes.unit_counts(shape, threads.scaled(1 / count)))
-        if not units:
-            continue
-        default = shapes.load_shape(shape, sizes.shared / sizes.blocks)
-        bytes_ = np.array([count * shapes.step_bytes(shape, s) for s in shapes.load_shapes() if s != default])
-        total += units + int(shared.contains(bytes_).sum()) + annotations
-    return total
+    rows = np.arange(len(table.blocks))
+    tried = threads.contains(table.units * table.blocks[table.unit_rows])
+    units = np.bincount(table.unit_rows[tried], minlength=len(rows))
+    inside = blocks.contains(table.blocks) & (units > 0)
+    apart = np.abs(np.log(table.step_bytes / max(sizes.shared / sizes.blocks, 1.0)))
+    loads = shared.contains(table.blocks[:, None] * table.step_bytes)
+    loads[rows, apart.argmin(axis=1)] = False  # the default LShape is among the units' programs
+    return int(units[inside].sum() + loads[inside].sum() + annotations * inside.sum())
 
 
 def sampled_sizes(shapes: Shapes, count: int, seed: int) -> Iterator[ShapeSizes]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+
+from ...errors import UserError
 
 ROOT = ""
 """Name of the root, the parent of operators that the backend searches; no operator is called so."""
 
 
-class ReuseTreeError(ValueError):
+class ReuseTreeError(UserError, ValueError):
     """Reuse relationships that are no tree."""
 
 
@@ -33,9 +35,10 @@ class ReuseTree:
                 raise ReuseTreeError(
                     f"{child} reuses {parent}, which is no operator of the tree; add it, or give ROOT"
                 )
-        if cycle := self._cycle():
+        if cycle := cycle_of(self.parents):
             raise ReuseTreeError(
-                f"{' reuses '.join(cycle)}: none of them can be first; give one of them ROOT as its parent"
+                f"{' reuses '.join([*cycle, cycle[0]])}: none of them can be first; give one of them ROOT as "
+                "its parent"
             )
 
     @property
@@ -67,15 +70,31 @@ class ReuseTree:
             found += self.children(child)
         return found
 
-    def _cycle(self) -> list[str]:
-        """Operators that reuse each other in a circle, the first also at the end; empty where none do."""
-        safe = {ROOT}
-        for start in self.parents:
-            path = [start]
-            while path[-1] not in safe:
-                parent = self.parents[path[-1]]
-                if parent in path:
-                    return [*path[path.index(parent) :], parent]
-                path.append(parent)
-            safe.update(path)
-        return []
+
+def without_cycles(parents: Mapping[str, str], kept: Container[str]) -> dict[str, str]:
+    """The parents with ROOT for one operator of each circle, so that all can be searched.
+
+    Circles come of relationships of earlier runs, `kept`, beside those of a new tree; an operator that is not
+    among `kept` gets ROOT where there is one.
+    """
+    found = dict(parents)
+    while circle := cycle_of(found):
+        found[min(circle, key=lambda name: name in kept)] = ROOT
+    return found
+
+
+def cycle_of(parents: Mapping[str, str]) -> list[str]:
+    """Operators that reuse each other in a circle, each the parent of the one before; empty where none do.
+
+    A parent that is no operator of `parents` ends the way, as the root does.
+    """
+    safe = {ROOT}
+    for start in parents:
+        path = [start]
+        while path[-1] not in safe and path[-1] in parents:
+            parent = parents[path[-1]]
+            if parent in path:
+                return path[path.index(parent) :]
+            path.append(parent)
+        safe.update(path)
+    return []

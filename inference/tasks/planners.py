@@ -16,6 +16,7 @@ from ..reuse.selection import GivenSelection
 from ..reuse.sources import nearest_neighbours
 from ..spaces.code_limit import StockSpace
 from ..starts.adapted import ProgramAdapter
+from ..strategies.reuse.config import BY_MEASURING
 from ..tuning_database import TuningDatabase
 from .budget.registry import make_planner
 from .planner import TaskPlanner
@@ -74,7 +75,9 @@ class PlannerFactory:
         return ProgramAdapter(self._target, StockSpace(self._config.max_code))
 
     def _child_of(self, task: Task) -> ChildBudget:
-        auto = self._config.auto
+        auto, strategy = self._config.auto, self._config.strategy
+        if strategy.name == "reuse" and strategy.rank == BY_MEASURING:  # a round for each step of Algorithm 1
+            return ChildBudget(self._config.per_round, auto.starts, total=self._config.top_k, reused=1)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
         return ChildBudget(auto.programs, auto.starts, rounds, small_programs=auto.small_programs)
 

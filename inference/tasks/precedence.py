@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from .search import TaskSearch
@@ -27,6 +28,14 @@ class Stage(Enum):
     def is_pending(self) -> bool:
         """Whether rounds as a child are before it."""
         return self in (Stage.WAITING, Stage.STARTING)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Rounds of this run, and the programs that they measured."""
+
+    rounds: int = 0
+    programs: int = 0
 
 
 class Precedence:
@@ -55,8 +64,15 @@ class Precedence:
         return sum(known_s) / max(len(known_s), 1)
 
     def rounds(self, search: TaskSearch) -> float:
-        """Rounds of this run that a task gets at most before extra ones; inf for no limit of its own."""
+        """Rounds of this run that a task gets at most before extra ones; inf for no limit of its own.
+
+        They include those that were spent in vain.
+        """
         return math.inf
+
+    def spent_in_vain(self, search: TaskSearch) -> Spent:
+        """Rounds that a task had as a child, of which nothing ran: they are no part of its own search."""
+        return Spent()
 
     def programs(self, search: TaskSearch) -> int | None:
         """Programs that a task measures at most as a child, 0 for an unused one; None for one on its own."""

@@ -106,11 +106,15 @@ class TaskSearch:
         self._before_s = self.best_s
 
     def round_ends(self, measured: list[Measurement], *, complete: bool, all_rounds: int) -> None:
-        """Notes what a round measured; one that a limit cut short is repeated, so that it does not count."""
+        """Notes what a round measured; one that a limit cut short is repeated, so that it does not count.
+
+        Neither does a round in which nothing of a parent's ran: a search without the parent follows.
+        """
         self.busy = False
+        helpless = self.parent is not None and math.isinf(self.best_s)
         # Starts that do not replay say nothing about other candidates.
-        self.over = self.over or (self.budget.search and self.loop.exhausted)
-        self.full_rounds += complete and not self.budget.quick
+        self.over = self.over or (self.budget.search and self.loop.exhausted and not helpless)
+        self.full_rounds += complete and not self.budget.quick and not helpless
         if self.over:
             self.full_rounds = max(self.full_rounds, all_rounds)
         self.history_s.append(self.best_s)

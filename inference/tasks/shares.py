@@ -65,7 +65,8 @@ class LatencySharePlanner(TurnPlanner):
 
     def _own_rounds(self, search: TaskSearch) -> float:
         """Rounds of this run that a task gets before extra ones."""
-        return min(self._rounds_left(search), self._precedence.rounds(search))
+        rounds = self._rounds_left(search) + self._precedence.spent_in_vain(search).rounds
+        return min(rounds, self._precedence.rounds(search))
 
     def _rounds_left(self, search: TaskSearch) -> int:
         """Rounds that the settings leave a task in this run."""

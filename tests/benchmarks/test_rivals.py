@@ -75,7 +75,7 @@ def results(tmp_path: Path) -> Results:
     values = {
         "threads": 2,
         "rows": [*second["rows"], *first["rows"]],
-        "networks": {"resnet18": first["peak"]},
+        "networks": {"resnet18": first["peak"], "vgg16": second["peak"]},
     }
     hardware = {
         "name": "AMD EPYC",
@@ -116,6 +116,14 @@ def test_costs_are_medians_over_networks(results: Results) -> None:
     _, ready, memory, failed = rows["tuned network"]  # 70 s and 2 s
     assert (ready, memory, failed) == ("36 s (2.0 s to 1 min 10 s)", "250 MB (250 MB to 250 MB)", "0 of 2")
     assert rows["eager"][-1] == "1 of 2" and rows["ONNX Runtime"][-1] == "0 of 1"
+
+
+def test_tasks_of_networks_behind_a_rival_tell_what_they_lose(results: Results) -> None:
+    lines = [line.strip("| ").split(" | ") for line in tables.lost(results).splitlines()[2:] if "|" in line]
+    vgg = [line for line in lines if line[1] == "VGG-16"]
+    assert len(vgg) == len(lines) == 2  # ResNet-18 is ahead
+    # Of 5 ms, four fifths at half of the peak and a fifth at a two-hundredth.
+    assert [line[-1] for line in vgg] == ["2.00 ms", "0.995 ms"]
 
 
 def test_tables_without_a_result_say_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.networks import Lowering
 from foretune.inference.config import OneShotConfig, OneShotConfigError, StopConfig
+from foretune.inference.network_set import NetworkSetError
 from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
@@ -92,6 +93,31 @@ def test_only_what_runs_here_is_exported() -> None:
     assert composed().export is None
     with pytest.raises(TuneConfigError, match=r"export=net\.so: only what runs here is compiled"):
         composed("export=net.so", "executor=dry_run")
+
+
+def test_lists_of_networks_and_batch_sizes_are_a_set() -> None:
+    config = composed("network=[resnet50,mobilenetv2]", "batch=[1,16]", "export=out", "output=report")
+    assert config.is_set
+    names = [f"{name}-batch{size}" for name in ("resnet50", "mobilenetv2") for size in (1, 16)]
+    assert [member.name for member in config.members] == names
+    own = [config.of_member(member) for member in config.members]
+    assert [(one.network, one.batch, one.is_set) for one in own] == [
+        (name, size, False) for name in ("resnet50", "mobilenetv2") for size in (1, 16)
+    ]
+    assert [one.export for one in own] == [Path(f"out/{name}.so") for name in names]
+    assert [one.output for one in own] == [Path(f"report/{name}") for name in names]
+    assert not composed("network=[resnet50]", "batch=[16]").is_set
+    assert composed("network=[resnet50]", "batch=[16]").members[0].batch == 16
+
+
+def test_several_sequence_lengths_are_a_set() -> None:
+    lengths = "inputs=[[{shape: [1,64], dtype: int64}], [{shape: [1,128], dtype: int64}]]"
+    config = composed("network=bert_base", lengths)
+    assert [member.name for member in config.members] == ["bert_base-1x64", "bert_base-1x128"]
+    inputs = [config.of_member(member).network_arguments["inputs"] for member in config.members]
+    assert inputs == [[{"shape": [1, length], "dtype": "int64"}] for length in (64, 128)]
+    with pytest.raises(NetworkSetError, match=r"batch=\[1, 16\]: inputs= gives the shapes"):
+        composed("network=bert_base", lengths, "batch=[1,16]")
 
 
 @pytest.mark.parametrize("field", ["budget_s", "latency_target_s", "untuned_limit_s"])

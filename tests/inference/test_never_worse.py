@@ -14,7 +14,7 @@ from foretune.inference import tune as subject
 from foretune.inference.config import OneShotConfig
 from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
-from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.tuning_database import TuningDatabase, opened_database
 from rich.console import Console
 from support.schedules import add_schedules
 
@@ -37,7 +37,8 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
         def __init__(self, root: Path, target: tvm.target.Target, hardware: Hardware) -> None:
             super().__init__(root, target, hardware)
             tasks = extract_tasks(to_relax(load_network(**as_loaded()), target), target, "linear")
-            add_schedules(self.database, tasks, target, known_s)
+            add_schedules(opened_database(self.folder)[0], tasks, target, known_s)
+            super().__init__(root, target, hardware)
 
     compiled: list[CompiledNetwork] = []
 

@@ -156,7 +156,9 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
         predicted.commit(TASK, record)
     again = PredictedSchedules(database.folder, TARGET)
     assert TASK in again
-    found = again.behind(database.database).query_tuning_record(TASK.mod, TARGET, "main")
+    found = again.behind(database.best_schedules([TASK.workload_hash])).query_tuning_record(
+        TASK.mod, TARGET, "main"
+    )
     assert str(found.trace) == str(second.sch.trace)  # the last one
     # A measuring run knows nothing of it, and stock TVM reads the folder as any other.
     assert database.best_latency_s(TASK) is None
@@ -165,7 +167,9 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
     assert stock.query_schedule(TASK.mod, TARGET, "main") is not None
     outcome = MeasureOutcome((1e-3,))
     database.commit(TASK, [Measurement(Candidate("measured", measured, 0.0), outcome)])
-    found = again.behind(database.database).query_tuning_record(TASK.mod, TARGET, "main")
+    found = again.behind(database.best_schedules([TASK.workload_hash])).query_tuning_record(
+        TASK.mod, TARGET, "main"
+    )
     assert str(found.trace) == str(measured.sch.trace)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from foretune.dataset.measure import ExecutorConfig
 from foretune.inference.config import OneShotConfig
 from foretune.inference.network_set import NetworkSetError
 from foretune.inference.report.networks import network_rows
 from foretune.inference.result import NetworkOutcome
 from foretune.inference.result_file import load_result
+from foretune.inference.reuse.config import AutoConfig
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig, TuneConfigError
 from rich.console import Console
@@ -60,6 +62,28 @@ def test_two_shapes_are_one_operator_set_and_a_network_that_fails_is_named(tmp_p
     # The convolutions of the second shape begin with programs of the first.
     assert any(task.parent for task in whole.tasks)
     assert "Residual-2x8x6x6" in (tmp_path / "report" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_lengths_of_a_set_are_searched_together_and_the_second_measures_less(tmp_path):
+    search = OneShotConfig(
+        "evolutionary", processes=0, rounds=2, top_k=8, reuse="auto", auto=AutoConfig(programs=2, starts=1)
+    )
+    settings = config(
+        tmp_path,
+        network="support.networks:Dense",
+        inputs=[[[1, 64, 256]], [[1, 32, 256]]],
+        search=search,
+        executor=ExecutorConfig("dry_run"),
+    )
+    whole = run(settings, Console(quiet=True))
+    assert [(one.name, one.error) for one in whole.networks] == [
+        ("Dense-1x64x256", ""),
+        ("Dense-1x32x256", ""),
+    ]
+    longer, shorter = (task for task in whole.tasks if task.flops > 1e6)
+    assert (longer.parent_hash, shorter.parent_hash) == ("", longer.workload_hash)
+    assert (longer.candidates_measured, shorter.candidates_measured) == (8, 2)
 
 
 @pytest.mark.slow

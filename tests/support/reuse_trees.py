@@ -11,7 +11,7 @@ from foretune.inference.proposal import Proposal
 from foretune.inference.reuse.donors import ParentsBest
 from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.tasks.reuse.order import ReuseRules, Selected
+from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.tasks.reuse.planner import ReusePlanner
 from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
@@ -25,6 +25,7 @@ BRIDGE = replace(to_task(Dense(rows=4, in_features=8, out_features=8)), name="br
 NAMES = {task.workload_hash: letter for task, letter in zip([*TASKS, BRIDGE], "abcd+", strict=True)}
 CONFIG = OneShotConfig(rounds=2, top_k=4, finalists=0, stop=StopConfig(minimum=4))
 SECOND_S = 0.001
+STEP_BY_STEP = ChildBudget(programs=2, starts=0, total=6, reused=1)
 
 
 class StartingSearcher(FakeSearcher):
@@ -50,6 +51,27 @@ class StartingSearcher(FakeSearcher):
 
     def rounds(self, letter):
         return [request for request in self.requests if NAMES[request.key] == letter]
+
+
+class Steps(StartingSearcher):
+    """Has steps of the latencies in `own` for b, one a round, and then nothing more."""
+
+    def __init__(self, own, **options):
+        super().__init__(**options)
+        self._own = list(own)
+
+    def reply(self):
+        request = self.requests[-1]
+        if NAMES[request.key] != "b" or not request.parents:
+            return super().reply()
+        key, step = request.key, len(self.rounds("b"))
+        latencies = self._own.pop(0) if self._own else ()
+        return RoundReply(
+            tuple(
+                Proposal(f"{key} step {step} {n}", "[]", str(latency), 1.0 - 0.1 * n, np.zeros(4, np.float32))
+                for n, latency in enumerate(latencies)
+            )
+        )
 
 
 def adapt(parent, trace, child):

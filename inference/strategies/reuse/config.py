@@ -9,7 +9,8 @@ from ..base import StrategyConfig
 from ..checks import OneShotConfigError
 from ..registry import strategy_config
 
-RANKS = ("model", "paper")
+BY_MODEL, BY_MEASURING = RANKS = ("model", "paper")
+"""Values of `rank`; conf/search/strategy/reuse.yaml says what each does."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class ReuseConfig(StrategyConfig):
     """
 
     name: str = "reuse"
-    rank: str = "model"
+    rank: str = BY_MODEL
     backend: Any = "draft"
 
     def __post_init__(self) -> None:

@@ -92,8 +92,15 @@ class Shapes(ABC):
 
     def step_bytes(self, shape: Shape, loads: Shape) -> float:
         """Bytes of all inputs that a block reads in one step of the outer reduction."""
-        tile = self._tile(np.array([shape]), loads)
-        return float(sum(read.footprint(tile)[0][0] for read in inputs(self.block)))
+        return float(self.bytes_of_steps(np.array([shape]), loads)[0])
+
+    def bytes_of_steps(self, shapes: Tiles, loads: Shape) -> NDArray[np.float64]:
+        """The same for BShapes [n, space axes]; [n]."""
+        tile = self._tile(shapes, loads)
+        found = np.zeros(len(shapes))
+        for read in inputs(self.block):
+            found += read.footprint(tile)[0]
+        return found
 
     def _least_loads(self, extent: int) -> int:
         """Fewest steps of a reduction loop that leave a legal tile."""
@@ -110,13 +117,10 @@ class Shapes(ABC):
 
     def unit_counts(self, shape: Shape, units: Interval) -> list[int]:
         """Numbers of a block's units in the interval, without their TShapes."""
-        counts = {1}
+        found = np.ones(1)
         for size in shape:
-            parts = perfect_tiles(size, 2, 0)[:, 0].tolist()
-            counts = {
-                count * part for count in counts for part in parts if count * part <= units.high * 1.001
-            }
-        found = np.array(sorted(counts), dtype=float)
+            found = np.unique(np.outer(found, perfect_tiles(size, 2, 0)[:, 0]))
+            found = found[found <= units.high * 1.001]
         return found[units.contains(found) & self._legal_units(found)].astype(int).tolist()
 
     def fits(self, step_bytes: float) -> bool:

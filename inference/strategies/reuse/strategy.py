@@ -21,7 +21,7 @@ from ..draft.pool import DraftPool
 from ..loop import RoundBudget
 from ..registry import fitted_strategy, strategy_class
 from ..sampled import QUICK_PROPOSALS
-from .config import ReuseConfig
+from .config import BY_MEASURING, BY_MODEL, ReuseConfig
 from .ranking import DraftRanking, MeasuredRanking, Ranking, ScoreRanking
 from .search import NoReuseError, ReuseSearch, ReuseTarget, reuse_search
 
@@ -32,8 +32,9 @@ NO_REUSE = "program not reusable"
 class ReuseStrategy(Strategy):
     """Algorithm 1 and the simplified searches for a task with a parent, a backend for one without.
 
-    A round with parents has candidates of the first parent whose program can be reused. Where none can, and
-    for tasks without parents, the backend searches.
+    A round with parents has candidates of the first parent whose program can be reused. Where none can, for
+    tasks without parents, and once the candidates are spent, the backend searches. Ranked by a model, it also
+    goes on where the candidates are too few: ranges may hold hardly any on a CPU.
     """
 
     Config = ReuseConfig
@@ -47,6 +48,9 @@ class ReuseStrategy(Strategy):
         self._over = CandidateCounts()
         """Counts of parents that were passed over, and of earlier searches."""
         self._known: set[str] = set()
+        self._latencies_s: dict[str, float] = {}
+        self._starts_open = 0
+        """Starts of the coming round."""
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
@@ -79,6 +83,7 @@ class ReuseStrategy(Strategy):
         """See Strategy."""
         found = self._backend.take_starts(starts)
         self._known.update(trace for trace, _ in found)
+        self._starts_open = len(found)
         return found
 
     def take_parents(self, parents: Sequence[ReuseParent]) -> None:
@@ -89,6 +94,7 @@ class ReuseStrategy(Strategy):
         for parent in parents:
             try:
                 self._ranking, self._reused = self._ranked(self._opened(parent)), parent
+                self._ranking.learn(self._latencies_s)
                 return
             except NoReuseError:
                 self._over += CandidateCounts(tried=1, rejected={NO_REUSE: 1})
@@ -98,11 +104,23 @@ class ReuseStrategy(Strategy):
         if self._ranking is None:
             found = self._backend.propose(budget)
         else:
-            count = min(self._setting.per_round, QUICK_PROPOSALS if budget.quick else self._setting.per_round)
-            found = self._ranking.propose(count, self._known)
+            count = self._room(budget)
+            found = self._ranking.propose(count, self._known) if count else []
             self._backend.mark_measured([trace for trace, _ in found])
+            if len(found) < count and self._config.rank == BY_MODEL:
+                found += self._backend.propose(budget)[: count - len(found)]
+            elif count and not found:
+                self._close()
+        self._starts_open = 0
         self._known.update(trace for trace, _ in found)
         return found
+
+    def _room(self, budget: RoundBudget) -> int:
+        """Candidates to propose; by measurements no more than are measured, as a step waits for all."""
+        most = self._setting.per_round
+        if self._config.rank == BY_MEASURING:
+            return max(0, min(most, budget.measured - self._starts_open))
+        return min(most, QUICK_PROPOSALS) if budget.quick else most
 
     def mark_measured(self, traces: Iterable[str]) -> None:
         """See Strategy."""
@@ -113,6 +131,7 @@ class ReuseStrategy(Strategy):
     def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
         """See Strategy."""
         self._backend.learn(measured, latencies_s)
+        self._latencies_s |= latencies_s
         if self._ranking is not None:
             self._ranking.learn(latencies_s)
 
@@ -132,7 +151,7 @@ class ReuseStrategy(Strategy):
         return reuse_search(task, spaces, parent, ReuseTarget(limits, (bits or 128) // 8))
 
     def _ranked(self, search: ReuseSearch) -> Ranking:
-        if self._config.rank == "paper":
+        if self._config.rank == BY_MEASURING:
             return MeasuredRanking(search, self.context)
         if isinstance(self._setting.resources, DraftModel):
             reading = task_reading(self.context.mod)

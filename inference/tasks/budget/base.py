@@ -77,7 +77,9 @@ class BudgetedPlanner(TurnPlanner):
         if (as_child := self._precedence.programs(search)) is not None:
             return max(0, as_child - before)
         own = max(0, config.top_k - before) + config.extra_rounds * config.per_round
-        return int(min(own, self._precedence.rounds(search) * config.per_round))
+        spent = self._precedence.spent_in_vain(search)
+        rounds = self._precedence.rounds(search) - spent.rounds
+        return spent.programs + int(min(own, rounds * config.per_round))
 
     def _takes_part(self, search: TaskSearch) -> bool:
         """Whether earlier runs leave something to search, and this one has not come to the end of it."""
@@ -92,7 +94,9 @@ class BudgetedPlanner(TurnPlanner):
     def _needs_first(self, search: TaskSearch, left: int) -> bool:
         """Whether a task's first round of this run, or one as a child, is next."""
         stage = self._precedence.stage(search)
-        return stage is Stage.STARTING or (stage is Stage.OWN and not search.rounds and left >= 1)
+        if stage is not Stage.OWN:
+            return stage is Stage.STARTING
+        return search.rounds == self._precedence.spent_in_vain(search).rounds and left >= 1
 
     @property
     def _budget(self) -> int:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ....dataset.task import Task
 from ...reuse.donors import Donor
 from ...reuse.selection import ReuseSelection
-from ...reuse.tree import ROOT
-from ..precedence import Precedence, Stage
+from ...reuse.tree import ROOT, without_cycles
+from ..precedence import Precedence, Spent, Stage
 from ..search import TaskSearch
 
 
@@ -63,7 +63,8 @@ class TreeOrder(Precedence):
     """Precedence of a reuse tree, which is taken again of what is known whenever it is reconsidered.
 
     A child waits until its parent is settled. It is sent back, to be searched by itself, if the parent has no
-    program that ran or if no program of its own round ran.
+    program that ran or if no program of its own rounds ran. Parents of earlier runs stay, but for those that
+    this run does not know and one of each circle of tasks that would wait for each other.
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class TreeOrder(Precedence):
         self._sketches: dict[str, Hashable] = {}
         self._earlier: dict[str, Mapping[str, float]] = {}
         """What earlier runs measured, once it was asked for."""
-        self._back: set[str] = set()
-        """Children that are searched by themselves after all."""
+        self._back: dict[str, Spent] = {}
+        """What children had who are searched by themselves after all."""
 
     def reconsider(self) -> None:
         """Takes the tree of what is known by now, and sends children back that no parent can help."""
         begun = {
-            name: self.parent(name) if search.busy or search.rounds else _earlier_parent(search)
+            name: self.parent(name) if search.busy or search.rounds else self._earlier_parent(search)
             for name, search in self._by_name.items()
             if search.busy or search.rounds or search.full_rounds
         }
@@ -110,7 +111,8 @@ class TreeOrder(Precedence):
             for name in begun.keys() - self._sketches.keys():
                 if not self._by_name[name].busy and (fastest := self.donor(name).fastest):
                     self._sketches[name] = sketch_of(self._by_name[name].task, fastest[0])
-        self._parents = {**self._selection.tree(begun, self._sketches).parents, **begun}
+        tree = self._selection.tree(begun, self._sketches)
+        self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
                 self.send_back(search)
@@ -119,8 +121,8 @@ class TreeOrder(Precedence):
             self._children.setdefault(self.parent(name), []).append(search)
 
     def send_back(self, search: TaskSearch) -> None:
-        """Lets a child be searched by itself."""
-        self._back.add(search.task.workload_hash)
+        """Lets a child be searched by itself, its rounds as a child not counted."""
+        self._back[search.task.workload_hash] = Spent(search.rounds, len(search.loop.known))
 
     def parent(self, name: str) -> str:
         """Workload hash of a task's parent, ROOT for none."""
@@ -178,6 +180,10 @@ class TreeOrder(Precedence):
             return math.inf
         return max(0, limit - (search.full_rounds - search.rounds))
 
+    def spent_in_vain(self, search: TaskSearch) -> Spent:
+        """See Precedence."""
+        return self._back.get(search.task.workload_hash, Spent())
+
     def programs(self, search: TaskSearch) -> int | None:
         """See Precedence."""
         if self._is_unused(search):
@@ -205,6 +211,11 @@ class TreeOrder(Precedence):
         return child.programs
 
     # --- The tree -------------------------------------------------------------------------------------------
+
+    def _earlier_parent(self, search: TaskSearch) -> str:
+        """Parent of a task in an earlier run; ROOT where it had none, or where this run does not know it."""
+        name = ROOT if search.parent is None else search.parent.workload_hash
+        return name if name in self._by_name or name in self._library else ROOT
 
     def _is_unused(self, search: TaskSearch) -> bool:
         """Whether a task is a bridge that the tree does without."""
@@ -249,8 +260,3 @@ class TreeOrder(Precedence):
 def rounds_had(search: TaskSearch) -> int:
     """Rounds of a task, quick ones of this run included."""
     return max(search.full_rounds, search.rounds)
-
-
-def _earlier_parent(search: TaskSearch) -> str:
-    """Parent of a task in an earlier run."""
-    return ROOT if search.parent is None else search.parent.workload_hash

@@ -27,7 +27,8 @@ class ReusePlanner(TaskPlanner):
     """Plans few programs for each task that has a parent; `config.planner` says whose turn it is.
 
     A child waits for its parent. It is searched by itself if the parent has no program that ran, if none of
-    the parent's programs fits, or if no program of its own round ran.
+    the parent's programs fits, if no program of its own rounds ran, or if its rounds as a child were begun in
+    an earlier run whose parent this run does not know.
 
     A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
     is searched as these would be.

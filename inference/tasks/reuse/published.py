@@ -53,7 +53,7 @@ class PublishedTrees:
 
     def least_cost(self, tasks: Sequence[Task]) -> Selected:
         """ETO's reuse tree, with the bridges that it may hold. A task that cannot be read is left out."""
-        operators = {task.workload_hash: found for task in tasks if (found := self._describe(task))}
+        operators = {task.workload_hash: found for task in tasks if (found := self.describe(task))}
         bridges = {} if self._config.bridges == NO_BRIDGES else self._bridges(operators)
         selection = LeastCostSelection(
             operators,
@@ -61,9 +61,13 @@ class PublishedTrees:
             kind=lambda one: one.kind,
             can_reuse=lambda parent, child: can_reuse(parent.operator, child.operator),
             search_cost=lambda one: float(self._config.trials),
-            reuse_cost=lambda parent, child, sketch: self._cost(parent.operator, child.operator, sketch),
+            reuse_cost=self.cost,
         )
         return Selected(selection, [one.task for one in bridges.values()])
+
+    def cost(self, parent: Described, child: Described, sketch: Hashable | None = None) -> float:
+        """Estimated programs of a reuse pair (section 6.1); see `SearchCost`."""
+        return self._cost(parent.operator, child.operator, sketch)
 
     def clusters(self, tasks: Sequence[Task]) -> Selected:
         """Selective Tuning's clusters as a tree: a representative is the parent of the others."""
@@ -94,14 +98,15 @@ class PublishedTrees:
 
     def _bridge(self, first: Described, second: Described) -> tuple[str, Described] | None:
         task = bridge_task(first.task, second.task, partial(self._is_kind, first.kind))
-        found = None if task is None else self._describe(task)
+        found = None if task is None else self.describe(task)
         return None if found is None else (found.task.workload_hash, found)
 
     def _is_kind(self, kind: Hashable, task: Task) -> bool:
-        found = self._describe(task)
+        found = self.describe(task)
         return found is not None and found.kind == kind
 
-    def _describe(self, task: Task) -> Described | None:
+    def describe(self, task: Task) -> Described | None:
+        """The task with its operator; None where it has nothing to tune or its loops cannot be read."""
         key = task.workload_hash
         if key not in self._described:
             try:

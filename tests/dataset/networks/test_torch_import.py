@@ -20,6 +20,7 @@ from foretune.dataset.networks.outputs import BadOutputError, output_tensors
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
+from foretune.inference.profiling import StageClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -148,6 +149,44 @@ def test_windows_and_patches_are_decomposed(data: st.DataObject) -> None:
     assert torch.equal(OWN[ATEN.im2col.default](x, *settings_), ATEN.im2col(x, *settings_))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_transposed_convolutions_become_convolutions(data: st.DataObject) -> None:
+    stride = data.draw(st.integers(2, 3))
+    kernel = [data.draw(st.integers(1, 6)) for _ in range(2)]
+    padding = [data.draw(st.integers(0, (size - 1) // 2)) for size in kernel]
+    further = [data.draw(st.integers(0, stride - 1)) for _ in range(2)]
+    x, weight = torch.from_numpy(floats(2, 3, 4, 5)), torch.from_numpy(floats(3, 2, *kernel))
+    bias = torch.from_numpy(floats(2)) if data.draw(st.booleans()) else None
+    arguments = (x, weight, bias, [stride] * 2, padding, [1, 1], True, further, 1)
+    expected = ATEN.convolution(*arguments)
+    found = OWN[ATEN.convolution.default](*arguments)
+    if found is NotImplemented:
+        reached = zip(kernel, padding, further, strict=True)
+        assert any(more - pad > -(-size // stride) * stride - size for size, pad, more in reached)
+    else:
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+class Upsampling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(4, 3, 4, stride=2, padding=1)
+        self.plain = nn.ConvTranspose2d(3, 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.plain(torch.relu(self.up(x)))
+
+
+def test_upsampling_runs_at_the_resolution_of_its_input(target: tvm.target.Target) -> None:
+    upsampling = Network("upsampling", (floats(1, 4, 6, 5),), Upsampling().eval())
+    mod = to_relax(upsampling, target)
+    operators = [task.operator for task in extract_tasks(mod, target, "upsampling")]
+    assert operators.count("conv2d_transpose") == 1 and operators.count("conv2d") == 1
+    check = compare_outputs(upsampling.reference_outputs(), compile_network(mod, target)(*upsampling.inputs))
+    assert check.agrees
+
+
 class Everything(nn.Module):
     """What the importer alone refuses or builds no code for, each as one output."""
 
@@ -170,7 +209,10 @@ class Everything(nn.Module):
 def test_each_way_to_a_buildable_operator_computes_what_pytorch_does(target: tvm.target.Target) -> None:
     numbers = np.arange(20).reshape(4, 5)
     every = Network("everything", (floats(4, 5), numbers), Everything().eval())
-    mod = to_relax(every, target)
+    clock = StageClock()
+    mod = to_relax(every, target, stage=clock.stage)
+    steps = ["torch.export", "conversion to Relax", "lowering to TIR", "check that TVM builds it"]
+    assert list(clock.seconds) == steps and all(clock.seconds.values())
     assert recast_operators(mod) == ["equal of bool in int32", "not_equal of bool in int32"]
     compiled = compile_network(mod, target)
     reference, outputs = every.reference_outputs(), compiled(*every.inputs)
@@ -256,3 +298,12 @@ def test_an_object_that_may_hide_tensors_is_refused() -> None:
 def test_loading_tells_of_a_network_without_a_tensor() -> None:
     with pytest.raises(BadOutputError, match=r"^network=support.networks:Nothing: the output is a NoneType"):
         load_network("support.networks:Nothing", inputs=[[2]])
+
+
+@pytest.mark.parametrize(("exponent", "calls"), [(2, 0), (3.0, 0), (4, 0), (2.5, 1)])
+def test_small_powers_are_multiplications(exponent: float, calls: int, target: tvm.target.Target) -> None:
+    cubed = network(lambda _, x: x**exponent, np.abs(floats(2, 3)))
+    mod = to_relax(cubed, target)
+    assert sum("power" in var.name_hint for var in mod.get_global_vars()) == calls
+    check = compare_outputs(cubed.reference_outputs(), compile_network(mod, target)(*cubed.inputs))
+    assert check.agrees

@@ -61,8 +61,9 @@ def compare(
     """Rows by name, and the rivals that were left out."""
     ours = [CompiledForm(name, compiled, 40.0) for name in forms]
     arguments = {"limit_s": 10.0, **changes}
-    with Comparison(network, ARGUMENTS, ours, rivals, **arguments) as comparison:
+    with Comparison(network, ARGUMENTS, forms, rivals, **arguments) as comparison:
         comparison.start()
+        comparison.enter(ours)
         comparison.prepare(network.reference_outputs())
         rows = comparison.time(2)
         left_out = comparison.left_out

@@ -15,7 +15,7 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig
 from foretune.inference.inspect import InspectConfig, InspectConfigError, run
 from foretune.inference.inspection.content import NetworkOutlook
-from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.tuning_database import TuningDatabase, opened_database
 from foretune.inference.tuning_notes import RunNote
 from foretune.models.target import TargetError
 from rich.console import Console
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, tasks: list[Task]) -> Path:
     """A database with one finished task, one unfinished, and one that ended without a schedule."""
     database = TuningDatabase(tmp_path, TARGET, target_hardware(TARGET))
     searched = [task for task in tasks if task.operator != "elementwise"]
-    add_schedules(database.database, searched[:2], TARGET, 2e-3)
+    add_schedules(opened_database(database.folder)[0], searched[:2], TARGET, 2e-3)
     database.note_rounds(searched[1], 2, 6)
     database.notes.note_untuned(searched[0], 5e-3)
     database.notes.note_ended(tasks[-1], "untuned is faster")
@@ -122,3 +122,11 @@ def test_a_model_of_scores_gives_no_seconds(folder: Path) -> None:
 def test_at_least_one_program_is_drawn(folder: Path) -> None:
     with pytest.raises(InspectConfigError, match="programs=0"):
         inspected(folder, programs=0)
+
+
+def test_two_shapes_are_one_operator_set(folder: Path) -> None:
+    outlook, _ = inspected(folder, checkpoint=None, inputs=[[[1, 8, 6, 6]], [[2, 8, 6, 6]]])
+    assert outlook.network == "Residual-1x8x6x6, Residual-2x8x6x6"
+    assert len({task.workload_hash for task in outlook.tasks}) == len(outlook.tasks)
+    one, _ = inspected(folder, checkpoint=None)
+    assert {task.workload_hash for task in one.tasks} < {task.workload_hash for task in outlook.tasks}

@@ -69,3 +69,11 @@ def test_the_profile_is_sorted_and_adds_up() -> None:
 def test_printing_imports_no_plots() -> None:
     command = "import sys, foretune.inference.report.terminal; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", command], check=True)
+
+
+def test_a_long_name_squeezes_out_no_number() -> None:
+    long, short = make_task("fused_" + "transpose_reshape_" * 10), make_task("fused_transpose" + 21 * "e")
+    lines = [printed(make_result(tasks=[task]), width=80).splitlines() for task in (long, short)]
+    (cut,), (whole,) = ([line for line in each if "fused_transpose" in line] for each in lines)
+    assert "\N{HORIZONTAL ELLIPSIS}" in cut
+    assert cut.split()[1:] == whole.split()[1:]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from foretune.dataset.drafting.limits import GpuLimits
 from foretune.inference.reuse.conditions import operator_of
-from foretune.inference.reuse.program_features import FeatureRanges
+from foretune.inference.reuse.program_features import FeatureRanges, Interval
 from foretune.inference.reuse.search_cost import (
     EstimateRatios,
     SearchCost,
     ShapeSizes,
+    ShapeTable,
     estimate_ratios,
     programs_measured,
     sampled_sizes,
 )
-from foretune.inference.strategies.reuse.search import ReuseTarget
+from foretune.inference.strategies.reuse.search import ReuseTarget, shapes_of
 from foretune.inference.strategies.reuse.shapes import GpuShapes
 from support.reuse import CHILD, CPU, PARENT, context_of, conv
 
@@ -29,10 +31,33 @@ def test_programs_of_example_3_for_56_blocks():
     ranges = FeatureRanges.of(OPERATORS["parent"], OPERATORS["child"])
     sizes = ShapeSizes(56, 56 * 224, 56 * 11264 * 4)
     # Three numbers of threads; LShape [4, 1, 1] beside the default [2, 1, 1]; 9 further annotations.
-    found = programs_measured([(56, (1, 32, 2, 28))], shapes, ranges, sizes, annotations=9)
-    assert found == 3 + 1 + 9
+    table = ShapeTable.of(shapes, [(56, (1, 32, 2, 28)), (128, (1, 28, 1, 28))])
     # A number of blocks outside of [28, 112] is no iteration.
-    assert programs_measured([(128, (1, 28, 1, 28))], shapes, ranges, sizes, annotations=9) == 0
+    assert programs_measured(table, ranges, sizes, annotations=9) == 3 + 1 + 9
+
+
+@pytest.mark.parametrize("target", [GPU, ReuseTarget(None)])
+def test_the_estimate_counts_the_shapes_that_the_search_tries(target):
+    child = OPERATORS["child"]
+    shapes = shapes_of(child.block, "SSRSRS" if target.limits is None else "SSSRRSRS", target)
+    ranges = FeatureRanges.of(OPERATORS["parent"], child)
+    by_blocks = list(shapes.block_shapes(Interval(1, 2**20)))
+    table = ShapeTable.of(shapes, by_blocks)
+    for sizes in sampled_sizes(shapes, 3, seed=1):
+        blocks, threads, shared = (
+            ranges.blocks.scaled(sizes.blocks),
+            ranges.threads.scaled(sizes.threads),
+            ranges.shared.scaled(sizes.shared),
+        )
+        expected = 0
+        for count, shape in by_blocks:
+            units = shapes.unit_counts(shape, threads.scaled(1 / count))
+            if blocks.contains(np.array([count]))[0] and units:
+                default = shapes.load_shape(shape, sizes.shared / sizes.blocks)
+                others = [loads for loads in shapes.load_shapes() if loads != default]
+                bytes_ = np.array([count * shapes.step_bytes(shape, loads) for loads in others])
+                expected += len(units) + shared.contains(bytes_).sum() + 7
+        assert programs_measured(table, ranges, sizes, annotations=7) == expected > 0
 
 
 def test_samples_are_legal_and_repeatable():

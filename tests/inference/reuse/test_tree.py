@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from foretune.inference.reuse.tree import ROOT, ReuseTree, ReuseTreeError
+from foretune.errors import UserError
+from foretune.inference.reuse.tree import ROOT, ReuseTree, ReuseTreeError, without_cycles
 
 # Figure 4 of ETO: the backend tunes 1 and 2; 3 reuses 1, 4 reuses 3, 5 reuses 2.
 FIGURE_4 = ReuseTree(
@@ -37,3 +38,16 @@ def test_a_parent_outside_the_tree_is_named():
 def test_the_root_has_no_parent():
     with pytest.raises(ReuseTreeError, match="the root has a parent"):
         ReuseTree({ROOT: "a", "a": ROOT}, {})
+
+
+def test_a_tree_that_cannot_be_is_an_error_of_the_user():
+    with pytest.raises(UserError):
+        ReuseTree({"a": "a"}, {})
+
+
+def test_of_a_circle_one_operator_is_searched():
+    parents = {"a": "b", "b": "c", "c": "a", "d": "a", "e": "f", "f": "e", "g": "outside"}
+    # a and b are of an earlier run, so that c gives way; of two that are, the first one does.
+    found = without_cycles(parents, {"a", "b", "e", "f"})
+    assert found == {**parents, "c": ROOT, "e": ROOT}
+    assert without_cycles(FIGURE_4.parents, ()) == FIGURE_4.parents

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.operators import Dense, Softmax, to_task
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
 from foretune.inference.config import StopConfig
@@ -204,6 +204,26 @@ def test_selective_tuning_searches_the_representatives_of_its_clusters(tmp_path)
 def test_settings_without_a_published_search_stay(tmp_path):
     assert with_backend(CONFIG) is CONFIG
     assert with_backend(OneShotConfig(reuse="paper")).strategy.backend == strategy_config("stock")
+
+
+@pytest.mark.parametrize("reuse", ["auto", "paper", "selective"])
+def test_without_any_reuse_pair_each_task_is_searched(tmp_path, reuse):
+    tasks = [TASKS[2], to_task(Softmax(rows=16, columns=32))]
+    config = CONFIG if reuse == "auto" else published(reuse)
+    results = Run(tmp_path, config, tasks).tune()
+    assert [result.parent for result in results] == ["", ""]
+    assert results[0].candidates_measured == config.top_k
+    assert all(result.tuned_latency_s for result in results)
+
+
+def test_with_auto_algorithm_1_may_decide_by_measurements(tmp_path):
+    strategy = {"name": "reuse", "rank": "paper", "backend": "evolutionary"}
+    config = replace(CONFIG, strategy=strategy, top_k=12, rounds=6, replay_factor=1)
+    source, *children = Run(tmp_path, config, TASKS[:2]).tune()
+    assert (source.parent, source.candidates_measured) == ("", 4)  # auto.source_rounds
+    # More than auto.programs, in rounds of two: one for each step.
+    assert all(2 < child.candidates_measured <= 12 for child in children)
+    assert [child.parent for child in children] == [TASKS[0].name]
 
 
 def test_bridges_join_tasks_that_cannot_reuse_each_other():

@@ -17,11 +17,13 @@ from support.reuse_trees import (
     BRIDGE,
     CONFIG,
     NAMES,
+    STEP_BY_STEP,
     TASKS,
     A,
     B,
     C,
     StartingSearcher,
+    Steps,
     planner_of,
     tree_of,
     tune,
@@ -92,8 +94,63 @@ def test_a_child_whose_round_had_no_program_is_searched_in_full():
 
     searcher = OnlyLater(start_s)
     results = tune(planner_of(tree_of(a="_", b="a")), searcher, TASKS[:2])
-    assert searcher.searched == "aabb"
+    # Its round as a child does not count among the two of a search in full.
+    assert searcher.searched == "aabbb"
     assert results[1].tuned_latency_s == 0.004
+
+
+def test_algorithm_1_has_a_round_for_each_of_its_steps():
+    searcher = Steps([(0.004, 0.003), (0.005,)])
+    results = tune(
+        planner_of(tree_of(a="_", b="a", c="b"), child_of=lambda task: STEP_BY_STEP), searcher, TASKS[:3]
+    )
+    # The third round of b has nothing more, which ends its search; c waits for it.
+    assert searcher.searched.startswith("aabbbc")
+    assert {request.parents[0].trace for request in searcher.rounds("b")} == {f"{A.workload_hash} 1 0"}
+    assert {request.parents[0].trace for request in searcher.rounds("c")} == {f"{B.workload_hash} step 1 1"}
+    assert (results[1].candidates_measured, results[1].parent) == (3, A.name)
+
+
+def test_algorithm_1_ends_at_the_candidates_that_a_search_in_full_measures():
+    searcher = Steps([(0.004, 0.003)] * 9)
+    budget = replace(STEP_BY_STEP, total=5)
+    results = tune(planner_of(tree_of(a="_", b="a"), child_of=lambda task: budget), searcher, TASKS[:2])
+    assert [request.budget.measured for request in searcher.rounds("b")] == [2, 2, 1]
+    assert results[1].candidates_measured == 5
+
+
+@pytest.mark.parametrize("own", [(), [(math.inf, math.inf)]])
+def test_a_child_of_algorithm_1_without_a_program_is_searched_in_full(own):
+    searcher = Steps(own)
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: STEP_BY_STEP)
+    results = tune(planner, searcher, TASKS[:2])
+    assert [len(request.parents) for request in searcher.rounds("b")] == [1, 0, 0]
+    assert results[1].parent == ""
+    assert results[1].tuned_latency_s == 0.003
+
+
+def test_without_any_reuse_pair_each_task_is_searched_as_without_reuse():
+    alone, beside = StartingSearcher(), StartingSearcher()
+    tune(planner_of(tree_of(a="_", b="_", c="_"), source_rounds=1), alone, TASKS[:3])
+    tune(None, beside, TASKS[:3])
+    assert [vars(request) for request in alone.requests] == [vars(request) for request in beside.requests]
+
+
+def test_tasks_that_would_wait_for_each_other_are_searched():
+    # An earlier run searched b from a, which this database lacks; the tree of this run has a wait for b.
+    database = FakeDatabase(known={B.workload_hash: 0.004}, unfinished={B.workload_hash: 1})
+    database.notes.note_parent(B, TaskName(A.name, A.workload_hash))
+    searcher = StartingSearcher()
+    planner = planner_of(
+        tree_of(c="_", b="c", a="b"),
+        child_of=lambda task: ChildBudget(rounds=2),
+        known_programs=database.latencies_s,
+    )
+    results = tune(planner, searcher, TASKS[:3], database=database)
+    assert [searcher.searched.count(letter) for letter in "abc"] == [2, 1, 2]
+    assert searcher.searched.index("b") > searcher.searched.rindex("a")
+    assert not any(request.starts for request in searcher.requests)
+    assert [result.parent for result in results] == ["", A.name, ""]
 
 
 def test_a_child_that_no_program_fits_is_searched_in_full():
@@ -228,6 +285,18 @@ def test_a_parent_that_no_run_knows_any_more_is_not_asked_for():
     tune(planner_of(tree_of(b="_"), child_of=lambda task: budget), searcher, [B], database=database)
     assert searcher.searched == "b"  # its second round
     assert not searcher.rounds("b")[0].starts
+
+
+def test_a_child_whose_parent_is_of_another_run_goes_on_without_it():
+    # An earlier run, on another network, was stopped in the middle of Algorithm 1.
+    database = FakeDatabase(known={B.workload_hash: 0.004}, unfinished={B.workload_hash: 0})
+    database.notes.note_parent(B, TaskName("gone", "0123"))
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(b="_"), child_of=lambda task: STEP_BY_STEP)
+    results = tune(planner, searcher, [B], database=database)
+    assert searcher.searched == "bb"  # all rounds of a search in full
+    assert not any(request.parents for request in searcher.requests)
+    assert results[0].parent == ""
 
 
 def test_a_child_may_have_a_second_round_without_starts():

@@ -9,14 +9,17 @@ import pytest
 from foretune.inference.config import StopConfig
 from foretune.inference.tasks.budget.registry import PLANNERS
 from foretune.inference.tasks.reuse.order import ChildBudget
+from foretune.inference.tuning_notes import TaskName
 from support.reuse_trees import (
     BRIDGE,
     CONFIG,
     NAMES,
+    STEP_BY_STEP,
     TASKS,
     A,
     B,
     StartingSearcher,
+    Steps,
     planner_of,
     tree_of,
     tune,
@@ -124,6 +127,83 @@ def test_a_child_that_is_sent_back_brings_its_own_programs(name):
     assert results[1].parent == "" and not searcher.rounds("b")[0].starts
     assert results[1].tuned_latency_s == 0.010
     assert sum(result.candidates_measured for result in results) == 8 + 8
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_rounds_of_a_child_of_which_nothing_ran_are_no_part_of_its_own_search(name):
+    class OnlyStartsFail(Network):
+        def reply(self):
+            found = super().reply()
+            as_child = NAMES[self.requests[-1].key] == "b" and self.requests[-1].starts
+            return replace(found, proposals=found.proposals[:1]) if as_child else found
+
+    searcher = OnlyStartsFail(lambda trace: math.inf)
+    budget = ChildBudget(programs=1, starts=1)
+    # Small shares would end the searches of the default planner.
+    config = {"rounds": 2, "top_k": 4, "min_latency_share": 0.0}
+    results = tuned(
+        name, tree_of(a="_", b="a"), searcher, TASKS[:2], settings=config, child_of=lambda task: budget
+    )
+    first, *own = searcher.rounds("b")
+    assert first.starts and own and not any(request.starts for request in own)
+    assert results[1].parent == "" and results[1].tuned_latency_s == 0.010
+    # One program as a child, and four of each task's own.
+    assert sum(result.candidates_measured for result in results) == 4 + 4 + 1
+
+
+@pytest.mark.parametrize("name", BUDGETED)
+def test_a_child_sent_back_has_a_round_of_its_own_before_others_have_more(name):
+    searcher = Network(lambda trace: math.inf, b=math.inf)
+    tuned(name, tree_of(a="_", b="a"), searcher, TASKS[:2], child_of=lambda task: CHILD)
+    first, second, *_ = [place for place, letter in enumerate(searcher.searched) if letter == "b"]
+    assert second == first + 1
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_algorithm_1_has_a_round_for_each_of_its_steps(name):
+    searcher = Steps([(0.004, 0.003), (0.005,)])
+    tree = tree_of(a="_", b="a", c="b")
+    results = tuned(name, tree, searcher, TASKS[:3], child_of=lambda task: STEP_BY_STEP, source_rounds=2)
+    # The third round of b has nothing more, which ends its search; c waits for it.
+    assert len(searcher.rounds("b")) == 3
+    assert searcher.searched.rindex("b") < searcher.searched.index("c")
+    assert (results[1].candidates_measured, results[1].parent) == (3, A.name)
+    assert [request.budget.measured for request in searcher.rounds("c")][:3] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize("own", [(), [(math.inf, math.inf)]])
+def test_a_child_of_algorithm_1_without_a_program_is_searched_by_itself(name, own):
+    searcher = Steps(own)
+    results = tuned(name, tree_of(a="_", b="a"), searcher, TASKS[:2], child_of=lambda task: STEP_BY_STEP)
+    first, *later = searcher.rounds("b")
+    assert first.parents and later and not any(request.parents for request in later)
+    assert results[1].parent == "" and math.isfinite(results[1].tuned_latency_s)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_child_whose_parent_is_of_another_run_goes_on_without_it(name):
+    database = FakeDatabase(known={B.workload_hash: 0.004}, unfinished={B.workload_hash: 0})
+    database.notes.note_parent(B, TaskName("gone", "0123"))
+    searcher = Network()
+    rules = {"child_of": lambda task: STEP_BY_STEP}
+    results = tuned(name, tree_of(b="_"), searcher, [B], database=database, **rules)
+    assert searcher.searched == "bbbb"  # all rounds of a search of its own
+    assert not any(request.parents for request in searcher.requests)
+    assert results[0].parent == ""
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_tasks_that_would_wait_for_each_other_are_searched(name):
+    # An earlier run searched b from a, which this database lacks; the tree of this run has a wait for b.
+    database = FakeDatabase(known={B.workload_hash: 0.004}, unfinished={B.workload_hash: 1})
+    database.notes.note_parent(B, TaskName(A.name, A.workload_hash))
+    searcher = Network()
+    rules = {"child_of": lambda task: replace(CHILD, rounds=2), "known_programs": database.latencies_s}
+    tree = tree_of(c="_", b="c", a="b")
+    results = tuned(name, tree, searcher, TASKS[:3], database=database, **rules)
+    assert set(searcher.searched) == set("abc")
+    assert [result.parent for result in results] == ["", A.name, ""]
 
 
 @pytest.mark.parametrize("name", BUDGETED)

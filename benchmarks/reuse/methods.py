@@ -1,0 +1,152 @@
+"""Searches of one task that are compared: the backend, ETO, ETO ranked by the model, TopK."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foretune.dataset.measure import WorkerPool
+from foretune.dataset.task import Task
+from foretune.inference.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.proposal import Measurement
+from foretune.inference.reuse.backend import with_backend
+from foretune.inference.reuse.config import EtoConfig
+from foretune.inference.reuse.donors import Donor, ParentsBest
+from foretune.inference.reuse.selection import GivenSelection
+from foretune.inference.reuse.tree import ROOT, ReuseTree
+from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.starts.adapted import ProgramAdapter
+from foretune.inference.tasks.planner import TaskPlanner
+from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
+from foretune.inference.tasks.reuse.planner import ReusePlanner
+from foretune.inference.tasks.shares import LatencySharePlanner
+from foretune.inference.tasks.tuner import NetworkTuner
+from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.workers.searchers import start_searchers
+from tvm.target import Target
+
+BACKEND, ETO, RANKED, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "top_k")
+
+RANKED_ROUND = 8
+"""Candidates of a round of ETO ranked by the model."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One search of one task."""
+
+    method: str
+    latencies_s: list[float]
+    """Of each measured program in order, inf for a failure."""
+    seconds: float
+    """Of search and measurement."""
+    measured: dict[str, float]
+    """Latency in seconds of the programs that ran, by trace."""
+    best: str | None
+    """Module (JSON) of the fastest program; None where none ran."""
+    by_backend: bool
+    """Whether the backend searched it: always so without a parent, and where the parent was of no use."""
+
+    def summary(self) -> dict[str, Any]:
+        """JSON values of the search without its programs."""
+        best_s = min(self.latencies_s, default=math.inf)
+        to_best = self.latencies_s.index(best_s) + 1 if math.isfinite(best_s) else len(self.latencies_s)
+        return {
+            "programs": len(self.latencies_s),
+            "programs_to_best": to_best,
+            "seconds": self.seconds,
+            "seconds_to_best": self.seconds * to_best / max(len(self.latencies_s), 1),
+            "best_s": best_s if math.isfinite(best_s) else None,
+            "by_backend": self.by_backend,
+        }
+
+
+def searched(
+    method: str,
+    task: Task,
+    target: Target,
+    pool: WorkerPool,
+    *,
+    trials: int,
+    seed: int,
+    donor: Donor | None = None,
+) -> Searched:
+    """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
+
+    The search takes turns with the measurements in this process: nothing else runs beside them.
+    """
+    config = replace(settings_of(method, trials, seed), processes=0).fitted(target)
+    checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
+    with tempfile.TemporaryDirectory() as folder:
+        hardware = pool.hardware()
+        searchers = start_searchers(config, target, checkpoint, hardware, most=1)
+        try:
+            database = TuningDatabase(Path(folder), target, hardware)
+            planner = _planner(method, config, target, task, donor)
+            tuner = _Keeping(config, pool, searchers, database, planner=planner)
+            (result,) = tuner.tune([task], [math.inf])
+        finally:
+            for searcher in searchers:
+                searcher.close()
+    known = tuner.known
+    ran = {one.trace: one for one in known if math.isfinite(one.latency_s)}
+    best = min(ran.values(), key=lambda one: one.latency_s, default=None)
+    return Searched(
+        method,
+        [one.latency_s for one in known],
+        result.search_s + result.measure_s,
+        {trace: one.latency_s for trace, one in ran.items()},
+        None if best is None else best.proposal.module,
+        not result.parent,
+    )
+
+
+def settings_of(method: str, trials: int, seed: int) -> OneShotConfig:
+    """Search of a method; the backend measures `trials` candidates, and no other measures more."""
+    eto = EtoConfig(trials=trials)
+    if method == RANKED:
+        rounds = max(1, trials // 3 // RANKED_ROUND)
+        return OneShotConfig(
+            {"name": "reuse", "rank": "model", "backend": "draft"},
+            rounds=rounds,
+            top_k=rounds * RANKED_ROUND,
+            finalists=0,
+            seed=seed,
+            stop=StopConfig(expected_improvement=0.003),
+        )
+    if method == ETO:
+        return with_backend(OneShotConfig(reuse="paper", eto=eto, seed=seed))
+    return replace(with_backend(OneShotConfig(reuse="top_k", eto=eto, seed=seed)), reuse="off")
+
+
+def _planner(
+    method: str, config: OneShotConfig, target: Target, task: Task, donor: Donor | None
+) -> TaskPlanner:
+    if donor is None or method == BACKEND:
+        return LatencySharePlanner(config)
+    parent = donor.task.workload_hash
+    tree = ReuseTree({parent: ROOT, task.workload_hash: parent}, {})
+    child = {
+        ETO: ChildBudget(config.per_round, starts=0, total=config.eto.trials, reused=1),
+        RANKED: ChildBudget(config.per_round, starts=2, rounds=config.rounds, reused=1),
+        TOP_K: ChildBudget(starts=config.eto.top_k, search=False),
+    }[method]
+    return ReusePlanner(
+        config,
+        lambda tasks: Selected(GivenSelection(tree), library=[donor]),
+        ParentsBest(ProgramAdapter(target, StockSpace(config.max_code))),
+        ReuseRules(lambda of: child),
+    )
+
+
+class _Keeping(NetworkTuner):
+    """Tuner that gives out what it measured."""
+
+    @property
+    def known(self) -> list[Measurement]:
+        """Measurements of the only task."""
+        return self._searches[0].loop.known

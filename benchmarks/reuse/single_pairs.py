@@ -1,0 +1,167 @@
+"""Single reuse pairs by operator type: Figures 7 and 8 of ETO."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from foretune.dataset.measure import WorkerPool
+from foretune.dataset.task import Task
+from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
+from foretune.inference.reuse.conditions import can_reuse
+from foretune.inference.reuse.config import EtoConfig
+from foretune.inference.reuse.donors import Donor
+from foretune.inference.reuse.search_cost import estimate_ratios
+from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.tasks.reuse.published import PublishedTrees
+from tvm.target import Target
+
+from ..tasks import time_in_turns
+from .methods import BACKEND, METHODS, Searched, searched
+
+TYPES: Mapping[str, str] = {
+    "C1D": "conv1d",
+    "C2D": "conv2d",
+    "C3D": "conv3d",
+    "BMM": "batch_matmul",
+    "GRP": "group_conv2d",
+    "DEP": "depthwise_conv2d",
+    "T2D": "conv2d_transpose",
+    "CAP": "capsule_conv2d",
+    "WIN": "conv2d_winograd",
+    "FRB": "frobenius_norm",
+}
+"""Operators by ETO's name of their type (section 7.1)."""
+
+DRAWN = (8, 16, 32)
+"""Operators of a type that are drawn: more where there are too few pairs."""
+
+LARGEST_FLOPS = 2e9
+"""Operations of a drawn operator at most: larger ones take minutes to measure on two cores."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A reuse pair of operators."""
+
+    parent: Task
+    child: Task
+    estimated: float
+    """Programs that Algorithm 1 is expected to measure of the child (section 6.1)."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Workload hashes of both."""
+        return frozenset((self.parent.workload_hash, self.child.workload_hash))
+
+
+def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
+    """Reuse pairs of a type, the same each time.
+
+    As in the paper, they are of random operators and their 1-hop bridges, and pairs whose estimated search
+    costs less than the backend's come first. Of others the cheapest follow: the paper's backend has 1,000
+    trials. Pairs of operators that are taken already go before others, as the backend's searches take most of
+    the time.
+    """
+    trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
+    found: list[Pair] = []
+    for drawn in DRAWN:
+        try:
+            tasks = _drawn(TYPES[kind], drawn)
+        except TaskSamplingError:  # the prior has no more operators of the type
+            break
+        bridges = [replace(task, weight=1) for task in trees.least_cost(tasks).bridges]
+        found = list(_pairs([*tasks, *bridges], trees))
+        if sum(pair.estimated < trials for pair in found) >= count:
+            break
+    random.Random(0).shuffle(found)
+    return chosen(found, count, trials)
+
+
+def chosen(pairs: Sequence[Pair], count: int, trials: int) -> list[Pair]:
+    """Pairs that cost less than the backend's trials, then the cheapest; of few operators in either part."""
+    left = sorted(pairs, key=lambda pair: max(pair.estimated, trials))
+    found: list[Pair] = []
+    names: set[str] = set()
+    while left and len(found) < count:
+        best = min(left, key=lambda pair: (pair.estimated >= trials, len(pair.names - names)))
+        left.remove(best)
+        found.append(best)
+        names |= best.names
+    return found
+
+
+def _drawn(operator: str, count: int) -> list[Task]:
+    """Operators of float32 in the layout of the zoos, with batches of 1 and 16, as in the paper."""
+    return sample_tasks(
+        n=count,
+        seed=0,
+        operators={operator: 1.0},
+        max_flops=LARGEST_FLOPS,
+        hold_out_evaluation=False,
+        batches=(1, 16),
+        channels_last=0.0,
+        prepack=0.0,
+    )
+
+
+def _pairs(tasks: Sequence[Task], trees: PublishedTrees) -> Iterator[Pair]:
+    described = [found for task in tasks if (found := trees.describe(task))]
+    for parent in described:
+        for child in described:
+            if parent is not child and can_reuse(parent.operator, child.operator):
+                yield Pair(parent.task, child.task, trees.cost(parent, child))
+
+
+def one_pair(
+    pair: Pair,
+    source: Searched,
+    backend: Searched,
+    pool: WorkerPool,
+    target: Target,
+    *,
+    trials: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Searches of the child by each method, whose best programs are timed in turns.
+
+    Args:
+        source: the backend's search of the parent.
+        backend: its search of the child.
+    """
+    donor = Donor(pair.parent, source.measured)
+    found = {BACKEND: backend}
+    for method in METHODS:
+        if method != BACKEND:
+            found[method] = searched(method, pair.child, target, pool, donor=donor, trials=trials, seed=seed)
+    ran = {method: one.best for method, one in found.items() if one.best is not None}
+    timed = time_in_turns(list(ran.values()), target, flush=True)
+    return {
+        "parent": pair.parent.name,
+        "child": pair.child.name,
+        "estimated": pair.estimated,
+        "methods": {method: one.summary() for method, one in found.items()},
+        "latency_s": dict(zip(ran, timed, strict=True)),
+    }
+
+
+def estimates(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+    """Ratios of estimated to measured programs of Algorithm 1 (section 6.1); None for no run of it."""
+    pairs = [
+        (run["estimated"], run["methods"]["eto"]["programs"])
+        for run in runs
+        if not run["methods"]["eto"]["by_backend"]
+    ]
+    return asdict(estimate_ratios(pairs)) if pairs else None
+
+
+def describe(kind: str, run: Mapping[str, Any]) -> str:
+    """One line about a pair."""
+    parts = [
+        f"{method} {run['methods'][method]['programs']} programs "
+        + (f"{1e3 * run['latency_s'][method]:.4f} ms" if method in run["latency_s"] else "nothing ran")
+        for method in METHODS
+    ]
+    return f"{kind} {run['child']} from {run['parent']}: {', '.join(parts)}"

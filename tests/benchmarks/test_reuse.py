@@ -1,0 +1,258 @@
+"""The experiments on reuse: their settings, what is kept of a run, and their tables."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.operators.registry import OPERATOR_SETTINGS
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.network_set import members_of
+
+from benchmarks.reuse import operator_sets, single_pairs, whole_networks
+from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks, pairs, sets
+from benchmarks.reuse.methods import METHODS, Searched, settings_of
+from benchmarks.tables import reuse_searches
+
+
+def one_of_each(auto, fewer, off=(100, 50.0, 0.010)):
+    runs = dict(zip(("auto", "fewer", "off"), (auto, fewer, off), strict=True))
+    found = {name: {"measured": n, "search_s": s} for name, (n, s, _) in runs.items()}
+    return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in runs.items()}}
+
+
+def results_of(name, values):
+    result = SimpleNamespace(values=values, machine="CPU")
+    return SimpleNamespace(of=lambda benchmark: [result] if benchmark == name else [])
+
+
+def test_the_table_of_networks_has_ratios_to_the_search_without_reuse():
+    runs = [
+        one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012)),
+        one_of_each((40, 25.0, 0.0090), (50, 25.0, 0.010)),
+    ]
+    table = reuse_searches.networks(results_of("reuse_networks", {"networks": {"resnet18": {"runs": runs}}}))
+    assert "| CPU | ResNet-18 | auto | 2 | 0.40x | 0.50x | 0.95x (0.90x to 1.00x) |" in table
+    assert "| CPU | ResNet-18 | fewer | 2 | 0.45x | 0.50x | 1.10x (1.00x to 1.20x) |" in table
+
+
+def test_the_table_of_pairs_leaves_out_where_nothing_ran():
+    summary = {"programs": 64, "programs_to_best": 40, "seconds": 60.0}
+    few = {"programs": 16, "programs_to_best": 8, "seconds": 12.0}
+    methods = {"backend": summary, "eto": few, "eto_ranked": few, "top_k": few}
+    runs = [
+        {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.001}},
+        {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.004}},
+    ]
+    ratios = {"mean": 1.5, "low": 1.0, "high": 2.0, "pairs": 2}
+    values = {"trials": 64, "types": {"C2D": runs}, "estimates": ratios}
+    table = reuse_searches.pairs(results_of("reuse_pairs", values))
+    assert "is 1.50 times those measured on average, 1.00 to 2.00 over 2 pairs" in table
+    assert "| CPU | C2D | ETO | 2 of 2 | 1.00x | 0.25x | 0.20x | 8 |" in table
+    assert (
+        "| CPU | C2D | ETO ranked by the model | 2 of 2 | 1.00x (0.50x to 2.00x) | 0.25x | 0.20x | 8 |"
+        in table
+    )
+    assert "TopK" not in table
+
+
+def test_the_table_of_sets_has_ratios_to_the_backend():
+    base = {
+        "operators": 5,
+        "searched": 5,
+        "bridges": 0,
+        "programs": 320,
+        "seconds": 200.0,
+        "latency_s": 0.010,
+    }
+    eto = {**base, "searched": 1, "bridges": 2, "programs": 80, "seconds": 40.0, "latency_s": 0.0125}
+    values = {"trials": 64, "sets": {"dcgan": [{"backend": base, "eto": eto}, {"eto": eto}]}}
+    table = reuse_searches.sets(results_of("reuse_sets", values))
+    assert "| CPU | dcgan | eto | 1 of 5 | 2 | 0.80x | 0.25x | 0.20x |" in table
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_was_not_measured_says_how(part):
+    table = getattr(reuse_searches, part)(SimpleNamespace(of=lambda benchmark: []))
+    assert f"python -m benchmarks.reuse --part {part}" in table
+
+
+def test_a_search_counts_programs_up_to_its_best():
+    one = Searched("eto", [0.004, float("inf"), 0.002, 0.003], 8.0, {}, None, False)
+    assert one.summary() == {
+        "programs": 4,
+        "programs_to_best": 3,
+        "seconds": 8.0,
+        "seconds_to_best": 6.0,
+        "best_s": 0.002,
+        "by_backend": False,
+    }
+    assert Searched("eto", [float("inf")], 8.0, {}, None, False).summary()["best_s"] is None
+
+
+def test_methods_search_as_they_say():
+    settings = {method: settings_of(method, 64, seed=3) for method in METHODS}
+    assert {method: one.strategy.name for method, one in settings.items()} == {
+        "backend": "stock",
+        "eto": "reuse",
+        "eto_ranked": "reuse",
+        "top_k": "stock",
+    }
+    assert {one.top_k for method, one in settings.items() if method != "eto_ranked"} == {64}
+    assert settings["eto_ranked"].top_k <= 64 / 3
+    assert {one.seed for one in settings.values()} == {3}
+    sets = {method: operator_sets.settings_of(method, 64, 0) for method in operator_sets.METHODS}
+    assert sets["backend"].strategy.name == "stock"
+    assert [sets[name].eto.bridges for name in ("eto", "eto_no_bridges", "eto_all_bridges")] == [
+        "one_hop",
+        "none",
+        "all",
+    ]
+    assert sets["auto"].strategy.name == "draft"
+
+
+def test_types_and_sets_are_known():
+    assert set(single_pairs.TYPES.values()) <= set(OPERATOR_SETTINGS)
+    assert [len(members_of(**one)) for one in operator_sets.SETS.values()] == [1, 1, 1, 1, 1, 4, 2]
+
+
+def test_pairs_of_a_type_are_the_same_each_time_and_can_reuse_each_other():
+    target = parse_target({"kind": "llvm", "num-cores": 2})
+    first, again = (single_pairs.pairs_of("FRB", 3, target, 64) for _ in range(2))
+    assert [(one.parent.workload_hash, one.child.workload_hash) for one in first] == [
+        (one.parent.workload_hash, one.child.workload_hash) for one in again
+    ]
+    assert len(first) == 3
+    assert {task.operator for pair in first for task in (pair.parent, pair.child)} == {"frobenius_norm"}
+    assert all(0 < pair.estimated < 64 for pair in first)
+
+
+def test_pairs_of_few_operators_come_first_and_those_that_eto_would_not_choose_last():
+    first, second, third, fourth = (
+        to_task(Dense(rows=8, in_features=8, out_features=n)) for n in (1, 2, 3, 4)
+    )
+    pairs = [
+        single_pairs.Pair(first, second, 90.0),
+        single_pairs.Pair(first, second, 5.0),
+        single_pairs.Pair(third, fourth, 5.0),
+        single_pairs.Pair(second, third, 70.0),
+        single_pairs.Pair(second, first, 5.0),
+    ]
+    found = single_pairs.chosen(pairs, 4, 64)
+    assert found == [pairs[1], pairs[4], pairs[2], pairs[3]]
+
+
+def test_estimates_are_of_searches_by_algorithm_1_alone():
+    def run(estimated, programs, by_backend):
+        return {
+            "estimated": estimated,
+            "methods": {"eto": {"programs": programs, "by_backend": by_backend}},
+        }
+
+    found = single_pairs.estimates([run(30.0, 20, False), run(10.0, 20, False), run(50.0, 64, True)])
+    assert found == {"mean": 1.0, "low": 0.5, "high": 1.5, "pairs": 2}
+    assert single_pairs.estimates([run(50.0, 64, True)]) is None
+
+
+def test_the_further_runs_of_a_large_network_come_last():
+    turns = whole_networks.turns(["densenet121", "resnet18"], 3)
+    assert turns == [
+        *[("densenet121", 0), ("resnet18", 0), ("resnet18", 1), ("resnet18", 2)],
+        *[("densenet121", 1), ("densenet121", 2)],
+    ]
+
+
+def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    made = []
+
+    def one_run(name, method, trials, seed):
+        made.append((name, method))
+        return {"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "best": ["{}"]}
+
+    def timed(name, runs):
+        made.append((name, *runs))
+        return dict.fromkeys(runs, 0.001)
+
+    monkeypatch.setattr(operator_sets, "one_run", one_run)
+    monkeypatch.setattr(operator_sets, "timed", timed)
+    words = ["--part", "sets", "--sets", "dcgan", "--runs-in", str(tmp_path)]
+    arguments = arguments_of(words)
+    found = sets(arguments, Runs(arguments))["sets"]
+    methods = ["backend", "eto", "selective", "auto"]
+    assert made == [*[("dcgan", method) for method in methods], ("dcgan", *methods)]
+    assert [list(run) for run in found["dcgan"]] == [methods]
+    assert found["dcgan"][0]["eto"] == {
+        **{"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "latency_s": 0.001}
+    }
+    late = arguments_of([*words[:2], *words[4:], "--minutes", "-1"])
+    runs = Runs(late)
+    assert sets(late, runs)["sets"] == {}
+    assert "mobilenetv2-eto_no_bridges-0" in runs.left_out
+    assert sets(arguments, Runs(arguments))["sets"] == found
+    assert len(made) == 5
+
+
+def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypatch):
+    small, large = (to_task(Dense(rows=8, in_features=8, out_features=n)) for n in (8, 16))
+    listed = [single_pairs.Pair(small, large, 9.0), single_pairs.Pair(large, small, 9.0)]
+    asked, made = [], []
+
+    def searched(method, task, *arguments, **options):
+        asked.append((method, task.name))
+        return Searched(method, [0.002], 1.0, {"trace": 0.002}, "{}", True)
+
+    def one_pair(pair, source, backend, pool, target, *, trials, seed):
+        made.append((pair.child.name, source.measured))
+        summary = {**backend.summary(), "by_backend": False}
+        return {
+            **{"parent": pair.parent.name, "child": pair.child.name, "estimated": pair.estimated},
+            **{"methods": dict.fromkeys(METHODS, summary), "latency_s": {"eto": 0.001}},
+        }
+
+    monkeypatch.setattr(single_pairs, "pairs_of", lambda kind, count, target, trials: listed)
+    monkeypatch.setattr(single_pairs, "one_pair", one_pair)
+    monkeypatch.setattr("benchmarks.reuse.__main__.searched", searched)
+    arguments = arguments_of(
+        ["--part", "pairs", "--types", "FRB", "--pairs", "2", "--runs-in", str(tmp_path)]
+    )
+    found = pairs(arguments, Runs(arguments))
+    assert asked == [("backend", small.name), ("backend", large.name)]
+    assert made == [(large.name, {"trace": 0.002}), (small.name, {"trace": 0.002})]
+    assert found["estimates"] == {"mean": 9.0, "low": 9.0, "high": 9.0, "pairs": 2}
+    assert pairs(arguments, Runs(arguments)) == found
+    assert (len(asked), len(made)) == (2, 2)
+
+
+def test_runs_are_kept_and_failures_are_named(tmp_path, monkeypatch):
+    made = []
+
+    def run(network, seed, folder, overrides):
+        made.append((network, seed, overrides))
+        if network == "nowhere":
+            raise OSError("no such network")
+        return one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012))
+
+    monkeypatch.setattr(whole_networks, "one_of_each", run)
+    words = [
+        "--part",
+        "networks",
+        "--networks",
+        "resnet18",
+        "nowhere",
+        "--runs",
+        "1",
+        "--runs-in",
+        str(tmp_path),
+    ]
+    arguments = arguments_of([*words, "--", "search.rounds=2"])
+    runs = Runs(arguments)
+    assert list(networks(arguments, runs)["networks"]) == ["resnet18"]
+    assert [failure["run"] for failure in runs.failures] == ["nowhere-0"]
+    networks(arguments, Runs(arguments))
+    assert made == [("resnet18", 0, ["search.rounds=2"]), *[("nowhere", 0, ["search.rounds=2"])] * 2]
+    assert (
+        json.loads((tmp_path / "networks" / "resnet18-0.json").read_text())["settings"]["network"]
+        == "resnet18"
+    )
