@@ -45,6 +45,8 @@ class TaskResult:
     """Reason why the task was not tuned; empty for a tuned task."""
     from_database: bool = False
     """True if the schedule came from a database, without a search."""
+    family: str = ""
+    """Name of the task's family, by `search.families`."""
     parent: str = ""
     """Name of the task whose adapted programs the search began with; empty for a search of its own."""
     parent_hash: str = ""

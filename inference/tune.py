@@ -34,6 +34,7 @@ from .result import (
     TuneResult,
 )
 from .result_file import load_comparison_runs
+from .surrogate.memory import SurrogateMemory
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
@@ -241,6 +242,9 @@ class TuningRun:
                 ),
                 retune=config.retune,
                 predicted=self.predicted,
+                memory=SurrogateMemory.of(
+                    database.folder, workforce.checkpoint, shared=config.search.share_surrogate
+                ),
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_progress=lambda name, done: progress.update(

@@ -39,6 +39,7 @@ from .database_folder import (
 )
 from .proposal import Measurement
 from .stored_schedules import StoredSchedules, record_content
+from .surrogate.memory import MEMORY_FILE
 from .tuning_notes import NOTES_FILE, TuningNotes
 
 
@@ -54,7 +55,7 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE)
+        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
         self._schedules = StoredSchedules(self.folder)
         self.notes = TuningNotes(self.folder / NOTES_FILE)
         self._rounds = read_rounds(self.folder)

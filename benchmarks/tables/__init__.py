@@ -8,6 +8,7 @@ from . import (
     chosen,
     coverage,
     emulation,
+    families,
     measuring,
     models,
     networks,
@@ -56,6 +57,9 @@ TABLES: Mapping[str, Table] = {
     "cuda-emulation-costs": emulation.costs,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
+    "families-accuracy": families.accuracy,
+    "families-surrogates": families.surrogates,
+    "families-planners": families.planners,
     "manifests": provenance.manifests,
 }
 """Name in `<!-- table: NAME -->` -> function that writes the table."""

@@ -26,7 +26,10 @@ from ..surrogate.shared import own_surrogate
 from ..tasks.search import TaskSearch
 from ..tasks.shares import LatencySharePlanner
 
-_OF_NETWORKS = ("measure", "min_latency_share", "processes", "overlap", "reuse")
+_OF_NETWORKS = (
+    *("measure", "min_latency_share", "processes", "overlap", "reuse"),
+    *("planner", "families", "share_surrogate"),
+)
 """Settings of `foretune tune` that stock tuning has no place for."""
 
 
@@ -59,7 +62,8 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     candidates a task in `rounds`, as `stop` says, remeasures `finalists`, and is done (One-Shot Tuner
     section 4.2). Give `max_trials_global` generously: fewer trials are spent on the first tasks alone. The
     search uses the cost model and the space generator that the tuning was given. Each task is alone here:
-    `measure`, `min_latency_share`, `processes` and `overlap` are refused unless they have their defaults.
+    `measure`, `min_latency_share`, `processes`, `overlap`, `reuse`, `planner`, `families` and
+    `share_surrogate` are refused unless they have their defaults.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
