@@ -24,6 +24,7 @@ from ..dataset.exchange import database_folder_name
 from ..dataset.hardware import Hardware
 from ..dataset.replay import trace_to_json
 from ..dataset.task import Task
+from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
 from .database_folder import (
@@ -132,6 +133,8 @@ def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase
     """
     folder.mkdir(parents=True, exist_ok=True)
     dropped = sum(drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+    if (records := folder / RECORD_FILE).exists():
+        register_intrinsics(records.read_text())  # which compiling from the database needs
     return ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural"), dropped
 
 
