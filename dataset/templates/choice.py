@@ -127,7 +127,11 @@ def _of_tiles(task: Contraction, instruction: Instruction) -> Iterator[Template]
     *others, last = task.rows
     panels = task.column.extent // instruction.lanes
     ones = (1,) * len(others)
+    if Template(instruction, ones, 1).words(task.inner.extent) == 1:
+        return  # a tile has two dimensions
     for rows in _divisors(last.extent, MOST_ROWS)[:2]:
+        if rows == 1:
+            continue
         across = others[-1].extent if others and rows == last.extent else last.extent // rows
         for row_tiles in (2, 1):
             for vectors in (2, 1):

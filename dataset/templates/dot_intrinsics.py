@@ -34,6 +34,18 @@ def accumulators_and_operands(instruction: Instruction) -> tuple[str, str, str]:
     return _LLVM[instruction.accumulator, instruction.lanes, instruction.step]
 
 
+def pointer_to(buffer: tirx.Buffer, access: str) -> tirx.Expr:
+    """Pointer to a buffer; `access` is made of r and w.
+
+    TVM lowers bfloat16 to 16-bit integers, but would call those that a pointer points to float32.
+    """
+    pointer = buffer.access_ptr(access)
+    if str(buffer.dtype) != "bfloat16":
+        return pointer
+    element = tirx.type_annotation("uint16")
+    return tirx.call_intrin(pointer.ty, "tirx.tvm_access_ptr", element, *pointer.args[1:])
+
+
 def dot_description(instruction: Instruction) -> PrimFunc:
     """TIR of C[lanes] += A[step] * B[lanes, step], by which TVM recognises the loops to replace."""
     lanes, step, wide = instruction.lanes, instruction.step, instruction.accumulator
@@ -60,7 +72,7 @@ def dot_implementation(instruction: Instruction) -> PrimFunc:
             T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
             T.writes(c[0:lanes])
             with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", _llvm_ir(instruction)):
-                pointers = [c.access_ptr("rw"), a.access_ptr("r"), b.access_ptr("r")]
+                pointers = [pointer_to(c, "rw"), pointer_to(a, "r"), pointer_to(b, "r")]
                 T.evaluate(tirx.call_extern("int32", _function(instruction), *pointers))
     return builder.get()
 

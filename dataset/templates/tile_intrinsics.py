@@ -14,6 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from .dot_intrinsics import pointer_to
 from .instructions import Instruction
 
 COLUMNS = 16
@@ -61,10 +62,8 @@ def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) ->
             T.writes(c[0:rows, 0:COLUMNS])
             if native:
                 with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", configure_ir(rows, words)):
-                    call = tirx.call_extern(
-                        "int32", configure_function(rows, words), _index(c, rows, COLUMNS)
-                    )
-                    T.evaluate(call)
+                    tile = tirx.Cast("int32", _index(c, rows, COLUMNS))
+                    T.evaluate(tirx.call_extern("int32", configure_function(rows, words), tile))
             else:
                 with T.grid(rows, COLUMNS) as (i, j), T.sblock("zero"):
                     row, column = T.axis.spatial(rows, i), T.axis.spatial(COLUMNS, j)
@@ -85,7 +84,7 @@ def _load_data(ins: Instruction, rows: int, words: int, stride: int, native: boo
             T.writes(tile[0:rows, 0:width])
             if native:
                 number = DATA + _index(tile, rows, width)
-                _move("llvm.x86.tileloadd64", number, a.access_ptr("r"), a.strides[0] * stride, a.dtype)
+                _move("llvm.x86.tileloadd64", number, pointer_to(a, "r"), a.strides[0] * stride, a.dtype)
             else:
                 with T.grid(rows, width) as (i, k), T.sblock("load"):
                     row, term = T.axis.spatial(rows, i), T.axis.spatial(width, k)
@@ -106,7 +105,7 @@ def _load_weight(ins: Instruction, rows: int, words: int, stride: int, native: b
             T.writes(tile[0:words, 0:COLUMNS, 0 : ins.step])
             if native:
                 number = WEIGHTS + tirx.floordiv(tile.elem_offset, words * COLUMNS * ins.step)
-                _move("llvm.x86.tileloadd64", number, b.access_ptr("r"), COLUMNS * ins.step, b.dtype)
+                _move("llvm.x86.tileloadd64", number, pointer_to(b, "r"), COLUMNS * ins.step, b.dtype)
             else:
                 with T.grid(*shape) as (i, j, k), T.sblock("load"):
                     at = [T.axis.spatial(n, v) for n, v in zip(shape, (i, j, k), strict=True)]
@@ -155,7 +154,7 @@ def _store(
             T.writes(c[0:rows, 0:COLUMNS])
             if native:
                 number = _index(tile, rows, COLUMNS)
-                _move("llvm.x86.tilestored64", number, c.access_ptr("w"), c.strides[0], c.dtype)
+                _move("llvm.x86.tilestored64", number, pointer_to(c, "w"), c.strides[0], c.dtype)
             else:
                 with T.grid(rows, COLUMNS) as (i, j), T.sblock("store"):
                     row, column = T.axis.spatial(rows, i), T.axis.spatial(COLUMNS, j)

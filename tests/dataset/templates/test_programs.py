@@ -14,7 +14,7 @@ from foretune.dataset.templates.instructions import INSTRUCTION, INSTRUCTIONS, I
 from foretune.dataset.templates.programs import scheduled, template_traces
 from foretune.dataset.templates.registry import register_intrinsics
 from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets, parse_target
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
@@ -92,7 +92,9 @@ def check(task: Product | Convolution, instruction: Instruction, target: Target,
     module = task.module()
     contraction = read_contraction(module)
     assert contraction is not None
-    template = data.draw(st.sampled_from(candidates(contraction, instruction)))
+    possible = candidates(contraction, instruction)
+    assume(possible)  # tiles need two rows and two words at least
+    template = data.draw(st.sampled_from(possible))
     program = scheduled(module, contraction, template, target)
     got, expected = run_checked(task, program.mod, target)
     scale = max(float(np.abs(expected).max()), 1.0)
