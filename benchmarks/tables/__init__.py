@@ -15,6 +15,7 @@ from . import (
     reuse_searches,
     rivals,
     stock,
+    templates,
     today,
 )
 from .reading import Results
@@ -42,6 +43,7 @@ TABLES: Mapping[str, Table] = {
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
     "reuse-networks": reuse_searches.networks,
+    "templates": templates.shapes,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
