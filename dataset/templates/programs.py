@@ -14,7 +14,7 @@ from ..replay import trace_to_json
 from ..tvm_compat import load_tensor_intrinsics, target_cores
 from .choice import ranked
 from .contraction import Contraction, read_contraction
-from .instructions import target_instructions
+from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
 from .template import Template
 from .tile_schedule import apply_tiles
@@ -30,13 +30,17 @@ def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None
 
 
 def template_programs(
-    mod: tvm.IRModule, target: Target, hardware: Hardware | None
+    mod: tvm.IRModule, target: Target, hardware: Hardware | None, require: bool = False
 ) -> Iterator[tuple[Template, Schedule]]:
-    """Yields templates of a task with their programs, the most promising first."""
+    """Yields templates of a task with their programs, the most promising first.
+
+    Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
+    types that the target has no instruction for.
+    """
     task = read_contraction(mod) if target.kind.name == "llvm" else None
     if task is None:
         return
-    instructions = target_instructions(target, *task.types)
+    instructions = (require_instructions if require else target_instructions)(target, *task.types)
     if instructions:
         check_accumulator(task)
     for template in ranked(task, instructions, hardware, target_cores(target)):

@@ -16,7 +16,11 @@ from .base import DesignSpace
 
 @dataclass(frozen=True)
 class TemplateSpace(DesignSpace):
-    """The templates of a task, the most promising first; a task that no template fits has its plain loops."""
+    """The templates of a task, the most promising first; a task that no template fits has its plain loops.
+
+    Opening a task raises MissingInstructionError where the target has no instruction for its data types, and
+    AccumulatorOverflowError where its sums may overflow.
+    """
 
     hardware: Hardware | None = None
     """Device whose caches rank the templates; None assumes a second cache of one MiB."""
@@ -25,7 +29,8 @@ class TemplateSpace(DesignSpace):
         """See DesignSpace."""
 
         def sketches(plain: Schedule) -> list[Schedule]:
-            return [program for _, program in template_programs(plain.mod, target, self.hardware)] or [plain]
+            programs = template_programs(plain.mod, target, self.hardware, require=True)
+            return [program for _, program in programs] or [plain]
 
         stock = stock_space(target)
         return ms.space_generator.ScheduleFn(

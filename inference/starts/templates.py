@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
 from ...dataset.task import Task
+from ...dataset.templates.overflow import AccumulatorOverflowError
 from ...dataset.templates.programs import template_traces
 from ..config import OneShotConfig
 from ..reuse.config import AUTO, OFF
 from .base import Start, StartSource
+
+_LOG = logging.getLogger(__name__)
 
 
 def template_starts(config: OneShotConfig, target: Target, hardware: Hardware) -> list[StartSource]:
@@ -33,6 +37,10 @@ class TemplateStarts(StartSource):
         self._count = count
 
     def starts(self, task: Task) -> Sequence[Start]:
-        """See StartSource; a task that no template fits has none."""
-        traces = template_traces(task.mod, self._target, self._hardware, self._count)
+        """See StartSource; a task that no template fits, or whose sums may overflow, has none."""
+        try:
+            traces = template_traces(task.mod, self._target, self._hardware, self._count)
+        except AccumulatorOverflowError as error:
+            _LOG.warning("%s: no templates: %s", task.name, error)
+            return []
         return [Start(trace) for trace in traces]
