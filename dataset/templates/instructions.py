@@ -92,8 +92,8 @@ def require_instructions(target: Target, data: str, weight: str, accumulator: st
             sorted({f"{o.data} x {o.weight} -> {o.accumulator}" for o in INSTRUCTIONS})
         )
     raise MissingInstructionError(
-        f"target={cpu}: no multiply-add instruction for {data} x {weight} -> {accumulator}; {advice}, or "
-        "search.templates=false"
+        f"target={cpu}: no multiply-add instruction for {data} x {weight} -> {accumulator}; {advice}, or another "
+        "data type"
     )
 
 
