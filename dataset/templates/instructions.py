@@ -86,14 +86,13 @@ def require_instructions(target: Target, data: str, weight: str, accumulator: st
     known = [other for other in INSTRUCTIONS if other.types == (data, weight, accumulator)]
     cpu = target.attrs.get("mcpu", "generic") if target.kind.name == "llvm" else target.kind.name
     if known:
-        advice = "use a target with " + " or ".join("+".join(other.features) for other in known)
+        targets = " or ".join("+".join(other.features) for other in known)
+        advice = f"use a target with {targets}, or another data type"
     else:
-        advice = "use one of " + ", ".join(
-            sorted({f"{o.data} x {o.weight} -> {o.accumulator}" for o in INSTRUCTIONS})
-        )
+        types = sorted({f"{o.data} x {o.weight} -> {o.accumulator}" for o in INSTRUCTIONS})
+        advice = f"use one of {', '.join(types)}"
     raise MissingInstructionError(
-        f"target={cpu}: no multiply-add instruction for {data} x {weight} -> {accumulator}; {advice}, or another "
-        "data type"
+        f"target={cpu}: no multiply-add instruction for {data} x {weight} -> {accumulator}; {advice}"
     )
 
 

@@ -18,8 +18,8 @@ from .base import DesignSpace
 class TemplateSpace(DesignSpace):
     """The templates of a task, the most promising first; a task that no template fits has its plain loops.
 
-    Opening a task raises RuntimeError, which is what TVM makes of MissingInstructionError where the target has
-    no instruction for its data types, and of AccumulatorOverflowError where its sums may overflow.
+    Opening a task raises RuntimeError, with the message of MissingInstructionError where the target has no
+    instruction for its data types, and of AccumulatorOverflowError where its sums may overflow.
     """
 
     hardware: Hardware | None = None
