@@ -86,7 +86,6 @@ def load_tensor_intrinsics() -> None:
     """
     with _stack_without_source():
         import tvm.s_tir.tensor_intrin  # noqa: F401
-    _replace_broken_intrinsic()
 
 
 def load_cpu_intrinsics() -> None:
@@ -103,13 +102,6 @@ def load_cpu_intrinsics() -> None:
     with _stack_without_source():
         for device in ("x86", "arm_cpu", "riscv_cpu"):
             importlib.import_module(f"{name}.{device}")
-    _replace_broken_intrinsic()
-
-
-def _replace_broken_intrinsic() -> None:
-    from .templates.registry import replace_broken_intrinsic  # imported late: templates import this module
-
-    replace_broken_intrinsic()
 
 
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:

@@ -15,6 +15,7 @@ from ..hardware import Hardware
 from .contraction import Axis, Contraction
 from .instructions import Instruction
 from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template
+from .tile_intrinsics import MOST_ACROSS
 
 MOST_VECTORS = 4
 """Vectors of a register tile along the columns."""
@@ -133,8 +134,8 @@ def _of_tiles(task: Contraction, instruction: Instruction) -> Iterator[Template]
         if rows == 1:
             continue
         across = others[-1].extent if others and rows == last.extent else last.extent // rows
-        for row_tiles in (2, 1):
-            for vectors in (2, 1):
+        for row_tiles in range(MOST_ACROSS, 0, -1):
+            for vectors in range(MOST_ACROSS, 0, -1):
                 if across % row_tiles == 0 and panels % vectors == 0:
                     for order in (COLUMNS_FIRST, ROWS_FIRST):
                         yield Template(instruction, (*ones, rows), vectors, 1, order, row_tiles)

@@ -46,14 +46,11 @@ def pointer_to(buffer: tirx.Buffer, access: str) -> tirx.Expr:
     return tirx.call_intrin(pointer.ty, "tirx.tvm_access_ptr", element, *pointer.args[1:])
 
 
-def dot_description(instruction: Instruction, scope: str = "local") -> PrimFunc:
-    """TIR of C[lanes] += A[step] * B[lanes, step], by which TVM recognises the loops to replace.
-
-    `scope` is the storage of C.
-    """
+def dot_description(instruction: Instruction) -> PrimFunc:
+    """TIR of C[lanes] += A[step] * B[lanes, step], by which TVM recognises the loops to replace."""
     lanes, step, wide = instruction.lanes, instruction.step, instruction.accumulator
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        a, b, c = _arguments(instruction, scope)
+        a, b, c = _arguments(instruction)
         with T.sblock("root"):
             T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
             T.writes(c[0:lanes])
@@ -66,11 +63,11 @@ def dot_description(instruction: Instruction, scope: str = "local") -> PrimFunc:
     return builder.get()
 
 
-def dot_implementation(instruction: Instruction, scope: str = "local") -> PrimFunc:
+def dot_implementation(instruction: Instruction) -> PrimFunc:
     """The same as one instruction."""
     lanes, step = instruction.lanes, instruction.step
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        a, b, c = _arguments(instruction, scope)
+        a, b, c = _arguments(instruction)
         with T.sblock("root"):
             T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
             T.writes(c[0:lanes])
@@ -80,13 +77,13 @@ def dot_implementation(instruction: Instruction, scope: str = "local") -> PrimFu
     return builder.get()
 
 
-def _arguments(instruction: Instruction, scope: str) -> tuple[tirx.Buffer, tirx.Buffer, tirx.Buffer]:
+def _arguments(instruction: Instruction) -> tuple[tirx.Buffer, tirx.Buffer, tirx.Buffer]:
     T.func_name("main")
     lanes, step = instruction.lanes, instruction.step
     return (
         T.arg("A", T.buffer((step,), instruction.data, offset_factor=1)),
         T.arg("B", T.buffer((lanes, step), instruction.weight, offset_factor=1)),
-        T.arg("C", T.buffer((lanes,), instruction.accumulator, scope=scope, offset_factor=1)),
+        T.arg("C", T.buffer((lanes,), instruction.accumulator, scope="local", offset_factor=1)),
     )
 
 

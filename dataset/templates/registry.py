@@ -30,18 +30,6 @@ def register_intrinsics(text: str) -> None:
 
 
 @cache
-def replace_broken_intrinsic() -> None:
-    """Registers a working form of TVM's own intrinsic for VNNI, whose operand types this LLVM rejects.
-
-    MetaSchedule's default rules use it for products of uint8 and int8.
-    """
-    vnni = INSTRUCTION["avx512_vnni_u8s8"]
-    TensorIntrin.register(
-        "dot_16x4_vnni", dot_description(vnni, "global"), dot_implementation(vnni, "global"), override=True
-    )
-
-
-@cache
 def _register(name: str) -> None:
     match = _NAME.fullmatch(name)
     instruction = INSTRUCTION.get(match.group(1)) if match else None

@@ -73,6 +73,13 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
         copy_in_parallel(sch, packed)
 
 
+def split_by_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> tuple[LoopRV, LoopRV]:
+    """Splits a loop by a decision, `inner` iterations inside; a search may change it to at most `most`."""
+    extent = int(sch.get(loop).extent)
+    outside, inside = sch.split(loop, sch.sample_perfect_tile(loop, 2, most, [extent // inner, inner]))
+    return outside, inside
+
+
 def share_among_threads(sch: Schedule, outer: Sequence[LoopRV], cores: int) -> list[LoopRV]:
     """Runs the outermost loops in parallel, as many as keep all cores busy; returns the loops that result."""
     taken, count = 0, 1

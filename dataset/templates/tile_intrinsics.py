@@ -23,6 +23,9 @@ COLUMNS = 16
 DATA, WEIGHTS = 4, 6
 """First tile of data, first tile of weights."""
 
+MOST_ACROSS = 2
+"""Tiles of data, or of weights, at most: their product of accumulators takes the other four registers."""
+
 MULTIPLY = {
     "amx_bf16": "llvm.x86.tdpbf16ps",
     "amx_u8s8": "llvm.x86.tdpbusd",

@@ -16,10 +16,11 @@ from .stages import (
     outer_loops,
     pack_weight,
     share_among_threads,
+    split_by_decision,
     tensorize,
 )
 from .template import Template
-from .tile_intrinsics import tile_name
+from .tile_intrinsics import MOST_ACROSS, tile_name
 
 
 def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int) -> None:
@@ -44,25 +45,13 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     loops = sch.get_loops(block)
     batch, reduced = loops_of(loops, task.batch), loops_of(loops, task.outer)
     *others, last_row = loops_of(loops, task.rows)
-    across = others[-1] if others and task.rows[-1].extent == rows else None
     row, line = sch.split(last_row, [None, rows])
-    if across is None:
-        row, tile = sch.split(
-            row,
-            sch.sample_perfect_tile(
-                row, 2, 2, [task.rows[-1].extent // rows // template.row_tiles, template.row_tiles]
-            ),
-        )
+    if others and task.rows[-1].extent == rows:  # tiles of several lines of an image
+        others[-1], tile = split_by_decision(sch, others[-1], template.row_tiles, MOST_ACROSS)
     else:
-        extent = task.rows[-2].extent
-        others[-1], tile = sch.split(
-            across, sch.sample_perfect_tile(across, 2, 2, [extent // template.row_tiles, template.row_tiles])
-        )
+        row, tile = split_by_decision(sch, row, template.row_tiles, MOST_ACROSS)
     column, lane = sch.split(loops[task.column.position], [None, lanes])
-    panels = task.column.extent // lanes
-    column, vector = sch.split(
-        column, sch.sample_perfect_tile(column, 2, 2, [panels // template.vectors, template.vectors])
-    )
+    column, vector = split_by_decision(sch, column, template.vectors, MOST_ACROSS)
     depth, term = sch.split(loops[task.inner.position], [None, words * step])
     outer = outer_loops(template, batch, [*others, row], column)
     inside = [*reduced, depth, tile, vector, line, lane, term]

@@ -14,9 +14,13 @@ from .stages import (
     outer_loops,
     pack_weight,
     share_among_threads,
+    split_by_decision,
     tensorize,
 )
 from .template import Template
+
+MOST_ROWS, MOST_VECTORS, MOST_UNROLLED = 32, 8, 16
+"""Rows and vectors of a register tile, and steps without a branch, to which a search may change them."""
 
 
 def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: int) -> None:
@@ -44,22 +48,16 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
             outside, inside = sch.split(loop, [None, tile])
             ragged.append(outside)
         else:
-            outside, inside = sch.split(
-                loop, sch.sample_perfect_tile(loop, 2, 16, [axis.extent // tile, tile])
-            )
+            outside, inside = split_by_decision(sch, loop, tile, MOST_ROWS)
         rows.append(outside)
         row_tile.append(inside)
     column, lane = sch.split(loops[task.column.position], [None, lanes])
-    panels = task.column.extent // lanes
-    tiles = sch.sample_perfect_tile(column, 2, 8, [panels // template.vectors, template.vectors])
-    column, vector = sch.split(column, tiles)
+    column, vector = split_by_decision(sch, column, template.vectors, MOST_VECTORS)
     depth, term = loops[task.inner.position], []
     if step > 1:
         depth, pair = sch.split(depth, [None, step])
         term = [pair]
-    steps = task.inner.extent // step
-    unrolled = sch.sample_perfect_tile(depth, 2, 16, [steps // template.unroll, template.unroll])
-    depth, again = sch.split(depth, unrolled)
+    depth, again = split_by_decision(sch, depth, template.unroll, MOST_UNROLLED)
     outer = outer_loops(template, batch, rows, column)
     sch.reorder(*outer, *reduced, depth, again, *row_tile, vector, lane, *term)
     outer = share_among_threads(sch, outer, cores)

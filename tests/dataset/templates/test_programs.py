@@ -13,16 +13,10 @@ from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.instructions import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.dataset.templates.programs import scheduled, template_traces
 from foretune.dataset.templates.registry import register_intrinsics
-from foretune.dataset.tvm_compat import (
-    load_tensor_intrinsics,
-    make_tune_context,
-    missing_instruction_sets,
-    parse_target,
-)
+from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets, parse_target
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tvm.s_tir import meta_schedule as ms
-from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product, run_checked, tolerance
@@ -151,20 +145,3 @@ def test_stock_tvm_compiles_a_template_from_a_database(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_template_registers_nothing() -> None:
     register_intrinsics("foretune.nothing foretune.avx512_bf16.multiply.1x1s1 dot_16x4_vnni")
-
-
-def test_the_intrinsic_of_the_default_rules_compiles() -> None:
-    task = Product(8, 32, 64, "uint8", transposed=True)
-    schedule = Schedule(task.module())
-    block = schedule.get_sblock("NT_matmul")
-    _, column, depth = schedule.get_loops(block)
-    column, lane = schedule.split(column, [None, 16])
-    depth, term = schedule.split(depth, [None, 4])
-    schedule.reorder(column, depth, lane, term)
-    schedule.cache_read(block, 1, "global")
-    schedule.transform_layout(block, ("read", 1), lambda n, k: [n // 16, k // 4, n % 16, k % 4])
-    schedule.decompose_reduction(block, depth)
-    load_tensor_intrinsics()
-    schedule.tensorize(lane, "dot_16x4_vnni")
-    code = tvm.compile(schedule.mod, target=SERVER).mod.inspect_source("asm")
-    assert "vpdpbusd" in code
