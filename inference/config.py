@@ -27,6 +27,7 @@ _LEAST: dict[str, float] = {
     "extra_rounds": 0,
     "finalists": 0,
     "processes": 0,
+    "templates": 0,
     "min_latency_share": 0,
 }
 
@@ -51,6 +52,7 @@ class OneShotConfig:
     replay_factor: int = 2
     finalists: int = 3
     max_code: int | None = 6000
+    templates: int = 0
     extra_rounds: int = 0
     surrogate: bool = True
     share_surrogate: bool = False

@@ -34,6 +34,7 @@ from .result import (
     TuneResult,
 )
 from .result_file import load_comparison_runs
+from .starts.templates import template_starts
 from .surrogate.memory import SurrogateMemory
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
@@ -233,6 +234,7 @@ class TuningRun:
                 workforce.searchers,
                 database,
                 planner=planners.make(breadth_first=config.breadth_first),
+                start_sources=template_starts(config.search, opened.target, opened.hardware),
                 limits=Limits(
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)

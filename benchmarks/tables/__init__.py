@@ -18,6 +18,7 @@ from . import (
     reuse_searches,
     rivals,
     stock,
+    templates,
     today,
 )
 from .reading import Results
@@ -50,6 +51,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-networks": reuse_searches.networks,
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
+    "templates": templates.shapes,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
