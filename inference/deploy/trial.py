@@ -18,7 +18,7 @@ from tvm.target import Target
 from ...dataset.networks import Network
 from ..predicted_schedules import PredictedSchedules
 from ..profiling import StageClock
-from ..result import TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
+from ..result import NOT_BUILT, TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
 from ..tuning_database import TuningDatabase
 from .comparison import Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
@@ -40,6 +40,8 @@ class Timed:
     exported: list[Contestant] = field(default_factory=list)
     profile: NetworkProfile | None = None
     peak_gflops: float | None = None
+    unbuildable: tuple[str, ...] = ()
+    """Tasks that run without their schedule, since TVM builds no code for it."""
 
 
 class Trial:
@@ -75,7 +77,8 @@ class Trial:
             self._export_unchecked(config.export, relax_mod, target, database, results)
         elif config.executor.kind == "local":
             forms = self._compile(relax_mod, target, database, results, lowering_s)
-            return self._check_and_time(forms, network, target)
+            timed = self._check_and_time(forms, network, target)
+            return replace(timed, unbuildable=forms[0].compiled.unbuildable)
         else:
             self.console.print(
                 f"executor={config.executor.kind}: the network is not timed, since it does not run here"
@@ -130,6 +133,8 @@ class Trial:
         """Writes the library of a network that does not run here."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             tuned = self._tuned(relax_mod, target, database, results)
+        for name in tuned.unbuildable:
+            self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
             tuned.export(library)
         self.console.print("the exported network was neither run nor checked here", style="yellow")
