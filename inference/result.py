@@ -15,6 +15,7 @@ BY_STOCK = "stock TVM with nothing set"
 
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
+NOT_BUILT = "TVM builds no code for its schedule in the network"
 """Reasons why a task that was searched to its end has no schedule."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -30,6 +30,7 @@ from .deploy.trial import Trial
 from .predicted_schedules import PredictedSchedules
 from .profiling import StageClock
 from .result import (
+    NOT_BUILT,
     TaskResult,
     TuneResult,
 )
@@ -109,6 +110,7 @@ class TuningRun:
             tuner, results = self.tune(tasks, opened)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
         timed = trial.timed(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
         result = replace(
             self.result(network.name, opened, results, tuner),
@@ -308,6 +310,13 @@ def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
     """Latency in seconds of a task without a schedule, inf where it is not known."""
     noted_s = database.notes.untuned_s(task)
     return math.inf if noted_s is None else noted_s
+
+
+def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
+    """The result of a task, without the schedule that the compiled network lacks."""
+    if task.name not in unbuildable:
+        return task
+    return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)
 
 
 def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
