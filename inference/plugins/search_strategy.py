@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..strategies.loop import Batch, SearchLoop
 from ..strategies.registry import strategy_class
 from ..strategies.session import SearchSession
 from ..surrogate.shared import own_surrogate
+from ..tasks.budget.registry import PlannerConfig
 from ..tasks.search import TaskSearch
 from ..tasks.shares import LatencySharePlanner
 
@@ -188,13 +189,19 @@ def _in_process(batch: Batch) -> list[Candidate]:
 
 
 def _refuse_settings_of_networks(config: OneShotConfig) -> None:
-    defaults = {field.name: field.default for field in fields(config)}
+    defaults = OneShotConfig()
     for name in _OF_NETWORKS:
-        if (value := getattr(config, name)) != defaults[name]:
+        value, default = getattr(config, name), getattr(defaults, name)
+        if value != default:
             raise OneShotConfigError(
-                f"search.{name}={value}: stock tuning measures and schedules itself; leave "
-                f"search.{name}={defaults[name]}, or use foretune.inference.tune_tasks"
+                f"search.{name}={_shown(value)}: stock tuning measures and schedules itself; leave "
+                f"search.{name}={_shown(default)}, or use foretune.inference.tune_tasks"
             )
+
+
+def _shown(value: object) -> object:
+    """A setting as a user gives it: the name of a planner in place of its settings."""
+    return value.name if isinstance(value, PlannerConfig) else value
 
 
 @lru_cache(maxsize=8)  # once for all tasks of a target
