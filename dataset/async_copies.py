@@ -1,9 +1,11 @@
 """Check for asynchronous copies that TVM compiles to wrong code for CUDA.
 
 With `tirx.use_async_copy`, the pass `InjectPTXAsyncCopy` turns a vector fetch into shared memory into one
-copy of consecutive bytes, by the first element of its index alone. A fetch with another stride, such as four
-rows of a column, then copies the wrong elements. Such programs are no candidates: they compute wrong
-results.
+copy of consecutive bytes, by the first element of its index alone.
+
+- A fetch with another stride, such as four rows of a column, copies the wrong elements.
+- A fetch whose address is not a multiple of its bytes ends the kernel, and with it the CUDA context. TVM's
+  plain vector loads have a check for this.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
+from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -21,39 +24,43 @@ from tvm.target import Target
 from tvm.tirx import AttrStmt, BufferStore, For, Ramp
 
 from ..errors import UserError
-from .tvm_compat import vectorised
+from .tvm_compat import IF_THEN_ELSE, before_async_copies, vectorised
 
-STRIDED_COPY = "strided asynchronous copy"
-"""Cause of a candidate that RejectStridedCopies rejected."""
+WRONG_COPY = "wrong asynchronous copy"
+"""Cause of a candidate that RejectWrongCopies rejected."""
 
 _PIPELINE = "software_pipeline_async_stages"
 _SCOPE = "async_scope"
 
 
-class StridedCopyError(UserError, ValueError):
+class WrongCopyError(UserError, ValueError):
     """TVM would compile a program's asynchronous copies to wrong code."""
 
 
-def has_strided_copies(mod: tvm.IRModule, target: Target) -> bool:
-    """Whether a scheduled CUDA module has an asynchronous vector copy of elements that are not consecutive.
+def has_wrong_copies(mod: tvm.IRModule, target: Target) -> bool:
+    """Whether TVM compiles an asynchronous copy of a scheduled module for CUDA to wrong code.
 
-    Lowers programs with asynchronous pipeline stages; false at once for others and for other devices.
+    Lowers programs with asynchronous pipeline stages, which takes milliseconds, or up to a tenth of a
+    second where an address shows only after unrolling. False at once for others and for other devices.
     """
-    return target.kind.name == "cuda" and _has_async_stages(mod) and _copies_strided(vectorised(mod, target))
+    if target.kind.name != "cuda" or not _has_async_stages(mod):
+        return False
+    early = _copies_wrongly(vectorised(mod, target))
+    return bool(_copies_wrongly(before_async_copies(mod, target)) if early is None else early)
 
 
 def check_copies(mod: tvm.IRModule, target: Target) -> None:
-    """Raise StridedCopyError if `has_strided_copies`."""
-    if has_strided_copies(mod, target):
-        raise StridedCopyError(
-            f"{STRIDED_COPY}: TVM copies other elements than the program says; choose another schedule, "
-            "such as one with a vector length of 1 for this fetch"
+    """Raise WrongCopyError if `has_wrong_copies`."""
+    if has_wrong_copies(mod, target):
+        raise WrongCopyError(
+            f"{WRONG_COPY}: TVM copies other elements than the program says, or from misaligned addresses; "
+            "choose another schedule, such as one that fetches single elements"
         )
 
 
 @derived_object
-class RejectStridedCopies(ms.postproc.PyPostproc):
-    """Postprocessor that rejects programs with strided asynchronous copies."""
+class RejectWrongCopies(ms.postproc.PyPostproc):
+    """Postprocessor that rejects programs with wrong asynchronous copies."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,32 +71,53 @@ class RejectStridedCopies(ms.postproc.PyPostproc):
 
     def apply(self, sch: Schedule) -> bool:
         """Whether the program has no such copy."""
-        return self._target is None or not has_strided_copies(sch.mod, self._target)
+        return self._target is None or not has_wrong_copies(sch.mod, self._target)
 
-    def clone(self) -> RejectStridedCopies:
+    def clone(self) -> RejectWrongCopies:
         """Another one, which takes the target of its own context."""
-        return RejectStridedCopies()
+        return RejectWrongCopies()
 
 
 def _has_async_stages(mod: tvm.IRModule) -> bool:
-    return _any(mod, For, lambda loop: _PIPELINE in loop.annotations)
+    found: list[For] = []
+    _visit(mod, For, lambda loop: found.append(loop) if _PIPELINE in loop.annotations else None)
+    return bool(found)
 
 
-def _copies_strided(mod: tvm.IRModule) -> bool:
-    return _any(
-        mod, AttrStmt, lambda scope: scope.attr_key == _SCOPE and _any(scope, BufferStore, _is_strided_copy)
-    )
+def _copies_wrongly(mod: tvm.IRModule) -> bool | None:
+    """Whether a copy is wrong; None if none is, but one cannot be told before loops are unrolled."""
+    verdicts: set[bool | None] = set()
+
+    def judge_copies(scope: AttrStmt) -> None:
+        if scope.attr_key == _SCOPE:
+            _visit(scope, BufferStore, lambda store: verdicts.add(_is_wrong_copy(store)))
+
+    _visit(mod, AttrStmt, judge_copies)
+    return True if True in verdicts else None if None in verdicts else False
 
 
-def _is_strided_copy(store: BufferStore) -> bool:
-    if not isinstance(store.value, TensorLoad) or store.value.source.scope() != "global":
+def _is_wrong_copy(store: BufferStore) -> bool | None:
+    value = store.value
+    if isinstance(value, Call) and getattr(value.op, "name", "") == IF_THEN_ELSE:  # zeros around the input
+        value = value.args[1]
+    if not isinstance(value, TensorLoad) or value.source.scope() != "global":
         return False
-    ramps = [index for index in (*store.value.indices, *store.indices) if isinstance(index, Ramp)]
-    return any(int(ramp.stride) != 1 for ramp in ramps)
+    indices = [*value.indices, *store.indices]
+    ramps = [index for index in indices if isinstance(index, Ramp)]
+    if any(int(ramp.stride) != 1 or not _is_aligned(ramp) for ramp in ramps):
+        return True
+    # The pass leaves vectors of other indices alone, but unrolling may turn them into ramps.
+    others = (index for index in indices if not isinstance(index, Ramp))
+    return None if any(index.ty.dtype.lanes > 1 for index in others) else False
 
 
-def _any(root: Any, kind: type, test: Callable[[Any], bool]) -> bool:
-    """Whether a node of this kind within `root` passes the test."""
-    stop = tvm_ffi.VisitInterrupt(None)
-    found = tvm_ffi.structural_walk(root, (kind, lambda node: stop if test(node) else None), order="pre")
-    return found is not None
+def _is_aligned(ramp: Ramp) -> bool:
+    """Whether the first index is known to be a multiple of the length, as for a plain vector load."""
+    first = tvm.sym.Analyzer().modular_set(ramp.base)
+    lanes = int(ramp.lanes)
+    return int(first.coeff) % lanes == 0 and int(first.base) % lanes == 0
+
+
+def _visit(root: Any, kind: type, action: Callable[[Any], None]) -> None:
+    """Calls the action with each node of this kind within `root`."""
+    tvm_ffi.structural_walk(root, (kind, lambda node: action(node)), order="pre")

@@ -10,6 +10,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace
 
+from .templates.registry import register_named
 from .tvm_compat import trace_as_json
 
 NOT_APPLICABLE = "trace does not apply"
@@ -63,6 +64,7 @@ def replay_or_reject(context: ms.TuneContext, trace: str | Any) -> ms.MeasureCan
     try:
         content = json.loads(trace) if isinstance(trace, str) else trace
         check_decisions(content)
+        register_named(_intrinsics(content))
         Trace.apply_json_to_schedule(content, schedule)
         return apply_postprocessors(context, schedule)
     except RejectedError:
@@ -71,6 +73,11 @@ def replay_or_reject(context: ms.TuneContext, trace: str | Any) -> ms.MeasureCan
         Exception
     ) as error:  # TVM raises ScheduleError, InternalError and others for traces that do not fit
         raise RejectedError(NOT_APPLICABLE) from error
+
+
+def _intrinsics(trace: Any) -> list[str]:
+    """Names of the tensor intrinsics of a trace (JSON object)."""
+    return [str(attributes[0]) for kind, _, attributes, _ in trace[0] if kind == "Tensorize"]
 
 
 def check_decisions(trace: Any) -> None:

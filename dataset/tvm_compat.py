@@ -20,6 +20,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import te
+from tvm.ir.instrument import pass_instrument
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule, Trace, _ffi_api
 from tvm.s_tir.stmt import SBlock
@@ -280,6 +281,36 @@ def vectorised(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
                 lower.VectorizeLoop(),
             ]
         )(mod)
+
+
+CUDA_PASSES = {
+    # Without it, software-pipelined programs wait for asynchronous copies that never start.
+    "tirx.use_async_copy": True,
+    # With storage rewrite, most tensor-core programs that accumulate in a wider type do not compile.
+    "tirx.disable_storage_rewrite": True,
+}
+"""Options with which programs for CUDA are compiled."""
+
+
+IF_THEN_ELSE = "prim.if_then_else"
+"""Name of the operation that evaluates one of two values."""
+
+
+def before_async_copies(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
+    """Scheduled module for CUDA as TVM's pipeline hands it to the pass that makes copies asynchronous."""
+    host = target if target.host else Target(target, host=Target("llvm"))
+    found: list[tvm.IRModule] = []
+
+    @pass_instrument
+    class Keep:
+        def run_before_pass(self, seen: tvm.IRModule, info: Any) -> None:
+            if info.name == "s_tir.InjectPTXAsyncCopy":
+                found.append(seen)
+
+    with target, tvm.transform.PassContext(config=CUDA_PASSES, instruments=[Keep()]):
+        pipeline, _, _ = tvm.tirx.get_default_tir_pipeline(target)
+        pipeline(tvm.tirx.transform.BindTarget(host)(mod))
+    return found[0]
 
 
 def layout_free(func: PrimFunc) -> frozenset[int]:

@@ -14,7 +14,8 @@ and `tasks.planner.TaskPlanner`.
 `load` runs a network that was exported, with the threads that it was tuned for.
 
 A process that compiles from such a database calls `vectorise_math` to have the exponentials, hyperbolic
-tangents and error functions that were measured. `prepare_builder` does it for the workers of MetaSchedule's
+tangents and error functions that were measured, and `register_intrinsics` with the text of its records where
+they have templates of Foretune's. `prepare_builder` does it for the workers of MetaSchedule's
 builder, and makes them start sooner.
 """
 
@@ -24,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..dataset.templates.registry import register_intrinsics
     from ..dataset.vector_math import vectorise_math
     from .api import tune_network, tune_tasks
     from .bundle.exporting import export_bundle
@@ -52,6 +54,7 @@ __all__ = [
     "load",
     "prepare_builder",
     "read_bundle",
+    "register_intrinsics",
     "tune_network",
     "tune_tasks",
     "vectorise_math",
@@ -71,6 +74,7 @@ _HOMES = {
     "load": "deploy.load",
     "prepare_builder": "plugins.builder",
     "read_bundle": "bundle.format",
+    "register_intrinsics": ".dataset.templates.registry",
     "tune_network": "api",
     "tune_tasks": "api",
     "vectorise_math": ".dataset.vector_math",

@@ -22,6 +22,8 @@ from .config import OneShotConfig, OneShotConfigError
 from .result import TaskResult, TuneResult
 from .reuse.backend import with_backend
 from .starts.pretuned import pretuned_starts
+from .starts.templates import template_starts
+from .surrogate.memory import SurrogateMemory
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import NetworkTuner
 from .tune import run
@@ -110,7 +112,11 @@ def tune_tasks(
             searchers,
             database,
             planner=PlannerFactory(settings, found, database).make(),
-            start_sources=pretuned_starts(settings, found, database),
+            memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
+            start_sources=[
+                *template_starts(settings, found, hardware),
+                *pretuned_starts(settings, found, database),
+            ],
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

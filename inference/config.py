@@ -8,11 +8,13 @@ from typing import Any
 
 from tvm.target import Target
 
+from .families.registry import check_grouping
 from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
 from .starts.config import KNOWN, STARTS, PretunedConfig
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
 from .strategies.selection import StopConfig
+from .tasks.budget.registry import planner_config
 
 __all__ = ["OneShotConfig", "OneShotConfigError", "StopConfig"]
 
@@ -26,6 +28,7 @@ _LEAST: dict[str, float] = {
     "extra_rounds": 0,
     "finalists": 0,
     "processes": 0,
+    "templates": 0,
     "min_latency_share": 0,
 }
 
@@ -44,7 +47,7 @@ class OneShotConfig:
     One-Shot Tuner measures 64 candidates after one search (section 4.2, Table 2). By default a search has
     rounds, each of which starts from the fastest programs measured so far; `rounds=1` is the paper's.
 
-    `strategy` is a strategy's name, a mapping with `name` and its settings, or its `Config`.
+    `strategy` is a strategy's name, a mapping with `name` and its settings, or its `Config`; so is `planner`.
     """
 
     strategy: Any = "draft"
@@ -55,8 +58,12 @@ class OneShotConfig:
     replay_factor: int = 2
     finalists: int = 3
     max_code: int | None = 6000
+    templates: int = 0
     extra_rounds: int = 0
     surrogate: bool = True
+    share_surrogate: bool = False
+    families: str = "core_operator"
+    planner: Any = "shares"
     stop: StopConfig = field(default_factory=StopConfig)
     processes: int | None = None
     overlap: str = "building"
@@ -70,6 +77,8 @@ class OneShotConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", strategy_config(self.strategy))
+        object.__setattr__(self, "planner", planner_config(self.planner))
+        check_grouping(self.families)
         if self.overlap not in OVERLAPS:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
         if self.reuse not in REUSES:

@@ -15,6 +15,7 @@ BY_STOCK = "stock TVM with nothing set"
 
 NOTHING_TO_TUNE = "nothing to tune"
 UNTUNED_IS_FASTER = "untuned is faster"
+NOT_BUILT = "TVM builds no code for its schedule in the network"
 """Reasons why a task that was searched to its end has no schedule."""
 
 
@@ -45,6 +46,8 @@ class TaskResult:
     """Reason why the task was not tuned; empty for a tuned task."""
     from_database: bool = False
     """True if the schedule came from a database, without a search."""
+    family: str = ""
+    """Name of the task's family, by `search.families`."""
     parent: str = ""
     """Name of the task whose adapted programs the search began with; empty for a search of its own."""
     parent_hash: str = ""

@@ -26,6 +26,7 @@ from ..dataset.database_lines import (
     parsed_workload,
 )
 from ..dataset.task import Task
+from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
 
@@ -78,6 +79,7 @@ class StoredSchedules:
         if not lines:
             return []
         workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
+        register_intrinsics("".join(line.text for line in lines))  # which applying a template needs
         return [ms.database.TuningRecord.from_json(json.loads(line.text)[1], workload) for line in lines]
 
     def best(self, workload_hashes: Collection[str]) -> ms.Database:

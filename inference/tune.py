@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -30,11 +30,14 @@ from .deploy.trial import Trial
 from .predicted_schedules import PredictedSchedules
 from .profiling import StageClock
 from .result import (
+    NOT_BUILT,
     TaskResult,
     TuneResult,
 )
 from .result_file import load_comparison_runs
 from .starts.pretuned import pretuned_starts
+from .starts.templates import template_starts
+from .surrogate.memory import SurrogateMemory
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
@@ -108,6 +111,7 @@ class TuningRun:
             tuner, results = self.tune(tasks, opened)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
         timed = trial.timed(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
         result = replace(
             self.result(network.name, opened, results, tuner),
@@ -223,7 +227,7 @@ class TuningRun:
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
-            starts = pretuned_starts(config.search, opened.target, database, retune=config.retune)
+            pretuned = pretuned_starts(config.search, opened.target, database, retune=config.retune)
             if searches and self._anything_due(tasks, database, planners, config.retune):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
@@ -234,7 +238,7 @@ class TuningRun:
                 workforce.searchers,
                 database,
                 planner=planners.make(breadth_first=config.breadth_first),
-                start_sources=starts,
+                start_sources=[*template_starts(config.search, opened.target, opened.hardware), *pretuned],
                 limits=Limits(
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)
@@ -244,6 +248,9 @@ class TuningRun:
                 ),
                 retune=config.retune,
                 predicted=self.predicted,
+                memory=SurrogateMemory.of(
+                    database.folder, workforce.checkpoint, shared=config.search.share_surrogate
+                ),
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_progress=lambda name, done: progress.update(
@@ -305,6 +312,13 @@ def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
     """Latency in seconds of a task without a schedule, inf where it is not known."""
     noted_s = database.notes.untuned_s(task)
     return math.inf if noted_s is None else noted_s
+
+
+def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
+    """The result of a task, without the schedule that the compiled network lacks."""
+    if task.name not in unbuildable:
+        return task
+    return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)
 
 
 def _mismatch(config: TuneConfig, check: OutputCheck) -> str:

@@ -18,12 +18,13 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.database_lines import WORKLOAD_FILE, parsed_workload
+from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload
 from ..dataset.described_task import described_task
 from ..dataset.exchange import database_folder_name
 from ..dataset.hardware import Hardware
 from ..dataset.replay import trace_to_json
 from ..dataset.task import Task
+from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
 from .database_folder import (
@@ -39,6 +40,7 @@ from .database_folder import (
 )
 from .proposal import Measurement
 from .stored_schedules import StoredSchedules, record_content
+from .surrogate.memory import MEMORY_FILE
 from .tuning_notes import NOTES_FILE, TuningNotes
 
 
@@ -54,7 +56,7 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE)
+        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
         self._schedules = StoredSchedules(self.folder)
         self.notes = TuningNotes(self.folder / NOTES_FILE)
         self._rounds = read_rounds(self.folder)
@@ -136,6 +138,8 @@ def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase
     """
     folder.mkdir(parents=True, exist_ok=True)
     dropped = drop_unfinished_lines(folder, *notes)
+    if (records := folder / RECORD_FILE).exists():
+        register_intrinsics(records.read_text())  # which compiling from the database needs
     return ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural"), dropped
 
 

@@ -188,14 +188,17 @@ CONFIGURATIONS = (
 
 
 STRATEGIES = ("evolutionary", "annealing")
+PLANNERS = ("foresee", "gradient")
 BUNDLES = ("export", "import")
 
 
 @pytest.fixture(scope="module")
 def defaults():
     strategies = [["tune", f"search/strategy={name}"] for name in STRATEGIES]
+    planners = [["tune", f"search/planner={name}"] for name in PLANNERS]
     bundles = [["bundle", name] for name in BUNDLES]
-    return [composed(words) for words in [*([name] for name in CONFIGURATIONS), *strategies, *bundles]]
+    chosen = [*strategies, *planners, *bundles]
+    return [composed(words) for words in [*([name] for name in CONFIGURATIONS), *chosen]]
 
 
 OPTION_GROUPS = {"search", "task_sampling", "program_sampling", "noise", "measure", "lowering"}

@@ -41,7 +41,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--most", type=int, help="run at most so many networks that are not kept")
     add("--again", action="store_true", help="run anew what is kept")
     add("--failed", action="store_true", help="run anew what is kept and failed")
-    add("--limit-s", type=float, default=240.0, help="seconds a network may take (%(default)s)")
+    add("--limit-s", type=float, default=400.0, help="seconds a network may take (%(default)s)")
     add("--limit-mb", type=float, default=6000.0, help="memory its processes may take (%(default)s)")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/coverage"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")

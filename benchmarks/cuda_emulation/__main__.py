@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.cuda_emulation import EmulatedGpu, unavailable_reason
 from tests.support.cuda_programs import OPERATORS
+from tests.support.cuda_reuse import PAIRS
 
 from .. import cuda_emulation
 from ..common import ROOT, kept_run, start, this_machine, write_result
@@ -23,10 +24,12 @@ def main() -> None:
         description=cuda_emulation.__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("--programs", type=int, default=8, help="programs of each operator (%(default)s)")
-    parser.add_argument("--copies", type=int, default=168, help="matrix products for copies (%(default)s)")
-    parser.add_argument("--removals", type=int, default=8, help="programs without a barrier (%(default)s)")
-    parser.add_argument("--costs", type=int, default=24, help="programs of each task for costs (%(default)s)")
+    parser.add_argument(
+        "--programs", type=int, default=4, help="programs of an operator or pair (%(default)s)"
+    )
+    parser.add_argument("--copies", type=int, default=96, help="matrix products for copies (%(default)s)")
+    parser.add_argument("--removals", type=int, default=4, help="programs without a barrier (%(default)s)")
+    parser.add_argument("--costs", type=int, default=16, help="programs of each task for costs (%(default)s)")
     parser.add_argument("--again", action="store_true", help="keep nothing of earlier runs")
     arguments = parser.parse_args()
     if reason := unavailable_reason():
@@ -41,22 +44,31 @@ def main() -> None:
             print(name, result if len(str(result)) < 300 else "", flush=True)
             return result
 
+        counted = {
+            name: kept(name, arguments.costs, lambda op=op: costs.of_task(gpu, op, arguments.costs))
+            for name, op in costs.TASKS.items()
+        }
         operators = {
             name: kept(
                 name, arguments.programs, lambda op=op: correctness.of_operator(gpu, op, arguments.programs)
             )
             for name, op in OPERATORS.items()
         }
+        tuner = {
+            name: kept(
+                f"tuner {name}",
+                arguments.programs,
+                lambda pair=pair: correctness.of_tuner(gpu, *pair, arguments.programs),
+            )
+            for name, pair in PAIRS.items()
+        }
         copies = kept("copies", arguments.copies, lambda: correctness.of_copies(gpu, arguments.copies))
         removals = kept(
             "removals", arguments.removals, lambda: correctness.of_removals(gpu, arguments.removals, sites=4)
         )
-        counted = {
-            name: kept(name, arguments.costs, lambda op=op: costs.of_task(gpu, op, arguments.costs))
-            for name, op in costs.TASKS.items()
-        }
     result = {
         "operators": operators,
+        "tuner": tuner,
         "copies": copies,
         "removals": removals,
         "costs": {name: costs.correlations(programs) for name, programs in counted.items()},

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tvm
-from foretune.dataset.async_copies import has_strided_copies
+from foretune.dataset.async_copies import has_wrong_copies
 from foretune.dataset.operators import Dense, OperatorSettings
 
-from tests.support.cuda_emulation import EmulatedGpu, Execution, Removal
+from tests.support.cuda_emulation import EmulatedGpu, Execution, NotBuiltError, Removal
 from tests.support.cuda_programs import TARGET, Prepared, random_programs
+from tests.support.cuda_reuse import spread, tuner_programs
 
 ORDERS = ["ascending", 7]
 """Orders of threads in which every program runs."""
@@ -34,14 +35,27 @@ def judged(prepared: Prepared, runs: list[Execution]) -> str:
 
 
 def of_operator(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> Mapping[str, Any]:
+    """Number of random programs by outcome."""
+    prepared = Prepared.of(op)
+    return _outcomes(gpu, prepared, random_programs(prepared.task, programs))
+
+
+def of_tuner(
+    gpu: EmulatedGpu, parent: OperatorSettings, child: OperatorSettings, programs: int
+) -> Mapping[str, Any]:
+    """Number of the reuse tuner's programs for a child by outcome; `measured` is how many it has."""
+    prepared = Prepared.of(child)
+    found = tuner_programs(parent, prepared.task)
+    return {"measured": len(found), **_outcomes(gpu, prepared, spread(found, programs))}
+
+
+def _outcomes(gpu: EmulatedGpu, prepared: Prepared, programs: Iterable[tvm.IRModule]) -> Mapping[str, int]:
     """Number of programs by outcome; `not built` is an error of TVM's code generation."""
-    prepared, outcomes = Prepared.of(op), Counter[str]()
-    for mod in random_programs(prepared.task, programs):
+    outcomes = Counter[str]()
+    for mod in programs:
         try:
             runs = gpu.run_in_orders(mod, TARGET, prepared.inputs, ORDERS, trace=True)
-        except RuntimeError as error:
-            if "eval_vec_" not in str(error):  # anything else is an error of the emulation
-                raise
+        except NotBuiltError:
             outcomes["not built"] += 1
             continue
         outcomes[judged(prepared, runs)] += 1
@@ -53,8 +67,13 @@ def of_copies(gpu: EmulatedGpu, programs: int) -> Mapping[str, Any]:
     prepared = Prepared.of(PRODUCT)
     outcomes: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for mod in random_programs(prepared.task, programs, seed=1, checked=False):
-        run = gpu.run(mod, TARGET, prepared.inputs, checked=False)
-        outcomes[has_strided_copies(mod, TARGET)][judged(prepared, [run])] += 1
+        refused = has_wrong_copies(mod, TARGET)
+        try:
+            run = gpu.run(mod, TARGET, prepared.inputs, checked=False)
+        except NotBuiltError:
+            outcomes[refused]["not built"] += 1
+            continue
+        outcomes[refused][judged(prepared, [run])] += 1
     return {"refused": outcomes[True], "accepted": outcomes[False]}
 
 
@@ -67,7 +86,7 @@ def of_removals(gpu: EmulatedGpu, programs: int, sites: int) -> Mapping[str, Any
             for number in range(sites):
                 try:
                     counts[name].update(_noticed(gpu, prepared, mod, Removal(pattern, number)))
-                except IndexError:  # the program has no more of them
+                except (IndexError, NotBuiltError):  # the program has no more of them
                     break
     return counts
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.drafting.sketch import Sketch
+from foretune.dataset.drafting.structure import Access, Floats
 from foretune.dataset.operators import BatchMatmul, Conv1d, Conv2d, Conv3d, Dense, OperatorSettings
 from foretune.dataset.replay import candidate_trace_json
-from foretune.inference.strategies.reuse.costs import block_line_requests, shared_requests
+from foretune.inference.strategies.reuse.costs import block_line_requests, inputs, shared_requests
 from foretune.inference.strategies.reuse.shapes import GPU_LINE_BYTES
 from scipy.stats import spearmanr
 
-from tests.support.cuda_emulation import EmulatedGpu
+from tests.support.cuda_emulation import EmulatedGpu, NotBuiltError
 from tests.support.cuda_programs import TARGET, Prepared, random_candidates
 
 TASKS: Mapping[str, OperatorSettings] = {
@@ -43,8 +45,22 @@ TASKS: Mapping[str, OperatorSettings] = {
 }
 
 
-def tile_costs(sketch: Sketch, row: list[int]) -> tuple[float, float]:
-    """Costs of one block: line requests (BShape), and shared requests of all its fetches (TShape).
+@dataclass(frozen=True)
+class TileCosts:
+    """Costs of one block of a program."""
+
+    lines: float
+    """BShape cost: line requests, as if the whole input was requested at once."""
+    lines_by_fetch: float
+    """Line requests of each fetch by itself: a run of a fetch that is shorter than a line takes one, too."""
+    lines_unaligned: float
+    """The same, with runs that begin anywhere where windows or odd rows make them."""
+    shared: float
+    """TShape cost: shared-memory requests of all fetches."""
+
+
+def tile_costs(sketch: Sketch, row: list[int]) -> TileCosts:
+    """Costs of one block of a program.
 
     Raises ValueError for a sketch that does not tile all loops of its block by SSSRRSRS.
     """
@@ -56,20 +72,37 @@ def tile_costs(sketch: Sketch, row: list[int]) -> tuple[float, float]:
     if sketch.structure != "SSSRRSRS" or len(first) < len(block.extents):
         raise ValueError(f"{sketch.structure}: not tiled as ETO's costs expect")
     space = [axis for axis, reduces in enumerate(block.reduction) if not reduces]
-    reduction = [axis for axis, reduces in enumerate(block.reduction) if reduces]
     factors = {axis: row[column : column + 5] for axis, column in first.items()}
-    tile = [float(extent) for extent in block.extents]
-    for axis in space:
-        tile[axis] = math.prod(factors[axis][1:])
-    lines = block_line_requests(block, [np.array([extent], np.float32) for extent in tile], GPU_LINE_BYTES)
-    fetches = math.prod(factors[axis][0] for axis in reduction)
-    fetched = [int(tile[axis]) // (factors[axis][0] if axis in reduction else 1) for axis in range(len(tile))]
+    whole = [
+        extent if reduces else math.prod(factors[axis][1:])
+        for axis, (extent, reduces) in enumerate(zip(block.extents, block.reduction, strict=True))
+    ]
+    steps = [factors[axis][0] if reduces else 1 for axis, reduces in enumerate(block.reduction)]
+    fetches, fetched = math.prod(steps), [extent // step for extent, step in zip(whole, steps, strict=True)]
     virtual, threads, inner = (
         np.array([[math.prod(factors[axis][part]) for axis in space]], dtype=np.int64)
         for part in (slice(1, 2), slice(2, 3), slice(3, 5))
     )
     shared = shared_requests(block, fetched, space, virtual, threads, inner)
-    return float(lines[0]), float(shared[0]) * fetches
+    return TileCosts(
+        lines=float(block_line_requests(block, _arrays(whole), GPU_LINE_BYTES)[0]),
+        lines_by_fetch=fetches * float(block_line_requests(block, _arrays(fetched), GPU_LINE_BYTES)[0]),
+        lines_unaligned=fetches * sum(_unaligned_lines(read, fetched) for read in inputs(block)),
+        shared=fetches * float(shared[0]),
+    )
+
+
+def _arrays(tile: list[int]) -> list[Floats]:
+    return [np.array([extent], np.float32) for extent in tile]
+
+
+def _unaligned_lines(access: Access, tile: list[int]) -> float:
+    """Lines of a tile's part of a buffer; the mean over all beginnings for runs that begin anywhere."""
+    touched, run = (float(values[0]) for values in access.footprint(_arrays(tile)))
+    window = sum(len(term.axes) for term in access.indices[-1] or ()) > 1
+    if window or (run % GPU_LINE_BYTES and GPU_LINE_BYTES % run):
+        return touched / run * (1 + (run - access.element_bytes) / GPU_LINE_BYTES)
+    return touched / run * math.ceil(run / GPU_LINE_BYTES)
 
 
 def of_task(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> list[dict[str, float]]:
@@ -78,14 +111,15 @@ def of_task(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> list[dict[
     reader = SketchReader(read_structure(prepared.task.mod))
     found = []
     for candidate in random_candidates(prepared.task, programs, seed=3):
-        lines, shared = tile_costs(*reader.read(candidate_trace_json(candidate)))
-        run = gpu.run(candidate.sch.mod, TARGET, prepared.inputs, trace=True)
-        (kernel,) = run.kernels
+        costs = tile_costs(*reader.read(candidate_trace_json(candidate)))
+        try:
+            (kernel,) = gpu.run(candidate.sch.mod, TARGET, prepared.inputs, trace=True).kernels
+        except NotBuiltError:
+            continue
         found.append(
             {
-                "line_cost": lines,
+                **asdict(costs),
                 "sectors": kernel.global_loads.sectors,
-                "shared_cost": shared,
                 "wavefronts": kernel.shared_loads.wavefronts,
                 "wavefronts_once": kernel.shared_loads_once.wavefronts,
             }
@@ -101,7 +135,9 @@ def correlations(programs: list[dict[str, float]]) -> Mapping[str, Any]:
 
     return {
         "programs": len(programs),
-        "sectors": spearman("line_cost", "sectors"),
-        "wavefronts_once": spearman("shared_cost", "wavefronts_once"),
-        "wavefronts": spearman("shared_cost", "wavefronts"),
+        "sectors": spearman("lines", "sectors"),
+        "sectors_by_fetch": spearman("lines_by_fetch", "sectors"),
+        "sectors_unaligned": spearman("lines_unaligned", "sectors"),
+        "wavefronts_once": spearman("shared", "wavefronts_once"),
+        "wavefronts": spearman("shared", "wavefronts"),
     }

@@ -21,7 +21,8 @@ from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.tasks.planner import TaskPlanner
-from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
+from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
+from foretune.inference.tasks.reuse.planner import ReusePlanner
 from foretune.inference.tasks.shares import LatencySharePlanner
 from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
@@ -138,7 +139,7 @@ def _planner(
         config,
         lambda tasks: Selected(GivenSelection(tree), library=[donor]),
         ParentsBest(ProgramAdapter(target, StockSpace(config.max_code))),
-        child_of=lambda of: child,
+        ReuseRules(lambda of: child),
     )
 
 

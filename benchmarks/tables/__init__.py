@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from . import (
     chosen,
     coverage,
+    emulation,
+    families,
     measuring,
     models,
     networks,
@@ -16,6 +18,7 @@ from . import (
     reuse_searches,
     rivals,
     stock,
+    templates,
     today,
 )
 from .reading import Results
@@ -32,6 +35,7 @@ TABLES: Mapping[str, Table] = {
     "networks": networks.headline,
     "networks-runs": networks.runs,
     "no-measurement": networks.no_measurement,
+    "nothing-to-do": networks.nothing_to_do,
     "checkouts": networks.checkouts,
     "tasks-of-checkouts": stock.checkouts,
     "stock": stock.summary,
@@ -47,11 +51,17 @@ TABLES: Mapping[str, Table] = {
     "reuse-networks": reuse_searches.networks,
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
+    "templates": templates.shapes,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
+    "cuda-emulation": emulation.programs,
+    "cuda-emulation-costs": emulation.costs,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
+    "families-accuracy": families.accuracy,
+    "families-surrogates": families.surrogates,
+    "families-planners": families.planners,
     "manifests": provenance.manifests,
 }
 """Name in `<!-- table: NAME -->` -> function that writes the table."""

@@ -57,9 +57,7 @@ def _steps(rows: Sequence[Row]) -> str:
         seconds = [clock[step] for clock in clocks if step in clock]
         if seconds:
             body.append([text, duration(statistics.median(seconds)), duration(max(seconds))])
-    shares = [
-        clock[CHECK] / clock[TO_TASKS] for clock in clocks if clock.get(TO_TASKS) and CHECK in clock
-    ]
+    shares = [clock[CHECK] / clock[TO_TASKS] for clock in clocks if clock.get(TO_TASKS) and CHECK in clock]
     note = f"The check takes {statistics.median(shares):.0%} of the time to tasks (median)." if shares else ""
     return markdown(["step", "median", "most"], body, note) if body else ""
 

@@ -225,3 +225,41 @@ def no_measurement(results: Results) -> str:
         "Seconds from start to report, without the comparison and the export. Speed: latency of the network "
         "that the default search tuned over that of the one tuned without a measurement, timed side by side.",
     )
+
+
+def nothing_to_do(results: Results) -> str:
+    """Runs whose tasks are all in the database: seconds, and the stages that take most."""
+    found = results.of("nothing_to_do")
+    if not found:
+        return not_measured("python -m benchmarks.nothing_to_do")
+    rows = []
+    for result in found:
+        for name, each in result.values["networks"].items():
+            runs = each["runs"]
+            spread = median_spread([run["total_s"] for run in runs])
+            rows.append(
+                [
+                    result.machine,
+                    NETWORKS.get(name, name),
+                    str(each["tasks"]),
+                    f"{duration(spread.middle)} ({duration(spread.least)} to {duration(spread.most)})",
+                    ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in _longest_stages(runs)),
+                    f"{_in_no_stage(runs):.1%}",
+                ]
+            )
+    heads = ["machine", "network", "tasks", "a run takes", "of it", "in no stage"]
+    return markdown(heads, rows, "Medians, least and most; from the start of the process, without rivals.")
+
+
+def _longest_stages(runs: Sequence[Mapping[str, Any]], most: int = 5) -> list[tuple[str, float]]:
+    """Stages with their median seconds, the longest first."""
+    stages = {stage for run in runs for stage in run["stage_s"]}
+    medians = {
+        stage: statistics.median(run["stage_s"].get(stage, 0.0) for run in runs) for stage in sorted(stages)
+    }
+    return sorted(medians.items(), key=lambda found: -found[1])[:most]
+
+
+def _in_no_stage(runs: Sequence[Mapping[str, Any]]) -> float:
+    """Median share of a run that no stage tells of."""
+    return statistics.median(1 - sum(run["stage_s"].values()) / run["total_s"] for run in runs)

@@ -12,12 +12,10 @@ from tvm.s_tir.stmt import SBlockRealize
 from tvm.tirx import EQ, Add, And, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Select, Sub, Var
 
 from ..task import count_flops
-from ..tvm_compat import layout_free
+from ..tvm_compat import IF_THEN_ELSE, layout_free
 from .structure import Access, Block, Guard, TaskStructure, Term
 
 _Sum = tuple[Term, ...]
-
-_IF_THEN_ELSE = "prim.if_then_else"
 
 
 def read_structure(mod: tvm.IRModule) -> TaskStructure:
@@ -75,7 +73,7 @@ def _guards(body: object, terms: Mapping[Var, _Sum | None]) -> Iterator[Guard]:
     conditions: list[object] = []
 
     def of_call(call: Call) -> tvm_ffi.WalkResult:
-        if getattr(call.op, "name", "") == _IF_THEN_ELSE and _is_zero(call.args[2]):
+        if getattr(call.op, "name", "") == IF_THEN_ELSE and _is_zero(call.args[2]):
             conditions.append(call.args[0])
         return tvm_ffi.WalkResult.ADVANCE
 

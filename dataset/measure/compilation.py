@@ -15,15 +15,11 @@ import tvm
 from tvm.target import Target
 
 from ..async_copies import check_copies
-from ..tvm_compat import argument_buffers, without_layout_change
+from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
 from ..vector_math import vectorise_math
 
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
-
-# Without the first option, software-pipelined programs wait for asynchronous copies that never start. Without
-# the second, most tensor-core programs that accumulate in a wider type do not compile.
-_CUDA_PASSES = {"tirx.use_async_copy": True, "tirx.disable_storage_rewrite": True}
 
 # Argument checks are not needed, as `Bench` makes the arguments. LLVM takes 50 ms to compile them, a seventh
 # of the compile time of a typical program.
@@ -58,7 +54,7 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     """Compile a scheduled module with vectorised functions (`vectorise_math`) to TVM's executable.
 
-    Raises StridedCopyError for a program that TVM would compile to wrong code.
+    Raises WrongCopyError for a program that TVM would compile to wrong code.
     """
     vectorise_math()
     if target.kind.name == "llvm":
@@ -66,7 +62,7 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
     check_copies(mod, target)
-    passes = _CUDA_PASSES if target.kind.name == "cuda" else {}
+    passes = CUDA_PASSES if target.kind.name == "cuda" else {}
     # CUDA's compiler asks for the architecture of the current target.
     with target, tvm.transform.PassContext(config={**_UNCHECKED, **passes}):
         return tvm.compile(mod, target=target)

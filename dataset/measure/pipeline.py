@@ -25,14 +25,14 @@ from .scratch import ScratchFolder
 from .stages import Candidate, Reference, StageWorker, WorkItem
 
 _MAX_LOSSES = 1
-"""Number of retries of a candidate after the connection to its device broke while it ran."""
+"""Number of retries of a candidate whose device was lost while it ran: a dead process or connection."""
 
 
 class Pipeline:
     """Executor that compiles on this machine and times on one or several devices; thread-safe.
 
     `describe` returns the description of the devices. A process that dies, hangs or whose device has become
-    unusable is replaced.
+    unusable is replaced. A candidate whose device is lost is timed once more.
     """
 
     batches_overlap = True
@@ -244,7 +244,9 @@ class Pipeline:
         message = str(lost)
         if lost.kind is not FailureKind.WORKER_DIED:
             message = f"no answer within {worker.deadline - worker.asked_at:g} s"
-        if isinstance(item, Candidate):
+        if isinstance(item, Candidate) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED:
+            self._time_again(worker, item, message)
+        elif isinstance(item, Candidate):
             self._fail(item, lost.kind, message, self._device_of(worker))
         elif isinstance(item, Reference):
             self._finish_reference(item, message)
@@ -292,17 +294,25 @@ class Pipeline:
         self._forward(candidate)
 
     def _timed(self, worker: StageWorker, candidate: Candidate, reply: dict[str, Any]) -> None:
-        if "stale" in reply or "lost" in reply:
+        if "stale" in reply:
             worker.prepare()
-            candidate.losses += "lost" in reply
-            if candidate.losses <= _MAX_LOSSES:
-                self._to_time.appendleft(candidate)
-            else:
-                self._fail(candidate, FailureKind.WORKER_DIED, reply["lost"], self._device_of(worker))
+            self._to_time.appendleft(candidate)
+            return
+        if "lost" in reply:
+            worker.prepare()
+            self._time_again(worker, candidate, reply["lost"])
             return
         if not reply.get("usable", True):
             worker.restart()
         self._finish(candidate, outcome_from_reply(reply, candidate.build_s, self._device_of(worker)))
+
+    def _time_again(self, worker: StageWorker, candidate: Candidate, reason: str) -> None:
+        """Queue a candidate again that lost its device, or fail it if that happens too often."""
+        candidate.losses += 1
+        if candidate.losses <= _MAX_LOSSES:
+            self._to_time.appendleft(candidate)
+        else:
+            self._fail(candidate, FailureKind.WORKER_DIED, reason, self._device_of(worker))
 
     def _device_of(self, worker: StageWorker) -> int:
         """Index of a worker's device, 0 for a compiler."""

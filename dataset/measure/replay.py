@@ -36,6 +36,11 @@ class ReplayExecutor:
         """Seconds that building and running took when the pool was measured, a program built once."""
         return self._elapsed_s
 
+    @property
+    def measured(self) -> int:
+        """Number of different programs that it was asked for."""
+        return len(self._built)
+
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """Outcomes of the pool, in order; raises PoolError for a candidate that is not in it."""
         return [self._outcome(job) if job.trace else self._untuned(job.task) for job in jobs]

@@ -15,6 +15,7 @@ from .decompositions import CONVERTERS, decomposed
 from .fold_constants import fold_constants
 from .outputs import TensorsOnly
 from .type_promotion import promote_types
+from .wrap_indices import wrap_indices
 
 
 class ConversionError(RuntimeError):
@@ -59,6 +60,7 @@ def to_relax(program: ExportedProgram) -> tvm.IRModule:
     if unknown:
         raise ConversionError(f"TVM's importer has no {', '.join(unknown)}")
     promote_types(program)
+    wrap_indices(program)
     fold_constants(program)
     return importer.from_exported_program(
         program,

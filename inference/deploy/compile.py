@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import weakref
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tvm.target import Target
 from ...dataset.measure.isolation import pinned_to_first_core
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
-from ...dataset.tvm_compat import as_task_module, target_cores, workload_hash
+from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, workload_hash
 from ...dataset.vector_math import vectorise_math
 from ...errors import UserError
 from ..result import NetworkProfile
@@ -28,13 +28,6 @@ from .description import describe, with_description
 from .linker import linker
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
-
-CUDA_OPTIONS: Mapping[str, Any] = {
-    # Without it, software-pipelined schedules wait for copies that are never asynchronous.
-    "tirx.use_async_copy": True,
-    # With storage rewrite most tensor-core schedules do not build.
-    "tirx.disable_storage_rewrite": True,
-}
 
 
 class NetworkBuildError(UserError, RuntimeError):
@@ -53,6 +46,8 @@ class CompiledNetwork:
     """Names of the tasks that run with TVM's default schedule: plain loops on a CPU."""
     task_of: Mapping[str, str]
     """Name of the task of each function that runs one."""
+    unbuildable: tuple[str, ...] = ()
+    """Names of the tasks that run unscheduled since TVM builds no code for their schedule."""
 
     @cached_property
     def device(self) -> tvm.runtime.Device:
@@ -147,8 +142,8 @@ def compile_network(
 
     Tasks found in `database` get their best schedule from it; without a database the result is the untuned
     baseline. MetaSchedule's database ignores the target: pass one that was filled for `target` alone. Tasks
-    whose workload hashes are in `unscheduled` run without a schedule, whatever the database has.
-    Raises NetworkBuildError.
+    whose workload hashes are in `unscheduled` run without a schedule, whatever the database has, and so do
+    those whose schedule does not build. Raises NetworkBuildError.
     """
     vectorise_math()
     scheduled_mod = relax_mod
@@ -171,6 +166,13 @@ def compile_network(
             described_mod = packed_mod if description is None else with_description(packed_mod, description)
             executable = tvm.compile(described_mod, target=target)
         except Exception as error:  # TVM raises several kinds
+            broken = {
+                name: hashes[name] for name in scheduled if not _builds(name, scheduled_mod[name], target)
+            }
+            if broken:
+                kept_out = {*unscheduled, *broken.values()}
+                compiled = compile_network(relax_mod, target, database, unscheduled=kept_out)
+                return replace(compiled, unbuildable=tuple(broken))
             raise NetworkBuildError(
                 f"target={target.kind.name}: TVM cannot build the network with {len(scheduled)} of "
                 f"{len(names)} tasks scheduled: {_first_line(error)}; try other input shapes, or tune again "
@@ -209,7 +211,7 @@ def build_context(target: Target) -> tvm.transform.PassContext:
 
     TVM's pipeline for GPUs fuses once more; disabling it keeps the tuned tasks as they are.
     """
-    options = dict(CUDA_OPTIONS) if target.kind.name == "cuda" else {}
+    options = dict(CUDA_PASSES) if target.kind.name == "cuda" else {}
     return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
 
 
@@ -219,6 +221,15 @@ def _first_line(error: Exception) -> str:
 
 def _is_scheduled(func: tvm.tirx.PrimFunc) -> bool:
     return bool(func.attrs.get("tirx.is_scheduled", False))
+
+
+def _builds(name: str, func: tvm.tirx.PrimFunc, target: Target) -> bool:
+    """Whether TVM builds code for one function."""
+    try:
+        tvm.tirx.build(tvm.IRModule({name: func.with_attr("global_symbol", name)}), target=target)
+    except Exception:  # TVM raises several kinds
+        return False
+    return True
 
 
 def _workload_hashes(mod: tvm.IRModule) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tvm.target import Target
 from ...dataset.networks import Network
 from ..predicted_schedules import PredictedSchedules
 from ..profiling import StageClock
-from ..result import TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
+from ..result import NOT_BUILT, TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
 from ..tuning_database import TuningDatabase
 from .comparison import Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
@@ -40,6 +40,8 @@ class Timed:
     exported: list[Contestant] = field(default_factory=list)
     profile: NetworkProfile | None = None
     peak_gflops: float | None = None
+    unbuildable: tuple[str, ...] = ()
+    """Tasks that run without their schedule, since TVM builds no code for it."""
 
 
 class Trial:
@@ -129,6 +131,8 @@ class Trial:
         """Writes the library of a network that does not run here."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
             tuned = self._tuned(relax_mod, target, database, results)
+        for name in tuned.unbuildable:
+            self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
             tuned.export(library)
         self.console.print("the exported network was neither run nor checked here", style="yellow")
@@ -174,7 +178,7 @@ class Trial:
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
         exported = self._export(config.export, tuned, network, on_cpu) if check.agrees else []
-        timed = Timed(contestants, comparison.left_out, check, exported)
+        timed = Timed(contestants, comparison.left_out, check, exported, unbuildable=tuned.unbuildable)
         if not on_cpu:
             return timed
         with self.watch.stage("profile the network"), self.console.status("profiling the network"):

@@ -17,10 +17,10 @@ from ...dataset.hardware import Hardware
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..config import OneShotConfig
+from ..tasks.budget.registry import make_planner
 from ..tasks.due import opened_searches
 from ..tasks.persistence import Ledger
 from ..tasks.search import TaskSearch
-from ..tasks.shares import LatencySharePlanner
 from ..tuning_database import TuningDatabase
 from .estimate import TimeEstimate
 
@@ -32,6 +32,8 @@ class TaskOutlook:
     name: str
     operator: str
     workload_hash: str
+    family: str
+    """Family that the task belongs to, by `search.families`."""
     weight: int
     """Calls in one run of the network."""
     flops: float
@@ -96,7 +98,7 @@ def task_outlooks(
 ) -> list[TaskOutlook]:
     """An outlook for each task, in order; `predicted_s` are their predicted latencies."""
     ledger = Ledger(database, search.rounds)
-    planner = LatencySharePlanner(search)
+    planner = make_planner(search)
     searches = opened_searches(tasks, search, planner, ledger)
     total = sum(task.weight * task.flops for task in tasks) or 1.0
     return [
@@ -104,6 +106,7 @@ def task_outlooks(
             name=task.name,
             operator=task.operator,
             workload_hash=task.workload_hash,
+            family=found.family,
             weight=task.weight,
             flops=task.flops,
             share_of_operations=task.weight * task.flops / total,

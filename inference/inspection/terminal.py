@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -33,7 +35,10 @@ def summary(outlook: NetworkOutlook) -> list[str]:
     """Sentences about the network as a whole."""
     total = len(outlook.tasks)
     known = sum(task.tuned_latency_s is not None for task in outlook.tasks)
-    lines = [f"{known} of {total} tasks have a schedule in {outlook.database or 'no database yet'}"]
+    families = Counter(task.family for task in outlook.tasks)
+    shared = ", ".join(f"{name} {count}" for name, count in families.most_common() if count > 1)
+    lines = [f"{total} tasks of {len(families)} families" + (f": {shared}" if shared else "")]
+    lines += [f"{known} of {total} tasks have a schedule in {outlook.database or 'no database yet'}"]
     if outlook.checkpoint:
         lines.append(
             f"predicted: the best of {outlook.programs} programs of a task drawn at random, by "

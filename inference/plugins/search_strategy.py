@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,10 +23,14 @@ from ..strategies.loop import Batch, SearchLoop
 from ..strategies.registry import strategy_class
 from ..strategies.session import SearchSession
 from ..surrogate.shared import own_surrogate
+from ..tasks.budget.registry import PlannerConfig
 from ..tasks.search import TaskSearch
 from ..tasks.shares import LatencySharePlanner
 
-_OF_NETWORKS = ("measure", "min_latency_share", "processes", "overlap", "reuse")
+_OF_NETWORKS = (
+    *("measure", "min_latency_share", "processes", "overlap", "reuse"),
+    *("planner", "families", "share_surrogate"),
+)
 """Settings of `foretune tune` that stock tuning has no place for."""
 
 
@@ -59,7 +63,8 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     candidates a task in `rounds`, as `stop` says, remeasures `finalists`, and is done (One-Shot Tuner
     section 4.2). Give `max_trials_global` generously: fewer trials are spent on the first tasks alone. The
     search uses the cost model and the space generator that the tuning was given. Each task is alone here:
-    `measure`, `min_latency_share`, `processes` and `overlap` are refused unless they have their defaults.
+    `measure`, `min_latency_share`, `processes`, `overlap`, `reuse`, `planner`, `families` and
+    `share_surrogate` are refused unless they have their defaults.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
@@ -184,13 +189,19 @@ def _in_process(batch: Batch) -> list[Candidate]:
 
 
 def _refuse_settings_of_networks(config: OneShotConfig) -> None:
-    defaults = {field.name: field.default for field in fields(config)}
+    defaults = OneShotConfig()
     for name in _OF_NETWORKS:
-        if (value := getattr(config, name)) != defaults[name]:
+        value, default = getattr(config, name), getattr(defaults, name)
+        if value != default:
             raise OneShotConfigError(
-                f"search.{name}={value}: stock tuning measures and schedules itself; leave "
-                f"search.{name}={defaults[name]}, or use foretune.inference.tune_tasks"
+                f"search.{name}={_shown(value)}: stock tuning measures and schedules itself; leave "
+                f"search.{name}={_shown(default)}, or use foretune.inference.tune_tasks"
             )
+
+
+def _shown(value: object) -> object:
+    """A setting as a user gives it: the name of a planner in place of its settings."""
+    return value.name if isinstance(value, PlannerConfig) else value
 
 
 @lru_cache(maxsize=8)  # once for all tasks of a target

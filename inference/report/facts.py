@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...page import Fact, significant
 from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
 from .coverage import coverage
@@ -14,7 +16,7 @@ from .reuse import reuse_facts
 
 def facts(result: TuneResult) -> list[Fact]:
     """The summary: speed, correctness, cost; a dry run is told first."""
-    found = [Fact("Dry run", "not measured", "every latency is made up", False)] if result.simulated else []
+    found = _simulated(result)
     found += [*_predicted(result), *_comparisons(result), *_untuned_by_tasks(result)]
     own = [task for task in result.tasks if task.weight]
     tuned = sum(task.tuned_latency_s is not None for task in own)
@@ -26,8 +28,24 @@ def facts(result: TuneResult) -> list[Fact]:
         Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
         *reuse_facts(result),
         *coverage(result.tasks),
+        *_families(result),
         *_energy(result),
     ]
+
+
+def _simulated(result: TuneResult) -> list[Fact]:
+    if not result.simulated:
+        return []
+    if result.settings.get("executor", {}).get("kind") == "replay":
+        return [Fact("Replay", "not measured here", "every latency is of a pool of measured programs", False)]
+    return [Fact("Dry run", "not measured", "every latency is made up", False)]
+
+
+def _families(result: TuneResult) -> list[Fact]:
+    """Families of tasks (FamilySeer section 5.1), the largest first."""
+    counts = Counter(task.family for task in result.tasks if task.family)
+    shared = [f"{name} {count}" for name, count in counts.most_common() if count > 1]
+    return [Fact("Families", f"{len(counts)}", f"with several tasks: {', '.join(shared)}")] if shared else []
 
 
 def _predicted(result: TuneResult) -> list[Fact]:

@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
-from ...dataset.async_copies import STRIDED_COPY, RejectStridedCopies
+from ...dataset.async_copies import WRONG_COPY, RejectWrongCopies
 from ...dataset.code_size import code_size
 from ...dataset.tvm_compat import parse_target, stock_space, target_to_json
 from .base import DesignSpace
@@ -61,7 +61,7 @@ class StockSpace(DesignSpace):
     @staticmethod
     def cause(target: Target) -> str:
         """Cause of the candidates that PYTHON_POSTPROCESSOR rejects on a target."""
-        return STRIDED_COPY if target.kind.name == "cuda" else CODE_SIZE
+        return WRONG_COPY if target.kind.name == "cuda" else CODE_SIZE
 
 
 @lru_cache(maxsize=8)  # rules depend on the target alone, and reading them takes a tune context
@@ -69,7 +69,7 @@ def _generator(target: str, most: int | None) -> ms.SpaceGenerator:
     parsed = parse_target(target)
     own = [] if most is None else [CodeLimit(most)]
     if parsed.kind.name == "cuda":
-        own.append(RejectStridedCopies())
+        own.append(RejectWrongCopies())
     stock = stock_space(parsed)
     return ms.space_generator.PostOrderApply(
         sch_rules=list(stock.sch_rules),

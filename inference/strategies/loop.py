@@ -110,6 +110,13 @@ class SearchLoop:
         else:
             self.selector.learn([Measurement(*pair) for pair in pairs])
 
+    def expected_gain(self, count: int) -> float | None:
+        """Share of the latency that the best `count` candidates left over are expected to save.
+
+        None where none is left, or nothing ran.
+        """
+        return self.selector.expected_gain(count)
+
     def latencies_s(self) -> dict[str, float]:
         """Latency in seconds of every measured candidate by trace, inf for a failure."""
         return {measurement.trace: measurement.latency_s for measurement in self.known}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-from omegaconf import OmegaConf
 from tvm.target import Target
 
-from ...configuration import ConfigError, from_hydra
 from .base import Strategy, StrategyConfig
-from .checks import OneShotConfigError
+from .checks import OneShotConfigError, named_settings
 
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
@@ -43,17 +39,8 @@ def strategy_config(given: Any) -> StrategyConfig:
     """
     if isinstance(given, StrategyConfig):
         return given
-    values = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
-    schema = strategy_class(str(values.get("name", given))).Config
-    if unknown := sorted(set(values) - {field.name for field in fields(schema)}):
-        raise OneShotConfigError(
-            f"search.strategy.{unknown[0]}: the strategy {values['name']} has no such setting; it has "
-            f"{', '.join(field.name for field in fields(schema) if field.name != 'name')}"
-        )
-    try:
-        return from_hydra(OmegaConf.create(values), schema)
-    except ConfigError as error:
-        raise OneShotConfigError(f"search.strategy.{error}") from error
+    found: StrategyConfig = named_settings("strategy", given, lambda name: strategy_class(name).Config)
+    return found
 
 
 def fitted_strategy(config: StrategyConfig, target: Target) -> StrategyConfig:

@@ -44,7 +44,7 @@ class Selector:
     Start candidates come first. With `stop.expected_improvement` 0, or while fewer than `stop.minimum`
     candidates are measured, the best predicted follow. After that the batch with the highest joint expected
     improvement under the surrogate follows, and none once `stop.patience` batches in a row promise less than
-    `stop.expected_improvement`.
+    `stop.expected_improvement`. A surrogate that other tasks inform chooses from the first batch on.
     """
 
     def __init__(self, stop: StopConfig, surrogate: Surrogate) -> None:
@@ -83,6 +83,12 @@ class Selector:
         self._left = [proposal for proposal in self._left if id(proposal) not in taken]
         return batch
 
+    def expected_gain(self, count: int) -> float | None:
+        """See SearchLoop."""
+        if not self._left or not self._surrogate.is_fitted:
+            return None
+        return self._surrogate.best_batch(self._left, count)[1]
+
     def learn(self, measured: Sequence[Measurement]) -> None:
         """Takes the measurements of a batch."""
         self.known += measured
@@ -117,8 +123,12 @@ class Selector:
         starts = [proposal for proposal in left[:room] if proposal.is_start]
         if not stop.expected_improvement or not left or not room:
             return left[:room]
-        if starts or len(self.known) < stop.minimum or math.isinf(self.best_s):
-            return left[: min(room, max(stop.minimum - len(self.known), stop.batch, len(starts)))]
+        primed = self._surrogate.is_primed
+        if starts or (not primed and (len(self.known) < stop.minimum or math.isinf(self.best_s))):
+            due = 0 if primed else stop.minimum - len(self.known)
+            return left[: min(room, max(due, stop.batch, len(starts)))]
+        if not self._surrogate.is_fitted:
+            return [left[row] for row in self._surrogate.first_batch(left, min(room, stop.batch))]
         rows, gain = self._surrogate.best_batch(left, min(room, stop.batch))
         self._small_gains = self._small_gains + 1 if gain < stop.expected_improvement else 0
         return [] if self.exhausted else [left[row] for row in rows]

@@ -22,7 +22,6 @@ from ..proposal import Candidate
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
 from ..spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
-from ..surrogate.base import Surrogate
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
 from .base import StrategySetting
@@ -35,6 +34,16 @@ UNCHANGED = "as the plain loops"
 
 _PARALLEL = ("Parallel", "Vectorize", "Bind")
 """Instructions that make a program run otherwise than the plain loops."""
+
+
+def over_scores(workload: str, group: str) -> tuple[str, str]:
+    """Names of a task and its group for the surrogate over the scores of the cost model."""
+    return _over("scores", workload, group)
+
+
+def _over(scores: str, workload: str, group: str) -> tuple[str, str]:
+    """Draft scores and cost-model scores differ in their errors: each has a surrogate."""
+    return f"{workload}/{scores}", f"{group}/{scores}" if group else ""
 
 
 class Session(Protocol):
@@ -88,13 +97,11 @@ class SearchSession:
         self._python_cause = space.cause(target) if isinstance(space, StockSpace) else PYTHON_POSTPROCESSOR
         book = surrogates or Surrogates()
 
-        def surrogate_over(scores: str) -> Surrogate:
-            """Draft scores and cost-model scores differ in their errors: each has a surrogate."""
-            return book.of(f"{task.workload_hash}/{scores}", f"{group}/{scores}" if group else "")
-
         scorer = model
         if config.surrogate:
-            scorer = CorrectedCostModel(model, self._embedder, surrogate_over("scores"))
+            scorer = CorrectedCostModel(
+                model, self._embedder, book.of(*over_scores(task.workload_hash, group))
+            )
         with self._clock.stage("design space"):
             self._strategy = strategy_class(config.strategy.name).make(
                 config.strategy,
@@ -103,7 +110,9 @@ class SearchSession:
                     target=target,
                     space=space.generator(target) if isinstance(space, DesignSpace) else space,
                     scorer=scorer,
-                    surrogate=surrogate_over("drafts") if config.surrogate else None,
+                    surrogate=book.of(*_over("drafts", task.workload_hash, group))
+                    if config.surrogate
+                    else None,
                     per_round=config.proposed,
                     random_share=config.random_share,
                     seed=config.seed,

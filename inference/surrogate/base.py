@@ -47,6 +47,11 @@ class Surrogate(ABC):
     def is_informed(self) -> bool:
         """Whether any measurement, of this task or of one that shares the surrogate, changes scores."""
 
+    @property
+    @abstractmethod
+    def is_primed(self) -> bool:
+        """Whether programs of other tasks inform it, so that it can choose the first of its own."""
+
     @abstractmethod
     def first_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0

@@ -16,6 +16,12 @@ NOISE = 0.03
 OWN_SHARE = 0.1
 """Share of the variance that is specific to a candidate, however similar others are."""
 
+ACROSS = 0.9
+"""Covariance of programs of two tasks, as a share of that of equally distant programs of one task."""
+
+LEVEL = 3.0
+"""Standard deviation of a task's mean log-speed around that of its measured programs: almost unknown."""
+
 _OWN_SCALE = 0.01
 """Length scale of the candidate-specific part, as a share of the usual distance."""
 
@@ -33,12 +39,45 @@ class Kernel:
     length: float
     """Length scale of the shared part."""
 
+    @property
+    def variance(self) -> float:
+        """Variance of a candidate."""
+        return self.spread**2
+
     def __call__(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
         """Covariance [n, m] of embeddings [n, d] and [m, d]."""
+        shared, own = self._parts(left, right)
+        return shared + own
+
+    def _parts(
+        self, left: NDArray[np.float64], right: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Shared and candidate-specific covariance, each [n, m]."""
         distance = cdist(left, right) / self.length
         scaled = math.sqrt(3) * distance
         shared, own = (1 + scaled) * np.exp(-scaled), np.exp(-distance / _OWN_SCALE)
-        return self.spread**2 * ((1 - OWN_SHARE) * shared + OWN_SHARE * own)
+        return self.spread**2 * (1 - OWN_SHARE) * shared, self.spread**2 * OWN_SHARE * own
+
+
+@dataclass(frozen=True)
+class FamilyKernel(Kernel):
+    """Kernel over task and program; the last column of an embedding is the number of its task.
+
+    Programs of two tasks share `ACROSS` of the covariance that those of one task have. Each task has a level
+    of its own, of which nothing is known beforehand. Draft vectors tell of extents, so that tasks of other
+    sizes are further apart.
+    """
+
+    @property
+    def variance(self) -> float:
+        """Variance of a candidate, with that of its task's level."""
+        return self.spread**2 + LEVEL**2
+
+    def __call__(self, left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Covariance [n, m] of embeddings [n, d + 1] and [m, d + 1]."""
+        shared, own = self._parts(left[:, :-1], right[:, :-1])
+        same = left[:, -1:] == right[None, :, -1]
+        return np.where(same, shared + own + LEVEL**2, ACROSS * shared)
 
 
 class GaussianProcess:
@@ -64,7 +103,7 @@ class GaussianProcess:
         """Means and standard deviations, each [n]."""
         across = self._kernel(embeddings, self._embeddings)
         explained = np.einsum("nm,mn->n", across, cho_solve(self._factor, across.T))
-        variance = np.maximum(self._kernel.spread**2 - explained, 0.0)
+        variance = np.maximum(self._kernel.variance - explained, 0.0)
         return across @ self._weights, np.sqrt(variance)
 
     def joint(self, embeddings: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

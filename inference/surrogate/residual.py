@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .acquisition import Posterior, expected_improvement
 from .base import Embedded
-from .gaussian_process import GaussianProcess, Kernel, usual_distance
+from .gaussian_process import LEVEL, FamilyKernel, GaussianProcess, Kernel, usual_distance
 
 SPREAD_BEFORE = 0.35
 """Prior standard deviation of the residual; it weighs as much as `SPREAD_WEIGHT` measurements."""
@@ -30,6 +30,9 @@ SCORE_FLOOR = 1e-3
 TRUST = 0.25
 """Share of the differences between predicted log-scores that is believed: a search over many candidates
 converges on those that the frozen model overrates."""
+
+TRUST_WEIGHT = 2.0
+"""Weight of `TRUST` in what a family learns of it, as a sum of squared log-scores within its tasks."""
 
 SHORTLIST = 96
 """Candidates whose joint posterior is computed, at least: those of the highest expected improvement alone."""
@@ -50,12 +53,17 @@ def first_batch(
     error, and its favourites are often similar. `siblings` are measurements of other tasks that share the
     model's errors.
     """
-    every = trusted(_scores(candidates))
-    if siblings is not None:
-        every = every + siblings.errors(_embeddings(candidates))
+    scores = _scores(candidates)
+    if siblings is None:
+        every = trusted(scores)
+    else:
+        every = siblings.trusted(scores) + siblings.errors(_embeddings(candidates))
     likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
     embeddings, mean = _embeddings(candidates)[likely].astype(np.float64), every[likely]
-    covariance = Kernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
+    if siblings is None:
+        covariance = Kernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
+    else:
+        covariance = siblings.posterior(embeddings, scores[likely]).covariance
     slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
     cost = np.broadcast_to(np.asarray(cost, np.float64), len(every))[likely]
     return likely[Posterior(mean, covariance).best_batch(count, float(np.exp(-slow)), cost)[0]]
@@ -63,12 +71,15 @@ def first_batch(
 
 @dataclass(frozen=True)
 class ResidualModel:
-    """Residuals of measured candidates that ran, of one task or of several; see `fit`."""
+    """Residuals of measured candidates of a task that ran, and of others of its family; see `fit`.
+
+    The model is asked about task 0.
+    """
 
     embeddings: NDArray[np.float64]  # [m, d]
     scores: NDArray[np.float64]  # [m]
     log_speeds: NDArray[np.float64]  # [m]
-    tasks: NDArray[np.int64]  # [m], number of the task of each
+    tasks: NDArray[np.int64]  # [m], number of the task of each; all others than 0 are siblings
 
     @classmethod
     def fit(
@@ -83,8 +94,8 @@ class ResidualModel:
         Args:
             embeddings: [m, d], close where candidates are similar, as of `CandidateEmbedder`.
             scores: [m], predictions of the frozen model.
-            tasks: [m], number of each candidate's task; None is one task. Each has an offset of its own, and
-                all share the process over residuals.
+            tasks: [m], number of each candidate's task; None is task 0 alone. Each has a level of its own,
+                and all share the process over residuals; see FamilyKernel.
 
         Raises ValueError where none ran.
         """
@@ -111,10 +122,10 @@ class ResidualModel:
         return cls.fit(_embeddings(measured), _scores(measured), np.array(latencies_s), numbers)
 
     def best_of(
-        self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0, task: int = 0
+        self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> tuple[NDArray[np.int64], float]:
         """`best_batch` of candidates."""
-        return self.best_batch(_embeddings(left), _scores(left), count, cost, task)
+        return self.best_batch(_embeddings(left), _scores(left), count, cost)
 
     def best_batch(
         self,
@@ -122,50 +133,89 @@ class ResidualModel:
         scores: NDArray[np.floating],
         count: int,
         cost: NDArray[np.floating] | float = 1.0,
-        task: int = 0,
     ) -> tuple[NDArray[np.int64], float]:
         """Rows of up to `count` candidates to measure together, and their joint expected improvement.
 
-        The improvement is a share of the best latency of `task`, of which at least one candidate ran. The
+        The improvement is a share of the best latency of the task, of which at least one candidate ran. The
         unmeasured candidates have embeddings [n, d], scores [n] and measuring costs [n]; the highest
         improvement for its cost wins.
         """
         cost = np.broadcast_to(np.asarray(cost, np.float64), len(scores))
-        best = float(self.log_speeds[self.tasks == task].max())
-        mean, deviation = self._process.marginals(np.asarray(embeddings, np.float64))
-        alone = expected_improvement(self._offset(task) + trusted(scores) + mean - best, deviation)
+        best = float(self.log_speeds[self.tasks == 0].max())
+        mean, deviation = self._process.marginals(self._points(embeddings))
+        alone = expected_improvement(self._offset(0) + self.trusted(scores) + mean - best, deviation)
         likely = np.argsort(-alone / cost, kind="stable")[: max(SHORTLIST, 2 * count)]
-        posterior = self.posterior(np.asarray(embeddings)[likely], np.asarray(scores)[likely], task)
+        posterior = self.posterior(np.asarray(embeddings)[likely], np.asarray(scores)[likely])
         rows, gain = posterior.best_batch(count, float(np.exp(-best)), cost[likely])
         return likely[rows], gain
 
-    def posterior(
-        self, embeddings: NDArray[np.floating], scores: NDArray[np.floating], task: int = 0
-    ) -> Posterior:
-        """Joint posterior of candidates of `task` with these embeddings [n, d] and scores [n]."""
-        mean, covariance = self._process.joint(np.asarray(embeddings, np.float64))
-        return Posterior(self._offset(task) + trusted(scores) + mean, covariance)
+    def posterior(self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]) -> Posterior:
+        """Joint posterior of candidates with these embeddings [n, d] and scores [n].
+
+        Means are up to the level of the task where none of its candidates ran.
+        """
+        mean, covariance = self._process.joint(self._points(embeddings))
+        if not (self.tasks == 0).any():
+            covariance = covariance - LEVEL**2
+        return Posterior(self._offset(0) + self.trusted(scores) + mean, covariance)
 
     def corrected(
         self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
     ) -> NDArray[np.float64]:
         """Scores [n] with the expected residual included; 1 is the best that the measurements imply."""
-        corrected: NDArray[np.float64] = np.exp(trusted(scores) + self.errors(embeddings))
+        corrected: NDArray[np.float64] = np.exp(self.trusted(scores) + self.errors(embeddings))
         return corrected
+
+    def trusted(self, scores: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Log-speeds [n] that scores imply, up to the level of the task."""
+        return trusted(scores, self._trust)
+
+    @cached_property
+    def _trust(self) -> float:
+        """Slope of log-speeds over log-scores within tasks, which a family has enough programs to learn."""
+        if not self._has_siblings:
+            return TRUST
+        logs, speeds = trusted(self.scores, 1.0), self.log_speeds.copy()
+        for task in np.unique(self.tasks):
+            rows = self.tasks == task
+            logs[rows] -= logs[rows].mean()
+            speeds[rows] -= speeds[rows].mean()
+        slope = (TRUST_WEIGHT * TRUST + logs @ speeds) / (TRUST_WEIGHT + logs @ logs)
+        return float(np.clip(slope, 0.0, 1.0))
 
     def errors(self, embeddings: NDArray[np.floating]) -> NDArray[np.float64]:
         """Expected residual [n] of the frozen model's log-scores at embeddings [n, d]."""
-        return self._process.mean(np.asarray(embeddings, np.float64))
+        return self._process.mean(self._points(embeddings))
 
     @cached_property
     def _process(self) -> GaussianProcess:
-        kernel = Kernel(self._spread, usual_distance(self.embeddings))
-        return GaussianProcess(kernel, self.embeddings, self._centred)
+        """Process over the residuals of one task, less their mean, or of a family with uncertain levels."""
+        if not self._has_siblings:
+            kernel = Kernel(self._spread, usual_distance(self.embeddings))
+            return GaussianProcess(kernel, self.embeddings, self._centred)
+        points = np.column_stack([self.embeddings, self.tasks])
+        return GaussianProcess(FamilyKernel(self._spread, self._usual_distance), points, self._centred)
+
+    @property
+    def _has_siblings(self) -> bool:
+        return bool(self.tasks.any())
+
+    @property
+    def _usual_distance(self) -> float:
+        """Usual distance between candidates of one task, the median over tasks."""
+        each = [self.embeddings[self.tasks == task] for task in np.unique(self.tasks)]
+        within = [usual_distance(embeddings) for embeddings in each if len(embeddings) > 1]
+        return float(np.median(within)) if within else usual_distance(self.embeddings)
+
+    def _points(self, embeddings: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Embeddings of task 0 as the process takes them."""
+        found = np.asarray(embeddings, np.float64)
+        return np.column_stack([found, np.zeros(len(found))]) if self._has_siblings else found
 
     @cached_property
     def _residual(self) -> NDArray[np.float64]:
         """Log-speeds [m] less what scores explain, with the unknown level of each task still included."""
-        return self.log_speeds - trusted(self.scores)
+        return self.log_speeds - self.trusted(self.scores)
 
     @cached_property
     def _centred(self) -> NDArray[np.float64]:
@@ -174,8 +224,9 @@ class ResidualModel:
         return self._residual - np.array([offsets[task] for task in self.tasks.tolist()])
 
     def _offset(self, task: int) -> float:
-        """The level of a task, its best log-speed, which scores are relative to and do not tell."""
-        return float(self._residual[self.tasks == task].mean())
+        """The level of a task, its best log-speed, which scores do not tell; 0 where nothing of it ran."""
+        of_task = self._residual[self.tasks == task]
+        return float(of_task.mean()) if len(of_task) else 0.0
 
     @cached_property
     def _spread(self) -> float:
@@ -193,7 +244,7 @@ def _scores(candidates: Sequence[Embedded]) -> NDArray[np.float64]:
     return np.array([candidate.score for candidate in candidates])
 
 
-def trusted(scores: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Log-speeds that scores imply, up to the offset of the task."""
+def trusted(scores: NDArray[np.floating], trust: float = TRUST) -> NDArray[np.float64]:
+    """Log-speeds that scores imply, up to the level of the task; `trust` is as TRUST."""
     logs: NDArray[np.float64] = np.log(np.maximum(np.asarray(scores, np.float64), SCORE_FLOOR))
-    return TRUST * logs
+    return trust * logs

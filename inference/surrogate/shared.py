@@ -14,6 +14,12 @@ from .base import Embedded, Surrogate
 if TYPE_CHECKING:
     from .residual import ResidualModel
 
+SIBLING_PROGRAMS = 16
+"""Programs of each other task that a task learns from: its first, which are chosen to differ."""
+
+SIBLINGS = 24
+"""Other tasks that a task learns from at most, those with the most programs: time grows with the cube."""
+
 
 class Surrogates:
     """Surrogates by name; tasks that give the same name share what is measured.
@@ -27,7 +33,7 @@ class Surrogates:
 
     def of(self, task: str, group: str = "") -> Surrogate:
         """The surrogate of a task, by its workload hash; `group` names a shared one, "" the task's own."""
-        return self._groups[group or task].member(task)
+        return _Member(self._groups[group or task], task)
 
 
 def own_surrogate() -> Surrogate:
@@ -36,74 +42,93 @@ def own_surrogate() -> Surrogate:
 
 
 class _Group:
-    """Measurements of the tasks that share a surrogate, and the model fitted to them."""
+    """Measurements of the tasks that share a surrogate, and the models fitted to them."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._measured: dict[tuple[int, str], tuple[Embedded, float]] = {}
-        self._model: ResidualModel | None = None
+        self._measured: defaultdict[str, dict[str, tuple[Embedded, float]]] = defaultdict(dict)
+        self._models: dict[str, ResidualModel | None] = {}
 
-    def member(self, task: str) -> Surrogate:
-        return _Member(self, self._numbers.setdefault(task, len(self._numbers)))
-
-    def learn(self, task: int, candidates: Sequence[Embedded], latencies_s: Sequence[float]) -> None:
+    def learn(self, task: str, candidates: Sequence[Embedded], latencies_s: Sequence[float]) -> None:
         for candidate, latency_s in zip(candidates, latencies_s, strict=True):
-            self._measured[task, candidate.trace] = candidate, latency_s
-        self._model = None
+            self._measured[task][candidate.trace] = candidate, latency_s
+        self._models.clear()
 
-    def ran(self, task: int | None = None) -> bool:
-        """Whether a candidate of the task ran; None asks for any task."""
-        return any(
-            np.isfinite(latency_s)
-            for (number, _), (_, latency_s) in self._measured.items()
-            if task in (None, number)
-        )
+    def has_run(self, task: str) -> bool:
+        """Whether a candidate of the task ran."""
+        return bool(self._ran(task))
 
-    @property
-    def model(self) -> ResidualModel:
-        if self._model is None:
-            from .residual import ResidualModel  # imports parts of SciPy, which a fixed K does without
+    def siblings_of(self, task: str) -> list[str]:
+        """Other tasks of which a candidate ran; one that fails in all its programs tells nothing."""
+        return [other for other in self._measured if other != task and self.has_run(other)]
 
-            measured = list(self._measured.values())
-            self._model = ResidualModel.of(
-                [candidate for candidate, _ in measured],
-                [latency_s for _, latency_s in measured],
-                [number for number, _ in self._measured],
-            )
-        return self._model
+    def model(self, task: str, width: int) -> ResidualModel | None:
+        """Model of a task with embeddings of this width; None where nothing with such embeddings ran.
+
+        The task has the number 0 in it.
+        """
+        if task not in self._models:
+            told = {other: self._ran(other)[:SIBLING_PROGRAMS] for other in self.siblings_of(task)}
+            most = sorted(told, key=lambda other: -len(told[other]))[:SIBLINGS]
+            rows = [(0, *pair) for pair in self._ran(task)]
+            rows += [(number, *pair) for number, other in enumerate(most, 1) for pair in told[other]]
+            self._models[task] = _fitted([row for row in rows if len(row[1].embedding) == width])
+        return self._models[task]
+
+    def _ran(self, task: str) -> list[tuple[Embedded, float]]:
+        found = self._measured[task].values() if task in self._measured else ()
+        return [(candidate, latency_s) for candidate, latency_s in found if np.isfinite(latency_s)]
+
+
+def _fitted(rows: Sequence[tuple[int, Embedded, float]]) -> ResidualModel | None:
+    if not rows:
+        return None
+    from .residual import ResidualModel  # imports parts of SciPy, which a fixed K does without
+
+    numbers, candidates, latencies_s = zip(*rows, strict=True)
+    return ResidualModel.of(candidates, latencies_s, numbers)
 
 
 class _Member(Surrogate):
     """View of one task on the surrogate of its group."""
 
-    def __init__(self, group: _Group, number: int) -> None:
+    def __init__(self, group: _Group, task: str) -> None:
         self._group = group
-        self._number = number
+        self._task = task
 
     def learn(self, candidates: Sequence[Embedded], latencies_s: Sequence[float]) -> None:
-        self._group.learn(self._number, candidates, latencies_s)
+        self._group.learn(self._task, candidates, latencies_s)
 
     @property
     def is_fitted(self) -> bool:
-        return self._group.ran(self._number)
+        return self._group.has_run(self._task)
 
     @property
     def is_informed(self) -> bool:
-        return self._group.ran()
+        return self.is_fitted or self.is_primed
+
+    @property
+    def is_primed(self) -> bool:
+        return bool(self._group.siblings_of(self._task))
 
     def first_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> NDArray[np.int64]:
         from .residual import first_batch  # imports parts of SciPy
 
-        return first_batch(left, count, cost, self._group.model if self.is_informed else None)
+        return first_batch(left, count, cost, self._model(left[0].embedding))
 
     def best_batch(
         self, left: Sequence[Embedded], count: int, cost: NDArray[np.floating] | float = 1.0
     ) -> tuple[NDArray[np.int64], float]:
-        return self._group.model.best_of(left, count, cost, self._number)
+        model = self._model(left[0].embedding)
+        assert model is not None, "a candidate of the task ran"
+        return model.best_of(left, count, cost)
 
     def corrected(
         self, embeddings: NDArray[np.floating], scores: NDArray[np.floating]
     ) -> NDArray[np.floating]:
-        return self._group.model.corrected(embeddings, scores) if self.is_informed else scores
+        model = self._model(embeddings[0]) if len(embeddings) else None
+        return scores if model is None else model.corrected(embeddings, scores)
+
+    def _model(self, embedding: NDArray[np.floating]) -> ResidualModel | None:
+        return self._group.model(self._task, len(embedding))

@@ -6,25 +6,41 @@ from collections.abc import Sequence
 
 from ...dataset.task import Task
 from ..config import OneShotConfig
+from ..families.registry import family_of
 from ..predicted_schedules import PredictedSchedules
 from ..strategies.loop import SearchLoop
+from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import Surrogates
 from ..tuning_database import TuningDatabase
+from .budget.registry import make_planner
 from .persistence import Ledger
 from .planner import TaskPlanner
 from .search import TaskSearch
-from .shares import LatencySharePlanner
 
 
 def opened_searches(
-    tasks: Sequence[Task], config: OneShotConfig, planner: TaskPlanner, ledger: Ledger
+    tasks: Sequence[Task],
+    config: OneShotConfig,
+    planner: TaskPlanner,
+    ledger: Ledger,
+    memory: SurrogateMemory | None = None,
 ) -> list[TaskSearch]:
-    """A search for each task, which knows what earlier runs have found, and which the planner has taken."""
+    """A search for each task, which knows what earlier runs have found, and which the planner has taken.
+
+    `memory` is what shared surrogates know from them.
+    """
     surrogates = Surrogates()
+    remembered: set[str] = set()
     searches = []
     for task in tasks:
-        surrogate = surrogates.of(task.workload_hash, planner.surrogate_group(task))
-        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate))
+        family = family_of(task, config.families)
+        group = planner.surrogate_group(task) or (family if config.share_surrogate else "")
+        if memory is not None and group and group not in remembered:
+            remembered.add(group)
+            for workload, programs in memory.programs(group).items():
+                surrogates.of(workload, group).learn(*zip(*programs, strict=True))
+        surrogate = surrogates.of(task.workload_hash, group)
+        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)
         ledger.take_up(search)
         searches.append(search)
     planner.begin(searches)
@@ -42,11 +58,11 @@ def anything_due(
 ) -> bool:
     """Whether a run has a round to search or an untuned task to measure.
 
-    `planner` is a new one, by default a LatencySharePlanner.
+    `planner` is a new one, by default that of `config.planner`.
     """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
-    planner = planner or LatencySharePlanner(config)
+    planner = planner or make_planner(config)
     searches = opened_searches([*tasks, *planner.further_tasks(tasks)], config, planner, ledger)
     return planner.next_round([search for search in searches if not search.over], []) is not None

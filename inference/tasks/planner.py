@@ -34,6 +34,11 @@ class TaskPlanner(ABC):
     A task of weight 0 is measured but is no part of the network.
     """
 
+    @property
+    def completes_all(self) -> bool:
+        """Whether a run that comes to its end leaves every task complete, however few rounds it had."""
+        return False
+
     def surrogate_group(self, task: Task) -> str:
         """Name of the surrogate that a task shares with others; "" for one of its own."""
         return ""

@@ -1,4 +1,4 @@
-"""Planner of a run, as `search.reuse` asks for it."""
+"""Planner of a run, as `search.planner` and `search.reuse` ask for it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from ..spaces.code_limit import StockSpace
 from ..starts.adapted import ProgramAdapter
 from ..strategies.reuse.config import BY_MEASURING
 from ..tuning_database import TuningDatabase
+from .budget.registry import make_planner
 from .planner import TaskPlanner
-from .reuse.planner import ChildBudget, ReusePlanner, Selected
+from .reuse.order import ChildBudget, ReuseRules, Selected
+from .reuse.planner import ReusePlanner
 from .reuse.published import PublishedTrees
-from .shares import LatencySharePlanner
 
 KNOWN_PROGRAMS = 16
 """Programs of a task that are read from the database for those that reuse it."""
@@ -42,22 +43,17 @@ class PlannerFactory:
         self._libraries: dict[frozenset[str], list[Donor]] = {}
 
     def make(self, *, breadth_first: bool = False) -> TaskPlanner:
-        """A planner; see LatencySharePlanner for `breadth_first`."""
+        """A planner; `breadth_first` gives each task a quick round first, as a time budget asks for."""
         config = self._config
         if config.reuse == OFF:
-            return LatencySharePlanner(config, breadth_first=breadth_first)
-        make = partial(
-            ReusePlanner,
-            config,
-            known_programs=partial(self._database.latencies_s, most=KNOWN_PROGRAMS),
-            breadth_first=breadth_first,
-        )
+            return make_planner(config, breadth_first=breadth_first)
+        make = partial(ReusePlanner, config, breadth_first=breadth_first)
+        known_programs = partial(self._database.latencies_s, most=KNOWN_PROGRAMS)
         if config.reuse == AUTO:
             return make(
                 select=self._sources,
                 starts=NearestPrograms(self._adapter, self._loops_of),
-                child_of=self._child_of,
-                source_rounds=config.auto.source_rounds,
+                rules=ReuseRules(self._child_of, config.auto.source_rounds, known_programs),
             )
         eto, trees = config.eto, self._trees
         select = trees.clusters if config.reuse == SELECTIVE else trees.least_cost
@@ -67,8 +63,7 @@ class PlannerFactory:
         return make(
             select=select,
             starts=ParentsBest(self._adapter),
-            child_of=lambda task: child,
-            sketch_of=trees.sketch_of,
+            rules=ReuseRules(lambda task: child, None, known_programs, trees.sketch_of),
         )
 
     @cached_property

@@ -41,6 +41,7 @@ def task_result(search: TaskSearch) -> TaskResult:
         measured_latencies_s=[measurement.latency_s for measurement in known],
         reason=reason,
         from_database=(search.known_s is not None and not known) or (search.predicted and not search.rounds),
+        family=search.family,
         parent="" if search.parent is None else search.parent.name,
         parent_hash="" if search.parent is None else search.parent.workload_hash,
         predicted=search.predicted,

@@ -24,6 +24,10 @@ class TaskSearch:
     task: Task
     loop: SearchLoop
     """Open proposals, and what they measured in this run."""
+    family: str = ""
+    """Name of the family that the task belongs to."""
+    surrogate_group: str = ""
+    """Name of the surrogate that the task shares with others, "" for its own."""
     untuned_s: float = math.inf
     """Latency without a schedule, inf where it is not known or does not run."""
     known_s: float | None = None
@@ -34,6 +38,8 @@ class TaskSearch:
     """Rounds of this run."""
     full_rounds: int = 0
     """Rounds searched and measured in full, those of the earlier run included, quick rounds not."""
+    history_s: list[float] = field(default_factory=list)
+    """Best latency after each round of this run."""
     gains: list[float] = field(default_factory=list)
     over: bool = False
     """Whether the search has nothing more to propose."""
@@ -76,6 +82,13 @@ class TaskSearch:
         return self.task.weight * min(self.best_s, self.untuned_s) if self.task.weight else 0.0
 
     @property
+    def program_s(self) -> float:
+        """Seconds that searching and measuring a program of it takes; 1 before any was measured."""
+        known = self.loop.known
+        measured_s = sum(one.outcome.build_s + one.outcome.run_s for one in known)
+        return (self.search_s + measured_s) / len(known) or 1.0 if known else 1.0
+
+    @property
     def complete_before(self) -> bool:
         """Whether an earlier run searched the task to its end."""
         return self.known_s is not None and self.earlier_rounds is None
@@ -104,6 +117,7 @@ class TaskSearch:
         self.full_rounds += complete and not self.budget.quick and not helpless
         if self.over:
             self.full_rounds = max(self.full_rounds, all_rounds)
+        self.history_s.append(self.best_s)
         self.untold |= {m.trace: m.latency_s for m in measured}
         if self.rounds > 1 or self.known_s is not None:
             self.gains.append(gain(self._before_s, self.best_s))

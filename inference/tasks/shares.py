@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ..config import OneShotConfig
-from ..strategies.loop import RoundBudget
+from .budget.registry import PlannerConfig
 from .gains import most_promising
-from .planner import Round, TaskPlanner
+from .planner import Round
+from .precedence import Stage
 from .search import TaskSearch
-
-QUICK_ROOM = 4
-"""Candidates measured in a quick round."""
+from .turns import TurnPlanner
 
 
-class LatencySharePlanner(TaskPlanner):
+@dataclass(frozen=True)
+class SharesConfig(PlannerConfig):
+    """See PlannerConfig."""
+
+    name: str = "shares"
+
+
+class LatencySharePlanner(TurnPlanner):
     """Plans rounds by latency share.
 
     Each task gets a first round before any gets a second, the largest share first, by operations where no
@@ -23,17 +29,7 @@ class LatencySharePlanner(TaskPlanner):
     `min_latency_share` * r / number of tasks. Extra rounds go to the task of the highest saving rate.
     """
 
-    def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
-        """`breadth_first` gives each task a quick round first, as a time budget asks for."""
-        self._config = config
-        self._breadth_first = breadth_first
-        self._searches: Sequence[TaskSearch] = ()
-        self._done = 0.0
-
-    def begin(self, searches: Sequence[TaskSearch]) -> None:
-        """See TaskPlanner."""
-        self._searches = searches
-        self._done = 0.0
+    Config = SharesConfig
 
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
         """See TaskPlanner."""
@@ -50,31 +46,30 @@ class LatencySharePlanner(TaskPlanner):
                 return self._round(more[chosen])
         return None
 
-    def share_done(self) -> float:
-        """See TaskPlanner; it never falls, although a task's share may grow while others get faster."""
-        left = sum(self._share_left(search) for search in self._searches)
-        self._done = max(self._done, 1 - left / max(len(self._searches), 1))
-        return self._done
-
-    def _share_left(self, search: TaskSearch) -> float:
-        """Share of a task's own rounds that is not done, as far as it gets them."""
+    def share_left(self, search: TaskSearch) -> float:
+        """See TurnPlanner: of a task's own rounds, as far as it gets them."""
+        if self._precedence.stage(search).is_pending:
+            return 1.0
         return 1 - search.rounds / self._own_rounds(search) if self._is_due(search) else 0.0
+
+    def _share_of_plan(self) -> float:
+        return 1 - sum(map(self.share_left, self._searches)) / max(len(self._searches), 1)
 
     def _order(self, search: TaskSearch) -> tuple[float, ...]:
         """Key by which tasks follow each other, the least first."""
-        return search.rounds, -min(self._stake_s(search), 1e6), -search.task.weight * search.task.flops
-
-    def _stake_s(self, search: TaskSearch) -> float:
-        """Seconds of the network's latency that a task counts with."""
-        return search.network_s
+        first, stake_s = self._precedence.comes_first(search), self._precedence.stake_s(search)
+        return not first, search.rounds, -min(stake_s, 1e6), -search.task.weight * search.task.flops
 
     def _round(self, search: TaskSearch) -> Round:
-        quick = self._breadth_first and not search.rounds and search.known_s is None
-        room = self._config.room(search.full_rounds)
-        return Round(search, RoundBudget(min(room, QUICK_ROOM) if quick else room, quick))
+        return self._round_of(search, self._config.room(search.full_rounds))
 
-    def _own_rounds(self, search: TaskSearch) -> int:
+    def _own_rounds(self, search: TaskSearch) -> float:
         """Rounds of this run that a task gets before extra ones."""
+        rounds = self._rounds_left(search) + self._precedence.spent_in_vain(search).rounds
+        return min(rounds, self._precedence.rounds(search))
+
+    def _rounds_left(self, search: TaskSearch) -> int:
+        """Rounds that the settings leave a task in this run."""
         if search.known_s is None:
             return 1 if self._breadth_first else self._config.rounds
         if self._breadth_first or search.earlier_rounds is None:
@@ -82,23 +77,26 @@ class LatencySharePlanner(TaskPlanner):
         return max(0, self._config.rounds - search.earlier_rounds)
 
     def _is_due(self, search: TaskSearch) -> bool:
-        """Whether a task gets another round of its own."""
+        """Whether a task gets another round of its own, or its round as a child."""
+        stage = self._precedence.stage(search)
+        if stage is not Stage.OWN:
+            return stage is Stage.STARTING
         if search.over or search.rounds >= self._own_rounds(search):
             return False
         if math.isinf(search.best_s) or not search.full_rounds or len(self._searches) == 1:
             return True
-        return self._stake_s(search) >= self._config.min_latency_share * search.full_rounds * self._even_s()
-
-    def _even_s(self) -> float:
-        """Seconds of the network's latency that each task would have if all had the same."""
-        tuned_s = [s.network_s for s in self._searches if math.isfinite(s.best_s) and s.task.weight]
-        return sum(tuned_s) / max(len(tuned_s), 1)
+        even_s = self._precedence.even_s(self._searches)
+        least_s = self._config.min_latency_share * search.full_rounds * even_s
+        return self._precedence.stake_s(search) >= least_s
 
     def _most_rounds(self, search: TaskSearch) -> int:
         """Rounds of a task in this run at most.
 
         A schedule of the database is searched on only where an earlier run was stopped, or with extra rounds.
         """
+        stage = self._precedence.stage(search)
+        if stage is Stage.UNUSED or stage.is_pending:
+            return 0
         if search.known_s is not None and not self._config.extra_rounds:
             if search.complete_before:
                 return 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 
 from ...dataset.measure.process import WorkerLostError
 from ..starts.base import StartSource
+from ..surrogate.memory import SurrogateMemory
+from ..surrogate.shared import SIBLING_PROGRAMS
 from ..tuning_notes import TaskName
-from ..workers.messages import RoundReply, RoundRequest
+from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
 from ..workers.searchers import Searcher, replied
 from .planner import Round
 from .search import TaskSearch
@@ -30,11 +33,21 @@ class SearchSupervisor:
         searchers: Sequence[Searcher],
         searches: Sequence[TaskSearch],
         start_sources: Sequence[StartSource] = (),
+        memory: SurrogateMemory | None = None,
     ) -> None:
-        """`searches` are all tasks of the run; `start_sources` give them candidates when they are opened."""
+        """Sets up the supervision of `searchers`.
+
+        Args:
+            searches: all tasks of the run.
+            start_sources: give tasks candidates when they are opened.
+            memory: what shared surrogates have learned, of which each searcher is told what is new to it.
+        """
         self.searchers = searchers
         self._searches = searches
         self._start_sources = start_sources
+        self._memory = memory or SurrogateMemory()
+        self._told: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+        """Workload and trace of the siblings' programs that each searcher was told."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
 
     @property
@@ -61,7 +74,7 @@ class SearchSupervisor:
         preferred = [s for s in free if s.searcher in (None, self.searchers[number])]
         return preferred, [search for search in free if search.searcher in at_work]
 
-    def ask(self, number: int, planned: Round, surrogate_group: str = "") -> None:
+    def ask(self, number: int, planned: Round) -> None:
         """Asks a searcher for the proposals of a round."""
         search, searcher = planned.search, self.searchers[number]
         learned, starts = search.untold, list(planned.starts)
@@ -88,12 +101,25 @@ class SearchSupervisor:
                 budget=planned.budget,
                 learned=learned,
                 starts=tuple(starts),
-                surrogate_group=surrogate_group,
+                surrogate_group=search.surrogate_group,
+                siblings=self._siblings(number, search),
                 task=search.task if opened else None,
                 parents=planned.parents,
             )
         )
         search.searcher = searcher
+
+    def _siblings(self, number: int, search: TaskSearch) -> tuple[SiblingProgram, ...]:
+        """Programs of the task's family that the searcher was not told."""
+        told = self._told[number]
+        fresh = [
+            SiblingProgram(workload, program.trace, program.score, program.embedding, latency_s)
+            for workload, programs in self._memory.programs(search.surrogate_group).items()
+            for program, latency_s in programs[:SIBLING_PROGRAMS]
+            if workload != search.task.workload_hash and (workload, program.trace) not in told
+        ]
+        told.update((sibling.workload, sibling.trace) for sibling in fresh)
+        return tuple(fresh)
 
     def replies(self, *beside: Connection) -> Iterator[tuple[TaskSearch, RoundReply]]:
         """Tasks with the replies of their searchers.
@@ -117,7 +143,8 @@ class SearchSupervisor:
             yield search, reply
 
     def _bury(self, number: int) -> None:
-        """Forgets the sessions of a searcher that died; it goes on with a new process."""
+        """Forgets what a searcher that died was told; it goes on with a new process."""
+        self._told.pop(number, None)
         for search in self._searches:
             if search.searcher is self.searchers[number]:
                 search.searcher = None

@@ -17,16 +17,17 @@ from ..profiling import StageClock
 from ..proposal import Measurement
 from ..result import TaskResult
 from ..starts.base import StartSource
+from ..surrogate.memory import SurrogateMemory
 from ..tuning_database import TuningDatabase
 from ..workers.messages import RoundReply
 from ..workers.searchers import Searcher
+from .budget.registry import make_planner
 from .due import opened_searches
 from .measuring import MeasuringThreads
 from .persistence import Ledger
 from .planner import TaskPlanner
 from .results import task_result
 from .search import TaskSearch
-from .shares import LatencySharePlanner
 from .supervision import SearchSupervisor
 
 
@@ -61,6 +62,7 @@ class NetworkTuner:
         limits: Limits | None = None,
         retune: bool = False,
         predicted: PredictedSchedules | None = None,
+        memory: SurrogateMemory | None = None,
         clock: StageClock | None = None,
         elapsed_s: Callable[[], float] | None = None,
         on_progress: Callable[[str, float], None] = lambda name, done: None,
@@ -69,10 +71,11 @@ class NetworkTuner:
         """Sets a run up.
 
         Args:
-            planner: by default a LatencySharePlanner.
+            planner: by default that of `config.planner`.
             start_sources: candidates for tasks, beside those that the database has measured.
             retune: whether schedules of the database are searched for again.
             predicted: takes the schedules of a run that measures nothing (`config.measure`).
+            memory: what shared surrogates learned in earlier runs; takes what they learn in this one.
             clock: takes the seconds of work by step.
             elapsed_s: seconds since the start of the run, for `curve`.
             on_progress: hears the task that was measured, and the share of all rounds that is done.
@@ -82,9 +85,10 @@ class NetworkTuner:
         self._executor = executor
         self._searchers = searchers
         self._limits = limits or Limits()
-        self._planner = planner or LatencySharePlanner(config, breadth_first=self._limits.breadth_first)
+        self._planner = planner or make_planner(config, breadth_first=self._limits.breadth_first)
         self._ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
         self._start_sources = [*self._ledger.start_sources(), *start_sources]
+        self._memory = memory or SurrogateMemory()
         self._clock = clock or StageClock()
         start = time.monotonic()
         self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
@@ -114,9 +118,11 @@ class NetworkTuner:
         none.
         """
         bridges = list(self._planner.further_tasks(tasks))
-        self._searches = opened_searches([*tasks, *bridges], self._config, self._planner, self._ledger)
+        self._searches = opened_searches(
+            [*tasks, *bridges], self._config, self._planner, self._ledger, self._memory
+        )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
-        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources)
+        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
         with MeasuringThreads(self._executor, self._limits.in_time, self._around_measuring) as measuring:
             if unknown:
                 measuring.start_untuned([search.task for search in unknown])
@@ -125,17 +131,21 @@ class NetworkTuner:
                 under_way = measuring.rounds_under_way or measuring.untuned_under_way
                 if not supervisor.any_asked and not under_way:
                     break
+                asked = supervisor.any_asked
                 for search, reply in supervisor.replies(measuring.woken):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
-                    idle = not measuring.rounds_under_way and not measuring.untuned_under_way
-                    wait([measuring.woken], 0.0 if idle else None)
+                    # A device without a round gets one first, if there is one.
+                    free = asked and measuring.rounds_under_way < self._executor.devices
+                    wait([measuring.woken], 0.0 if free and not measuring.untuned_under_way else None)
                 if (latencies_s := measuring.take_untuned()) is not None:
                     self._take_measured_untuned(unknown, latencies_s)
                 for search, measured in measuring.take_rounds():
                     self._take_measured(search, measured)
         complete = self._goes_on()
         for search in self._searches:
+            if complete and self._planner.completes_all:
+                search.full_rounds = max(search.full_rounds, self._config.rounds)
             self._ledger.commit(search)
             if complete:
                 self._ledger.note_ended(search)
@@ -193,7 +203,7 @@ class NetworkTuner:
                 return
             planned = self._planner.next_round(*supervisor.choices(number))
             if planned is not None:
-                supervisor.ask(number, planned, self._planner.surrogate_group(planned.search.task))
+                supervisor.ask(number, planned)
 
     def _take_proposals(self, search: TaskSearch, reply: RoundReply, measuring: MeasuringThreads) -> None:
         self._clock.add(reply.stage_s)
@@ -222,6 +232,9 @@ class NetworkTuner:
             }
         )
         self._ledger.commit(search)
+        if search.surrogate_group:
+            measured_now = [(one.proposal, one.latency_s) for one in search.loop.known]
+            self._memory.keep(search.surrogate_group, search.task.workload_hash, measured_now)
         self._tell(search)
         self.curve.append((self._elapsed_s(), self._network_s()))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 
 from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
@@ -19,6 +20,19 @@ from ..strategies.loop import RoundBudget
 
 _DECIMALS = 4
 """Decimals of embeddings on their way: as many as distances between them need."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiblingProgram:
+    """Measured program of another task that shares the surrogate."""
+
+    workload: str
+    """Workload hash of that task."""
+    trace: str
+    """Canonical trace, or its hash; see `surrogate.memory.Remembered`."""
+    score: float
+    embedding: NDArray[np.float32]
+    latency_s: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,8 @@ class RoundRequest:
     """Name of the surrogate that the task shares with others, "" for its own."""
     task: Task | None = None
     """The task itself, which opens it in the process."""
+    siblings: tuple[SiblingProgram, ...] = ()
+    """Programs of other tasks of the surrogate that the process was not told."""
     parents: tuple[ReuseParent, ...] = ()
     """Programs of other tasks that this one reuses, the most promising first."""
 
@@ -47,6 +63,7 @@ class RoundRequest:
             "learned": {trace: s if math.isfinite(s) else None for trace, s in self.learned.items()},
             "starts": list(self.starts),
             "surrogate_group": self.surrogate_group,
+            "siblings": [_embedded_to_json(sibling) for sibling in self.siblings],
             "task": None if self.task is None else _task_to_json(self.task),
             "parents": [[_task_to_json(parent.task), parent.trace] for parent in self.parents],
         }
@@ -61,6 +78,7 @@ class RoundRequest:
             learned={trace: math.inf if s is None else s for trace, s in values["learned"].items()},
             starts=tuple(values["starts"]),
             surrogate_group=values["surrogate_group"],
+            siblings=tuple(SiblingProgram(**_embedded(sibling)) for sibling in values["siblings"]),
             task=None if task is None else _task_from_json(task),
             parents=tuple(ReuseParent(_task_from_json(of), trace) for of, trace in values["parents"]),
         )
@@ -92,7 +110,7 @@ class RoundReply:
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
         return {
-            "proposals": [_proposal_to_json(proposal) for proposal in self.proposals],
+            "proposals": [_embedded_to_json(proposal) for proposal in self.proposals],
             "scored": self.scored,
             "counts": asdict(self.counts),
             "stage_s": dict(self.stage_s),
@@ -105,7 +123,7 @@ class RoundReply:
         if "error" in values:
             return cls(error=str(values["error"]).strip() or "no message")
         return cls(
-            proposals=tuple(_proposal_from_json(proposal) for proposal in values["proposals"]),
+            proposals=tuple(Proposal(**_embedded(proposal)) for proposal in values["proposals"]),
             scored=values["scored"],
             counts=CandidateCounts(**values["counts"]),
             stage_s=values["stage_s"],
@@ -126,14 +144,15 @@ def _task_to_json(task: Task) -> dict[str, Any]:
     }
 
 
+def _embedded_to_json(candidate: Proposal | SiblingProgram) -> dict[str, Any]:
+    embedding = candidate.embedding.astype(np.float64).round(_DECIMALS).tolist()
+    return {**vars(candidate), "embedding": embedding}
+
+
 def _task_from_json(values: Mapping[str, Any]) -> Task:
     return Task(**{**values, "mod": tvm.ir.load_json(values["mod"])})
 
 
-def _proposal_to_json(proposal: Proposal) -> dict[str, Any]:
-    embedding = proposal.embedding.astype(np.float64).round(_DECIMALS).tolist()
-    return {**vars(proposal), "embedding": embedding}
-
-
-def _proposal_from_json(values: Mapping[str, Any]) -> Proposal:
-    return Proposal(**{**values, "embedding": np.array(values["embedding"], dtype=np.float32)})
+def _embedded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a candidate from the JSON of `_embedded_to_json`."""
+    return {**values, "embedding": np.array(values["embedding"], dtype=np.float32)}

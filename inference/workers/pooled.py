@@ -102,6 +102,10 @@ class PooledSearcher:
         every = {program.trace: program for program in self._rated.get(request.key, ())}
         left = self._left.setdefault(request.key, dict(every))
         surrogate = self._surrogates.of(request.key, request.surrogate_group)
+        for sibling in request.siblings:
+            self._surrogates.of(sibling.workload, request.surrogate_group).learn(
+                [sibling], [sibling.latency_s]
+            )
         learned = [trace for trace in request.learned if trace in every]
         surrogate.learn([every[trace] for trace in learned], [request.learned[trace] for trace in learned])
         for trace in learned:

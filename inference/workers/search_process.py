@@ -25,7 +25,7 @@ from ...dataset.worker_loop import main
 from ..config import OneShotConfig
 from ..cost_model import load_cost_model
 from ..strategies.registry import strategy_class
-from ..strategies.session import FixedSession, SearchSession, Session
+from ..strategies.session import FixedSession, SearchSession, Session, over_scores
 from ..surrogate.shared import Surrogates
 from .messages import RoundReply, RoundRequest
 
@@ -60,6 +60,7 @@ class SearchRole(Role):
                 self._sessions[request.key] = self._opened(request.task, request.surrogate_group)
             session = self._sessions[request.key]
             before = CandidateCounts() if request.task is not None else session.counts
+            self._learn_siblings(request)
             session.learn(request.learned)
             candidates = session.propose(request.budget, request.starts, request.parents)
         except NoDesignSpaceError:
@@ -72,6 +73,12 @@ class SearchRole(Role):
             self._model.clock.take(),
             counts=session.counts - before,
         )
+
+    def _learn_siblings(self, request: RoundRequest) -> None:
+        """Teaches the surrogate over scores what was measured of other tasks."""
+        for sibling in request.siblings:
+            surrogate = self._surrogates.of(*over_scores(sibling.workload, request.surrogate_group))
+            surrogate.learn([sibling], [sibling.latency_s])
 
     def _opened(self, task: Task, group: str) -> Session:
         """Raises NoDesignSpaceError where the task has nothing to tune."""

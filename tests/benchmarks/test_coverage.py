@@ -102,7 +102,10 @@ def test_a_network_without_a_searched_task_does_not_pass(
 def test_limits_end_a_process_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     late = run_of("import time; time.sleep(600)", monkeypatch, limit_s=0.5)
     assert (late["passed"], late["step"]) == (False, "time")
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = bytearray(10**8); input()'])"
+    child = (
+        "import subprocess, sys; "
+        "subprocess.run([sys.executable, '-c', 'import time; x = bytes([1]) * 10**8; time.sleep(600)'])"
+    )
     large = run_of(child, monkeypatch, limit_mb=100.0)
     assert large["step"] == "memory" and "more than 100 MB" in large["cause"]
 

@@ -14,9 +14,11 @@ import pytest
 import tvm
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
-from foretune.inference.result import BY_LOAD, BY_STOCK
+from foretune.inference.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.result_file import load_result
+from foretune.inference.tune import _as_built
 from support.checkpoints import random_checkpoint
+from support.results import make_task
 
 NETWORK = "tiny_network:Tiny"
 TINY = """
@@ -242,3 +244,10 @@ def test_bad_input_is_one_clear_error(command, checkpoint, overrides, network, m
     assert line.startswith("status ") and line != "status 0\n"
     assert re.search(message, errors), errors
     assert "Traceback" not in errors
+
+
+def test_a_task_whose_schedule_did_not_build_counts_as_untuned() -> None:
+    task = make_task(predicted=True)
+    assert _as_built(task, ("another",)) is task
+    unbuilt = _as_built(task, (task.name,))
+    assert (unbuilt.tuned_latency_s, unbuilt.predicted, unbuilt.reason) == (None, False, NOT_BUILT)

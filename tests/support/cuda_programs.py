@@ -18,14 +18,13 @@ from foretune.dataset.operators import (
 )
 from foretune.dataset.replay import RejectedError, instantiate
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.dataset.tvm_compat import design_spaces, make_tune_context
 from foretune.inference.spaces.code_limit import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
+from .cuda_emulation.target import TARGET
 from .operators import EXAMPLES, random_inputs, run
-
-TARGET = parse_target("nvidia/nvidia-a100")
 
 _DRAWS = 400
 """Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
@@ -71,7 +70,7 @@ class Prepared:
         return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
 
     def error(self, output: np.ndarray) -> float:
-        """Largest difference from the expected output over its largest value; NaN where a value is NaN."""
+        """Largest difference from the expected output, as a share of its largest value; NaN for a NaN."""
         expected = self.expected.astype(np.float64)
         return float(np.abs(output.astype(np.float64) - expected).max() / max(np.abs(expected).max(), 1e-9))
 
@@ -92,8 +91,8 @@ def random_candidates(
 ) -> Iterator[ms.MeasureCandidate]:
     """Up to `count` candidates with decisions drawn at random, from each design space of the task in turn.
 
-    They come from the space of foretune's search, or without `checked` from stock's, which has programs that
-    TVM compiles to wrong code.
+    They come from the space of foretune's search, or without `checked` from stock's, which has programs
+    that TVM compiles to wrong code.
     """
     space = StockSpace(None).generator(TARGET) if checked else "post-order-apply"
     context = make_tune_context(task.mod, TARGET, seed=seed, space=space)

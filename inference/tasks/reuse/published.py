@@ -22,7 +22,7 @@ from ...reuse.selective_tuning import Space, selective_tuning, similarity, steps
 from ...reuse.tree import ReuseTree
 from ...spaces.base import DesignSpace
 from ...strategies.reuse.search import ReuseTarget
-from .planner import Selected
+from .order import Selected
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,12 @@ import pytest
 import torch
 import tvm
 from foretune.dataset.networks import NetworkExportError, extract_tasks, load_network, to_relax
-from foretune.dataset.networks.buildable import generate_code, lower_buildable, recast_operators
+from foretune.dataset.networks.buildable import (
+    generate_code,
+    lower_buildable,
+    one_of_each_kind,
+    recast_operators,
+)
 from foretune.dataset.networks.decompositions import OWN
 from foretune.dataset.networks.fold_constants import LIMIT_BYTES, fold_constants
 from foretune.dataset.networks.loading import Network
@@ -202,6 +207,8 @@ class Everything(nn.Module):
             "chosen": torch.where(small, x, n),
             "largest": x.amax((-1, -2)),
             "pooled": torch.nn.functional.adaptive_max_pool2d(x[None], (2, 3)),
+            "counted from the back": x[:, [-2, 1]],
+            "from the back by an input": x[n[0, :4] - 4],
             "squeezed": torch.nn.functional.conv2d(x[None, None], x[None, None, :2, :2]).max(-1)[0],
         }
 
@@ -243,6 +250,23 @@ def test_only_what_does_not_build_is_recast(target: tvm.target.Target) -> None:
     recast = lower_buildable(relax_of("bool", "bool"), target, AS_FASTEST)
     assert recast_operators(recast) == ["equal of bool in int32"]
     generate_code(recast, target)
+
+
+def test_one_function_of_each_kind_is_checked(target: tvm.target.Target) -> None:
+    builder = relax.BlockBuilder()
+    types = [((2, 4), "float32"), ((3, 5), "float32"), ((2, 3, 4), "float32"), ((2, 4), "int32")]
+    inputs = [relax.Var(f"x{number}", relax.TensorType(*given)) for number, given in enumerate(types)]
+    with builder.function("main", inputs):
+        products = [builder.emit(relax.op.multiply(x, x)) for x in inputs]
+        builder.emit_func_output(relax.Tuple(products))
+    lowered = lower(builder.get(), target, AS_FASTEST)
+    checked = one_of_each_kind(lowered)
+    names = [var.name_hint for var, f in lowered.functions_items() if isinstance(f, tvm.tirx.PrimFunc)]
+    left_out = [name for name in names if isinstance(checked[name].body, tvm.tirx.Evaluate)]
+    assert len(names) == 4 and len(left_out) == 1
+    (shape,) = {tuple(map(int, lowered[name].params[0].shape)) for name in left_out}
+    assert shape in [(2, 4), (3, 5)]
+    generate_code(checked, target)
 
 
 def test_an_operator_that_builds_in_no_type_is_named(

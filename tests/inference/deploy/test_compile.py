@@ -91,6 +91,21 @@ def test_a_task_that_is_to_run_unscheduled_does_whatever_the_database_has(
     assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
 
 
+def test_a_task_whose_schedule_does_not_build_runs_without_it(
+    network: Network, relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
+) -> None:
+    database = ms.database.MemoryDatabase()
+    broken = tvm.s_tir.Schedule(conv.mod)
+    block = broken.get_child_blocks(broken.get_sblock("root"))[0]
+    broken.annotate(broken.get_loops(block)[0], "pragma_import_llvm", "no code")
+    workload = database.commit_workload(conv.mod)
+    record = ms.database.TuningRecord(broken.trace, workload, [1e-3], target)
+    database.commit_tuning_record(record)
+    compiled = compile_network(relax_mod, target, database)
+    assert compiled.unbuildable == (conv.name,) and compiled.scheduled == ()
+    assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
+
+
 def test_weights_are_brought_into_the_layout_of_the_schedule_once(
     relax_mod: tvm.IRModule, target: tvm.target.Target, conv: Task
 ) -> None:

@@ -256,7 +256,11 @@ def test_extra_rounds_go_on_until_the_task_converges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("min_latency_share", 0.1), ("processes", 2), ("overlap", "none")]
+    ("setting", "value"),
+    [
+        *[("min_latency_share", 0.1), ("processes", 2), ("overlap", "none"), ("reuse", "auto")],
+        *[("planner", "foresee"), ("families", "one"), ("share_surrogate", True)],
+    ],
 )
 def test_settings_of_networks_are_refused(setting, value):
     with pytest.raises(OneShotConfigError, match=rf"search\.{setting}={value}: stock tuning"):

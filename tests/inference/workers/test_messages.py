@@ -12,7 +12,7 @@ from foretune.dataset.program_sampling.counts import CandidateCounts
 from foretune.inference.proposal import Proposal
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.strategies.loop import RoundBudget
-from foretune.inference.workers.messages import RoundReply, RoundRequest
+from foretune.inference.workers.messages import RoundReply, RoundRequest, SiblingProgram
 
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
 
@@ -23,10 +23,16 @@ def through_json(message):
 
 def test_a_request_survives_json():
     learned = {"ran": 1e-3, "failed": math.inf}
-    request = RoundRequest("key", RoundBudget(3, quick=True), learned, ("start",), "family", TASK)
+    sibling = SiblingProgram("other", "trace", 0.25, np.array([1.5, 2.0], np.float32), 2e-3)
+    request = RoundRequest(
+        "key", RoundBudget(3, quick=True), learned, ("start",), "family", TASK, siblings=(sibling,)
+    )
     again = through_json(request)
     assert (again.key, again.budget, again.learned) == ("key", RoundBudget(3, quick=True), learned)
     assert (again.starts, again.surrogate_group) == (("start",), "family")
+    (told,) = again.siblings
+    assert (told.workload, told.trace, told.score, told.latency_s) == ("other", "trace", 0.25, 2e-3)
+    np.testing.assert_array_equal(told.embedding, sibling.embedding)
     assert again.task.workload_hash == TASK.workload_hash
     assert (again.task.name, again.task.weight, again.task.flops) == (TASK.name, TASK.weight, TASK.flops)
     (parent,) = through_json(

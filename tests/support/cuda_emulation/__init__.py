@@ -13,13 +13,14 @@ without a GPU go on skipping. Nothing here tells how fast a program is on a devi
 """
 
 from .compiler import unavailable_reason
-from .gpu import EmulatedGpu, Execution, Order, Removal
+from .gpu import EmulatedGpu, Execution, NotBuiltError, Order, Removal
 from .report import KernelReport, Traffic
 
 __all__ = [
     "EmulatedGpu",
     "Execution",
     "KernelReport",
+    "NotBuiltError",
     "Order",
     "Removal",
     "Traffic",

@@ -31,13 +31,19 @@ class Compiler:
     """g++ with the emulation's headers; keeps what it compiles in `cache`, which processes may share."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        cache.mkdir(parents=True, exist_ok=True)
+        sources = b"".join(path.read_bytes() for path in sorted(NATIVE.iterdir()))
+        self._cache = cache / hashlib.sha256(sources).hexdigest()[:16]  # nothing of other sources is kept
+        self._cache.mkdir(parents=True, exist_ok=True)
 
     def runtime(self) -> Path:
         """Library that executes kernels."""
         sources = [str(NATIVE / "runtime.cc"), str(NATIVE / "trace.cc")]
         return self._made("runtime.so", [*_COMMON, "-O2", "-shared", *sources])
+
+    def driver(self) -> Path:
+        """Library that names the devices, as NVIDIA's driver does."""
+        (self._cache / "driver").mkdir(exist_ok=True)
+        return self._made("driver/libcuda.so.1", [*_COMMON, "-O1", "-shared", str(NATIVE / "driver.cc")])
 
     def kernels(self, text: str, trace: bool) -> Path:
         """Library of a module's kernels, with hooks for the tracer if `trace`. Raises RuntimeError."""

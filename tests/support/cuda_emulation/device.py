@@ -71,8 +71,11 @@ class Emulation:
         return tvm.runtime.load_module(str(self._compiler.kernels(text, self.trace)))
 
 
-def install(cache: Path, devices: int = 1) -> Emulation:
-    """Make CUDA devices exist in this process; `CUDA_VISIBLE_DEVICES` narrows them down."""
+def install(cache: Path, devices: int = 1, *, build: bool = True) -> Emulation:
+    """Make CUDA devices exist in this process; `CUDA_VISIBLE_DEVICES` narrows them down.
+
+    Without `build`, modules that are built stay text, and only exported libraries run.
+    """
     emulation = Emulation(cache)
     cpu = tvm.get_global_func("device_api.cpu")
 
@@ -81,7 +84,8 @@ def install(cache: Path, devices: int = 1) -> Emulation:
         return emulation.load(bytes(code).decode(), parameters)
 
     tvm_ffi.register_global_func("device_api.cuda", lambda: cpu(), override=True)
-    tvm_ffi.register_global_func("ffi.Module.create.cuda", create, override=True)
+    if build:
+        tvm_ffi.register_global_func("ffi.Module.create.cuda", create, override=True)
     tvm_ffi.register_global_func(
         "ffi.Module.load_from_bytes.cuda",
         lambda data: emulation.load(*_read_module(bytes(data))),
@@ -126,6 +130,11 @@ def _read_module(data: bytes) -> tuple[str, dict[str, list[str]]]:
         at += 8
         return struct.unpack_from("<Q", data, at - 8)[0]
 
+    def skip_list(item_bytes: int) -> None:
+        nonlocal at
+        count = number()  # first, as it moves `at`
+        at += item_bytes * count
+
     def text() -> str:
         nonlocal at
         length = number()
@@ -137,7 +146,7 @@ def _read_module(data: bytes) -> tuple[str, dict[str, list[str]]]:
     for _ in range(number()):
         text()  # the name as a key
         name = text()
-        at += 4 * number()  # types of arguments
+        skip_list(4)  # types of arguments
         functions[name] = [text() for _ in range(number())]
-        at += 4 * number()  # further properties of arguments
+        skip_list(4)  # further properties of arguments
     return text(), functions

@@ -43,7 +43,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Execution:
-    """Outcome of a run: the output, the message of a failure, and with `trace` a report for each launch."""
+    """Outcome of a run: output, message of what stopped it, and with `trace` a report for each launch."""
 
     output: np.ndarray
     failure: str | None
@@ -54,10 +54,14 @@ class Execution:
         return tuple(race for kernel in self.kernels for race in kernel.races)
 
 
-class EmulatedGpu:
-    """Process in which `tvm.cuda(0)` up to `devices` exist; a program that crashes ends it.
+class NotBuiltError(Exception):
+    """TVM's code generation fails on the program; no error of the emulation."""
 
-    Libraries and the precompiled header stay in `cache`.
+
+class EmulatedGpu:
+    """A process that has `devices` emulated CUDA devices.
+
+    A program that crashes costs the process alone. Libraries and the precompiled header stay in `cache`.
     """
 
     def __init__(self, cache: Path, devices: int = 1) -> None:
@@ -104,8 +108,8 @@ class EmulatedGpu:
         """Compile a scheduled module as the product does and run it; its last argument is the output.
 
         Without `checked`, programs are compiled that the product refuses because TVM compiles them to wrong
-        code.
-        Raises RuntimeError if the module does not compile.
+        code. Raises NotBuiltError if TVM has no code for the module, RuntimeError if the emulation cannot
+        compile it.
         """
         found = self.run_in_orders(
             mod, target, inputs, [order], trace=trace, removed=removed, checked=checked
@@ -159,8 +163,11 @@ def _run(
 
     mod = compilation.load(module)
     _emulation.trace, _emulation.edit = trace, removed or str
-    with nullcontext() if checked else patch.object(compilation, "check_copies"):
-        library = compilation.jit(mod, parse_target(target))
+    try:
+        with nullcontext() if checked else patch.object(compilation, "check_copies"):
+            library = compilation.jit(mod, parse_target(target))
+    except tvm.error.InternalError as error:
+        raise NotBuiltError(str(error)) from error
     device = tvm.cuda(0)
     shape, dtype = argument_buffers(mod)[-1]
     executions = []

@@ -12,7 +12,8 @@ from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.starts.adapted import AdaptedPrograms, ProgramAdapter
-from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
+from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
+from foretune.inference.tasks.reuse.planner import ReusePlanner
 from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
@@ -36,7 +37,7 @@ def test_a_child_measures_adapted_programs_and_candidates_of_algorithm_1(tmp_pat
         config,
         lambda tasks: Selected(GivenSelection(TREE)),
         AdaptedPrograms(adapter),
-        child_of=lambda task: ChildBudget(programs=4, starts=2),
+        ReuseRules(child_of=lambda task: ChildBudget(programs=4, starts=2)),
     )
     with WorkerPool(target, MeasureConfig(repeats=2, groups=1)) as pool:
         hardware = pool.hardware()

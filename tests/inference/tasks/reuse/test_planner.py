@@ -5,77 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from foretune.dataset.operators import Dense, to_task
-from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.proposal import Proposal
+from foretune.inference.config import StopConfig
 from foretune.inference.reuse.donors import ParentsBest
-from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
-from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.tasks.reuse.planner import ChildBudget, ReusePlanner, Selected
+from foretune.inference.reuse.selection import ReuseSelection
+from foretune.inference.reuse.tree import ROOT
+from foretune.inference.tasks.reuse.order import ChildBudget
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tuning_notes import TaskName
-from foretune.inference.workers.messages import RoundReply
-from support.searchers import FakeDatabase, FakeSearcher, measuring_into
-
-A, B, C, D = TASKS = [
-    to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32, 64)
-]
-BRIDGE = replace(to_task(Dense(rows=4, in_features=8, out_features=8)), name="bridge", weight=0)
-NAMES = {task.workload_hash: letter for task, letter in zip([*TASKS, BRIDGE], "abcd+", strict=True)}
-CONFIG = OneShotConfig(rounds=2, top_k=4, finalists=0, stop=StopConfig(minimum=4))
-SECOND_S = 0.001
-
-
-class StartingSearcher(FakeSearcher):
-    """Proposes starts first, whose latency `start_s` gives; then, where asked for, programs of its own."""
-
-    def __init__(self, start_s=lambda trace: 0.002, **options):
-        super().__init__(**options)
-        self._start_s = start_s
-
-    def reply(self):
-        request = self.requests[-1]
-        own = super().reply() if request.budget.search else RoundReply()
-        starts = tuple(
-            Proposal(trace, "[]", str(self._start_s(trace)), 0.5, np.zeros(4, np.float32), is_start=True)
-            for trace in request.starts
-        )
-        return replace(own, proposals=starts + own.proposals)
-
-    @property
-    def searched(self):
-        """Letters of the tasks in the order of their rounds."""
-        return "".join(NAMES[request.key] for request in self.requests)
-
-    def rounds(self, letter):
-        return [request for request in self.requests if NAMES[request.key] == letter]
-
-
-def adapt(parent, trace, child):
-    return f"{NAMES[child.workload_hash]} as {trace}"
-
-
-def tree_of(**parents):
-    """Tree of letters; _ is the root, and x is the bridge."""
-    names = {letter: name for name, letter in NAMES.items()} | {"_": ROOT}
-    names["x"] = names["+"]
-    return ReuseTree({names[child]: names[parent] for child, parent in parents.items()}, {})
-
-
-def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), **options):
-    selection = tree if isinstance(tree, ReuseSelection) else GivenSelection(tree)
-    chosen = Selected(selection, bridges, library)
-    return ReusePlanner(config, lambda tasks: chosen, starts or ParentsBest(adapt), **options)
-
-
-def tune(planner, searcher, tasks=TASKS, untuned_s=None, database=None, config=CONFIG, **options):
-    searchers = searcher if isinstance(searcher, list) else [searcher]
-    tuner = NetworkTuner(
-        config, measuring_into([]), searchers, database or FakeDatabase(), planner=planner, **options
-    )
-    return tuner.tune(tasks, untuned_s or [SECOND_S * 20] * len(tasks))
+from support.reuse_trees import (
+    BRIDGE,
+    CONFIG,
+    NAMES,
+    STEP_BY_STEP,
+    TASKS,
+    A,
+    B,
+    C,
+    StartingSearcher,
+    Steps,
+    planner_of,
+    tree_of,
+    tune,
+)
+from support.searchers import FakeDatabase, measuring_into
 
 
 def test_a_child_waits_for_its_parent_and_begins_with_its_fastest_programs():
@@ -144,30 +97,6 @@ def test_a_child_whose_round_had_no_program_is_searched_in_full():
     # Its round as a child does not count among the two of a search in full.
     assert searcher.searched == "aabbb"
     assert results[1].tuned_latency_s == 0.004
-
-
-class Steps(StartingSearcher):
-    """Has steps of the latencies in `own` for b, one a round, and then nothing more."""
-
-    def __init__(self, own, **options):
-        super().__init__(**options)
-        self._own = list(own)
-
-    def reply(self):
-        request = self.requests[-1]
-        if NAMES[request.key] != "b" or not request.parents:
-            return super().reply()
-        key, step = request.key, len(self.rounds("b"))
-        latencies = self._own.pop(0) if self._own else ()
-        return RoundReply(
-            tuple(
-                Proposal(f"{key} step {step} {n}", "[]", str(latency), 1.0 - 0.1 * n, np.zeros(4, np.float32))
-                for n, latency in enumerate(latencies)
-            )
-        )
-
-
-STEP_BY_STEP = ChildBudget(programs=2, starts=0, total=6, reused=1)
 
 
 def test_algorithm_1_has_a_round_for_each_of_its_steps():

@@ -137,13 +137,18 @@ Buffer* checked(const void* address, size_t bytes, bool write) {
   return buffer;
 }
 
+// An address as a device has it: each buffer begins on a line, which the allocator of a CPU does not see to.
+uintptr_t device_address(const Buffer& buffer, const void* address) {
+  return ((uintptr_t)(&buffer - buffers.data()) << 40) + ((const char*)address - buffer.begin);
+}
+
 void access(const void* address, size_t bytes, bool write, const void* site) {
   if (!active) return;
   Buffer* buffer = checked(address, bytes, write);
   if (!buffer || block != 0) return;
   int thread = running_thread();
   bool once = write || buffer->global || loaded[thread].insert((uintptr_t)address).second;
-  events[thread].push_back({site, (uintptr_t)address, (uint32_t)bytes, write, buffer->global, once});
+  events[thread].push_back({site, device_address(*buffer, address), (uint32_t)bytes, write, buffer->global, once});
 }
 
 // The most different words that one bank is asked for.
@@ -323,7 +328,7 @@ EMU_EXPORT void emu_access_rows(const void* from, int row_bytes, int rows, size_
   for (int row = 0; row < rows; ++row) {
     const char* at = (const char*)from + row * stride;
     if (Buffer* buffer = checked(at, row_bytes, write))
-      found.push_back({nullptr, (uintptr_t)at, (uint32_t)row_bytes, write, buffer->global, true});
+      found.push_back({nullptr, device_address(*buffer, at), (uint32_t)row_bytes, write, buffer->global, true});
   }
   if (found.empty() || block != 0) return;
   bool global = found.front().global;

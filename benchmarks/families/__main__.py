@@ -1,0 +1,167 @@
+"""Entry of `python -m benchmarks.families`."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..common import RESULTS, ROOT, kept_run, read_json, start, write_result
+from . import DEVELOPED_ON, GROUPINGS, POOL
+from .pools import NetworkPool, load_pools
+
+SCRATCH = ROOT / "outputs" / "benchmarks" / "families"
+
+
+class LimitReachedError(Exception):
+    """The time of this call is over; what was run is kept."""
+
+
+class Keeper:
+    """Runs what is not kept yet, within a limit of seconds."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._ends = time.monotonic() + limit_s
+
+    def __call__(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        def made() -> Any:
+            if time.monotonic() > self._ends:
+                raise LimitReachedError
+            return make()
+
+        return kept_run(SCRATCH / "runs" / f"{name.replace('/', '-')}.json", settings, made)
+
+
+def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
+    """Table 2 and Figures 1 and 2."""
+    from foretune.dataset.features.dataset import load_labelled_features
+    from foretune.dataset.stored_tasks import stored_rows, stored_task
+    from foretune.inference.families.registry import family_of
+
+    from .accuracy import Grouped, by_grouping, heat_map, summary
+
+    features = load_labelled_features(dataset, SCRATCH / "features")
+    tasks = {row.workload_hash: stored_task(row) for row in stored_rows(dataset)}
+    data = Grouped(features, seed=0)
+    names = np.unique(np.asarray(features.workload_hash))
+    families = {
+        grouping: np.array([family_of(tasks[str(name)], grouping) for name in names])
+        for grouping in GROUPINGS
+    }
+    accuracies = keep("accuracy", {"groupings": GROUPINGS}, lambda: by_grouping(data, families))
+    heat = keep("heat", {}, lambda: heat_map(data, range(len(names))))
+    found = summary(accuracies, heat, families["core_operator"].tolist())
+    figure = {
+        str(name): {"one for all": accuracies["one"][number], "one a task": accuracies["each"][number]}
+        for number, name in enumerate(names)
+    }
+    counts = {grouping: len(np.unique(of_task)) for grouping, of_task in families.items()}
+    return {**found, "families": counts, "figure_1": figure, "figure_2": heat}
+
+
+def replay(keep: Keeper, networks: list[NetworkPool], seeds: int) -> dict[str, Any]:
+    """Surrogates, planners and p by replay."""
+    from .replay import (
+        BUDGET,
+        PLANNERS,
+        PROPORTIONS,
+        SURROGATE,
+        SURROGATES,
+        planner_row,
+        planner_unit,
+        surrogate_table,
+        surrogate_unit,
+    )
+
+    constants = _constants()
+
+    def surrogate(network: NetworkPool, seed: int, name: str) -> Any:
+        settings = {**SURROGATE, "stop": asdict(SURROGATE["stop"]), **SURROGATES[name], **constants}
+        label = f"surrogate-{network.name}-{name}-{seed}"
+        return keep(label, settings, lambda: surrogate_unit(network, seed, name))
+
+    def planner(network: NetworkPool, seed: int, name: str, more: Mapping[str, Any]) -> Any:
+        settings = {**BUDGET, **more, **constants}
+        return keep(
+            f"planner-{network.name}-{name}-{seed}", settings, lambda: planner_unit(network, seed, more)
+        )
+
+    found: dict[str, Any] = {"surrogates": surrogate_table(networks, range(seeds), surrogate)}
+    rows: dict[str, Any] = {}
+    for network in networks:
+        runs = {
+            name: [planner(network, seed, name, more) for seed in range(seeds)]
+            for name, more in PLANNERS.items()
+        }
+        rows[network.name] = {name: planner_row(run, runs["gradient"]) for name, run in runs.items()}
+        for p in PROPORTIONS:
+            more = {"planner": {"name": "foresee", "proportion": p}}
+            swept = [planner(network, seed, f"foresee-{p}", more) for seed in range(min(seeds, 3))]
+            rows[network.name][f"foresee, p={p}"] = planner_row(swept, runs["gradient"][: len(swept)])
+    return {**found, "planners": rows, "seeds": seeds, "developed_on": DEVELOPED_ON}
+
+
+def _constants() -> dict[str, float]:
+    from foretune.inference.surrogate import gaussian_process, residual, shared
+
+    return {
+        "across": gaussian_process.ACROSS,
+        "level": gaussian_process.LEVEL,
+        "trust": residual.TRUST,
+        "sibling_programs": shared.SIBLING_PROGRAMS,
+    }
+
+
+def main() -> None:
+    """Runs one part and writes what is there of all parts."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.families", description=__doc__)
+    parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
+    parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--networks", nargs="*", help="networks of the pool, or to tune live; default all")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
+    arguments = parser.parse_args()
+    begun, keep = start(), Keeper(arguments.limit_s)
+    try:
+        if arguments.part == "accuracy":
+            found, hardware = accuracy(keep, arguments.dataset), _device_of(arguments.dataset)
+        elif arguments.part == "replay":
+            networks = load_pools(arguments.dataset, SCRATCH / "rated.npz")
+            chosen = [one for one in networks if not arguments.networks or one.name in arguments.networks]
+            found, hardware = replay(keep, chosen, arguments.seeds), chosen[0].pool.hardware
+        else:
+            from .live import live
+
+            found, hardware = live(keep, arguments.networks or (), arguments.seeds)
+    except LimitReachedError:
+        print("the limit is reached; the same command goes on")
+        return
+    path = SCRATCH / "parts.json"
+    parts = {**(read_json(path) if path.exists() else {}), arguments.part: found}
+    from ..common import write_json
+
+    write_json(path, parts)
+    folder = write_result(
+        "families",
+        parts,
+        begun,
+        hardware,
+        notes="accuracy and replay use the records of data/networks, which this machine only computed on",
+        results=RESULTS,
+    )
+    print(f"wrote {folder}")
+
+
+def _device_of(dataset: Path) -> Any:
+    from foretune.dataset.program_pool import ProgramPool
+
+    return ProgramPool(dataset).hardware
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Tables of CUDA programs that were executed on a CPU."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+from .reading import Result, Results, markdown, not_measured
+
+
+def programs(results: Results) -> str:
+    """Outcomes by operator, and of what was broken on purpose."""
+    tables = []
+    for result in results.of("cuda_emulation"):
+        copies, removals = result.values["copies"], result.values["removals"]
+        rows = [
+            ["random programs of all operator types, two orders of threads", _all(result, "operators")],
+            ["programs of the reuse tuner, a pair of each of ETO's types", _all(result, "tuner")],
+            ["matrix products that the check of copies accepts", _outcomes(copies["accepted"])],
+            ["matrix products that the check of copies refuses", _outcomes(copies["refused"])],
+        ]
+        for name, counts in removals.items():
+            rows.append(
+                [
+                    f"{name} removed from matrix products, one at a time",
+                    f"{counts.get('by_either', 0)} of {counts.get('removed', 0)} noticed: by the tracer "
+                    f"{counts.get('by_tracer', 0)}, by a wrong result {counts.get('by_value', 0)}",
+                ]
+            )
+        tables.append(markdown(["what", "outcome"], rows))
+    return "\n\n".join(tables) or not_measured("python -m benchmarks.cuda_emulation")
+
+
+def costs(results: Results) -> str:
+    """Spearman correlations of ETO's costs with the counts."""
+    tables = []
+    for result in results.of("cuda_emulation"):
+        found = result.values["costs"]
+        columns = ("sectors", "sectors_by_fetch", "sectors_unaligned", "wavefronts_once", "wavefronts")
+        rows = [
+            [name, str(each["programs"]), *(f"{each[column]:.2f}" for column in columns)]
+            for name, each in found.items()
+        ]
+        medians = [statistics.median(each[column] for each in found.values()) for column in columns]
+        rows.append(["median", "", *(f"{median:.2f}" for median in medians)])
+        header = [
+            "task",
+            "programs",
+            "BShape cost, sectors",
+            "lines of each fetch, sectors",
+            "lines of each fetch, some unaligned, sectors",
+            "TShape cost, wavefronts of what a thread loads once",
+            "TShape cost, all wavefronts",
+        ]
+        tables.append(markdown(header, rows))
+    return "\n\n".join(tables) or not_measured("python -m benchmarks.cuda_emulation")
+
+
+def _all(result: Result, part: str) -> str:
+    total: Counter[str] = Counter()
+    for outcome in result.values[part].values():
+        total.update(outcome)
+    return _outcomes(total)
+
+
+def _outcomes(counts: Counter[str] | dict[str, int]) -> str:
+    named = ("right", "wrong", "race", "fault", "not built")
+    found = [f"{counts[name]} {name}" for name in named if counts.get(name)]
+    return ", ".join(found) or "none"

@@ -1,0 +1,106 @@
+"""Arithmetic peak of the cores for one instruction, whose operands stay in registers."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import tvm
+from foretune.dataset.templates.dot_intrinsics import accumulators_and_operands
+from foretune.dataset.templates.instructions import Instruction
+from foretune.dataset.templates.tile_intrinsics import MULTIPLY, configure_function, configure_ir
+from foretune.dataset.tvm_compat import as_task_module, target_cores
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.target import Target
+from tvm.tirx.script.builder import ir as T
+
+_PASSES = 1_000_000
+_SUMS = 12
+"""Sums of vectors that are added to in turn; a multiply-add takes fewer cycles than so many."""
+
+
+def peak_gflops(instruction: Instruction, target: Target) -> float:
+    """1e9 operations a second of all cores of the target, a multiply-add counted as two."""
+    cores = target_cores(target)
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        memory = T.arg("A", T.buffer((cores, 1024), "uint8"))
+        linked = T.attr(tirx.const(0, "int32"), "pragma_import_llvm", _llvm_ir(instruction))
+        with T.parallel(cores) as core, linked:
+            T.evaluate(tirx.call_extern("int32", "peak", tirx.address_of(memory[core, 0])))
+    run = tvm.compile(as_task_module(builder.get()), target=target)["main"]
+    argument = tvm.runtime.tensor(np.zeros((cores, 1024), np.uint8))
+    seconds = []
+    for _ in range(7):
+        start = time.perf_counter()
+        run(argument)
+        seconds.append(time.perf_counter() - start)
+    if instruction.tiles:
+        each = 4 * 16 * instruction.lanes * 16 * instruction.step
+        passes = _PASSES // 10
+    else:
+        each, passes = _SUMS * instruction.lanes * instruction.step, _PASSES
+    return 2 * cores * each * passes / min(seconds) / 1e9
+
+
+def _llvm_ir(instruction: Instruction) -> str:
+    return _of_tiles(instruction) if instruction.tiles else _of_vectors(instruction)
+
+
+def _of_vectors(instruction: Instruction) -> str:
+    sums, operand, intrinsic = accumulators_and_operands(instruction)
+    numbers = range(_SUMS)
+    phis = "".join(f"  %s{n} = phi {sums} [ %s, %entry ], [ %t{n}, %loop ]\n" for n in numbers)
+    adds = "".join(
+        f"  %t{n} = call {sums} @{intrinsic}({', '.join(_arguments(instruction, sums, operand, n))})\n"
+        for n in numbers
+    )
+    stores = "".join(
+        f"  %p{n} = getelementptr i8, ptr %m, i64 {64 * n}\n  store {sums} %t{n}, ptr %p{n}, align 1\n"
+        for n in numbers
+    )
+    return f"""
+declare {sums} @{intrinsic}({sums}, {operand}, {operand})
+define i32 @peak(ptr %m) {{
+entry:
+  %s = load {sums}, ptr %m, align 1
+  %x = load {operand}, ptr %m, align 1
+  %at = getelementptr i8, ptr %m, i64 64
+  %y = load {operand}, ptr %at, align 1
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+{phis}{adds}  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, {_PASSES}
+  br i1 %more, label %loop, label %end
+end:
+{stores}  ret i32 0
+}}
+"""
+
+
+def _arguments(instruction: Instruction, sums: str, operand: str, number: int) -> list[str]:
+    operands = [f"{operand} %x", f"{operand} %y"]
+    total = f"{sums} %s{number}"
+    return [*operands, total] if instruction.step == 1 else [total, *operands]
+
+
+def _of_tiles(instruction: Instruction) -> str:
+    multiply = MULTIPLY[instruction.name]
+    calls = "".join(f"  call void @{multiply}(i8 {c}, i8 {4 + c // 2}, i8 {6 + c % 2})\n" for c in range(4))
+    return f"""{configure_ir(16, 16)}
+declare void @{multiply}(i8, i8, i8)
+define i32 @peak(ptr %m) {{
+entry:
+  %c = call i32 @{configure_function(16, 16)}(i32 0)
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %j, %loop ]
+{calls}  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, {_PASSES // 10}
+  br i1 %more, label %loop, label %end
+end:
+  ret i32 0
+}}
+"""

@@ -1,0 +1,38 @@
+"""Negative indices in exported programs, counted from the front: TVM reads outside the tensor for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+
+_ATEN = torch.ops.aten
+_MASKS = {torch.bool, torch.uint8}
+_INDEXING = {_ATEN.index.Tensor, _ATEN.index_put.default}
+
+
+def wrap_indices(program: ExportedProgram) -> None:
+    """Puts tensors of indices, each in [-extent, extent), into [0, extent) of their axis, in place.
+
+    Folding evaluates the wrapping of indices that depend on no input.
+    """
+    for node in list(program.graph.nodes):
+        if node.op == "call_function" and node.target in _INDEXING:
+            data, indices, *rest = node.args
+            node.args = (data, _wrapped(program.graph, node, data, indices), *rest)
+
+
+def _wrapped(graph: fx.Graph, node: fx.Node, data: fx.Node, indices: Sequence[fx.Node | None]) -> list[Any]:
+    wrapped: list[Any] = list(indices)
+    if any(index is not None and index.meta["val"].dtype in _MASKS for index in indices):
+        return wrapped  # a mask covers as many axes as it has
+    for axis, index in enumerate(indices):
+        if index is not None:
+            extent = int(data.meta["val"].shape[axis])
+            with graph.inserting_before(node):
+                wrapped[axis] = graph.call_function(_ATEN.remainder.Scalar, (index, extent))
+            wrapped[axis].meta["val"] = index.meta["val"]
+    return wrapped

@@ -1,0 +1,1 @@
+"""Hardware-native templates: schedules around multiply-add instructions (Bolt, section 3.2)."""

@@ -1,0 +1,225 @@
+"""Reading of a task as a contraction: a product of matrices, or of the windows of an image and a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+from tvm.s_tir.analysis import find_anchor_sblock
+from tvm.s_tir.stmt import SBlock
+from tvm.tirx import IterVar
+
+from ..operators.shared.tir import extents, linear
+from ..tvm_compat import layout_free
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop of the contraction."""
+
+    position: int
+    """Place among the loops of the block."""
+    extent: int
+    stride: int = 1
+    """Elements of the data's axis from one iteration to the next."""
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """C[batch, rows, column] = sum of A[batch, window of rows, inner] * W[batch, outer, inner, column].
+
+    A convolution with channels last has the image as its rows, the window as `outer`, and the input channels
+    as `inner`.
+    """
+
+    block: str
+    """Name of the block that reduces."""
+    types: tuple[str, str, str]
+    """Data types of data, weight and sums."""
+    data: int
+    """Index of the data among what the block reads."""
+    weight: int
+    """Index of the weight among what the block reads."""
+    batch: tuple[Axis, ...]
+    """Axes that data and weight share."""
+    rows: tuple[Axis, ...]
+    """Axes of the data alone, the innermost last."""
+    column: Axis
+    """Axis of the weight alone; consecutive in the output."""
+    outer: tuple[Axis, ...]
+    """Axes of the reduction other than `inner`."""
+    inner: Axis
+    """Axis of the reduction that is consecutive in the data."""
+    weight_column: int
+    """Axis of the weight that the column indexes."""
+    weight_inner: int
+    """Axis of the weight that `inner` indexes."""
+    weight_axes: int
+    """Number of axes of the weight."""
+    constant_weight: bool
+    """Whether a schedule may choose the layout of the weight ahead of time."""
+    inlined: tuple[str, ...]
+    """Blocks whose values are computed where they are read, in order."""
+    prepared: tuple[str, ...]
+    """Blocks whose values are stored before the contraction reads them, such as a padded image."""
+    epilogue: str | None
+    """Last block, which writes the output; None where the contraction writes it."""
+
+    @cached_property
+    def row_count(self) -> int:
+        """Product of all rows."""
+        return prod(axis.extent for axis in self.rows)
+
+    @cached_property
+    def batch_count(self) -> int:
+        """Product of all batches."""
+        return prod(axis.extent for axis in self.batch)
+
+    @cached_property
+    def depth(self) -> int:
+        """Terms of each sum."""
+        return self.inner.extent * prod(axis.extent for axis in self.outer)
+
+
+def read_contraction(mod: tvm.IRModule) -> Contraction | None:
+    """The contraction that `main` computes; None where templates do not apply.
+
+    They apply where one block reduces a product of two operands, its loops are those of `Contraction`, and
+    all other blocks are element-wise.
+    """
+    anchor = find_anchor_sblock(mod)
+    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not _is_product(anchor):
+        return None
+    roles = _roles(_blocks(mod), anchor)
+    if roles is None:
+        return None
+    func = mod["main"]
+    constant = {func.params[index] for index in layout_free(func)}
+    sources, sums = [region.source for region in anchor.reads], anchor.writes[0].source
+    for data, weight in ((0, 1), (1, 0)):
+        axes = _axes(anchor, data, weight)
+        if axes is not None:
+            return Contraction(
+                block=anchor.name_hint,
+                types=(str(sources[data].dtype), str(sources[weight].dtype), str(sums.dtype)),
+                data=data,
+                weight=weight,
+                constant_weight=sources[weight] in constant,
+                **roles,
+                **axes,
+            )
+    return None
+
+
+def _blocks(mod: tvm.IRModule) -> list[SBlock]:
+    """All blocks but the root, in order."""
+    found: list[SBlock] = []
+    tvm_ffi.structural_walk(mod["main"].body, (SBlock, found.append))
+    return [block for block in found if block.iter_vars]
+
+
+def _is_product(anchor: SBlock) -> bool:
+    """Whether the block adds the product of its two operands, each perhaps converted, to the sum."""
+    value = getattr(anchor.body, "value", None)
+    if not isinstance(value, tirx.Add) or getattr(anchor.init, "value", None) is None:
+        return False
+    product = value.b if isinstance(value.b, tirx.Mul) else value.a
+    if not isinstance(product, tirx.Mul) or getattr(anchor.init.value, "value", None) != 0:
+        return False
+    operands = [side.value if isinstance(side, tirx.Cast) else side for side in (product.a, product.b)]
+    return all(isinstance(operand, TensorLoad) for operand in operands)
+
+
+def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
+    """Roles of the blocks beside the anchor; None where one of them is not element-wise."""
+    others = [block for block in blocks if block.name_hint != anchor.name_hint]
+    if len(others) != len(blocks) - 1 or len({block.name_hint for block in others}) != len(others):
+        return None
+    if any(block.init is not None or len(block.writes) != 1 or _reduces(block) for block in others):
+        return None
+    operands = {region.source for region in anchor.reads}
+    prepared = tuple(block.name_hint for block in others if block.writes[0].source in operands)
+    last = blocks[-1]
+    epilogue = None if last.name_hint == anchor.name_hint else last.name_hint
+    sums = anchor.writes[0].source
+    if epilogue is not None and list(extents(last.writes[0].source)) != list(extents(sums)):
+        return None  # such as a reshape, whose rows are not the contraction's
+    inlined = tuple(b.name_hint for b in others if b.name_hint not in prepared and b.name_hint != epilogue)
+    return {"inlined": inlined, "prepared": prepared, "epilogue": epilogue}
+
+
+def _reduces(block: SBlock) -> bool:
+    return any(iterator.iter_type == IterVar.CommReduce for iterator in block.iter_vars)
+
+
+def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
+    """Roles of the block's loops with these operands; None where they do not fit."""
+    positions = {iterator.var: position for position, iterator in enumerate(anchor.iter_vars)}
+    size = [int(iterator.dom.extent) for iterator in anchor.iter_vars]
+    indices = [[at.min for at in anchor.reads[operand].region] for operand in (data, weight)]
+    used = [_variables(of) for of in indices]
+    spatial = [i for i in anchor.iter_vars if i.iter_type != IterVar.CommReduce]
+    if not _in_order(anchor, spatial):
+        return None
+    batch, rows, columns = [], [], []
+    for iterator in spatial:
+        position, var = positions[iterator.var], iterator.var
+        in_data, in_weight = (var in of for of in used)
+        if in_data and in_weight:
+            batch.append(Axis(position, size[position]))
+        elif in_weight:
+            columns.append(Axis(position, size[position]))
+        else:
+            stride = next((linear(at, iterator)[0] for at in indices[0] if var in _variables([at])), 1)
+            rows.append(Axis(position, size[position], stride))
+    reduced = [i for i in anchor.iter_vars if i.iter_type == IterVar.CommReduce]
+    inner = next((i for i in reduced if i.var.same_as(indices[0][-1])), None)
+    if len(columns) != 1 or columns[0].position != len(spatial) - 1 or inner is None:
+        return None
+    column = next(i for i in spatial if positions[i.var] == columns[0].position)
+    places = [_place(indices[1], iterator.var) for iterator in (column, inner)]
+    if (
+        None in places
+        or not rows
+        or any(i.var not in used[1] and size[positions[i.var]] > 1 for i in reduced)
+    ):
+        return None
+    return {
+        "batch": tuple(batch),
+        "rows": tuple(rows),
+        "column": columns[0],
+        "outer": tuple(Axis(positions[i.var], size[positions[i.var]]) for i in reduced if i is not inner),
+        "inner": Axis(positions[inner.var], size[positions[inner.var]]),
+        "weight_column": places[0],
+        "weight_inner": places[1],
+        "weight_axes": len(indices[1]),
+    }
+
+
+def _in_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:
+    """Whether the block writes one element for each of its loops, in their order."""
+    written = [at.min for at in anchor.writes[0].region]
+    return len(written) == len(spatial) and all(
+        int(i.dom.extent) == 1 or i.var.same_as(at) for i, at in zip(spatial, written, strict=True)
+    )
+
+
+def _variables(indices: Sequence[Any]) -> set[Any]:
+    found: set[Any] = set()
+    for index in indices:
+        tvm_ffi.structural_walk(index, (tirx.Var, found.add))
+    return found
+
+
+def _place(indices: Sequence[Any], var: tirx.Var) -> int | None:
+    """Index that is the variable alone, where no other has it."""
+    holding = [number for number, index in enumerate(indices) if var in _variables([index])]
+    alone = len(holding) == 1 and var.same_as(indices[holding[0]])
+    return holding[0] if alone else None

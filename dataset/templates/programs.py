@@ -1,0 +1,59 @@
+"""Programs of templates: the schedule of a template on a task, and the traces of the most promising ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import tvm
+from tvm.s_tir.schedule import Schedule, ScheduleError
+from tvm.target import Target
+
+from ..hardware import Hardware
+from ..replay import trace_to_json
+from ..tvm_compat import load_tensor_intrinsics, target_cores
+from .choice import ranked
+from .contraction import Contraction, read_contraction
+from .instructions import require_instructions, target_instructions
+from .overflow import check_accumulator
+from .template import Template
+from .tile_schedule import apply_tiles
+from .vector_schedule import apply_vectors
+
+
+def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None, count: int) -> list[str]:
+    """Traces of up to `count` templates of a task, the most promising first; empty where none fits.
+
+    Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
+    """
+    return [trace_to_json(sch.trace) for _, sch in islice(template_programs(mod, target, hardware), count)]
+
+
+def template_programs(
+    mod: tvm.IRModule, target: Target, hardware: Hardware | None, require: bool = False
+) -> Iterator[tuple[Template, Schedule]]:
+    """Yields templates of a task with their programs, the most promising first.
+
+    Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
+    types that the target has no instruction for.
+    """
+    task = read_contraction(mod) if target.kind.name == "llvm" else None
+    if task is None:
+        return
+    instructions = (require_instructions if require else target_instructions)(target, *task.types)
+    if instructions:
+        check_accumulator(task)
+    for template in ranked(task, instructions, hardware, target_cores(target)):
+        try:
+            yield template, scheduled(mod, task, template, target)
+        except ScheduleError:  # loops of a form that the template does not know
+            continue
+
+
+def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:
+    """Schedule of `main` by a template; its trace is an ordinary one. Raises TVM's ScheduleError."""
+    load_tensor_intrinsics()
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply = apply_tiles if template.instruction.tiles else apply_vectors
+    apply(sch, task, template, target_cores(target))
+    return sch

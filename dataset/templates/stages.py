@@ -1,0 +1,121 @@
+"""Stages that the schedules of all templates have: what is inlined, prepared, packed and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.s_tir.schedule import LoopRV, SBlockRV, Schedule
+from tvm.tirx import ForKind
+
+from .contraction import Axis, Contraction
+from .registry import register_named
+from .template import COLUMNS_FIRST, Template
+
+PREPROCESSED = "meta_schedule.layout_rewrite_preproc"
+"""Annotation of a block that MetaSchedule runs ahead of time, on constant weights."""
+
+_COPY_LANES = 16
+
+
+def inline_others(sch: Schedule, task: Contraction) -> None:
+    """Computes element-wise steps where they are read."""
+    for name in task.inlined:
+        sch.compute_inline(sch.get_sblock(name))
+
+
+def copy_in_parallel(sch: Schedule, block: SBlockRV) -> None:
+    """Runs an element-wise block in parallel, and in vectors along its last loop."""
+    *outer, last = sch.get_loops(block)
+    extent = int(sch.get(last).extent)
+    if extent % _COPY_LANES == 0:
+        rest, last = sch.split(last, [None, _COPY_LANES])
+        outer.append(rest)
+    if extent % _COPY_LANES == 0 or extent < _COPY_LANES:
+        sch.vectorize(last)
+    else:
+        outer.append(last)
+    if outer:
+        sch.parallel(sch.fuse(*(outer[:-1] or outer)))
+
+
+def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Template) -> None:
+    """Stores the weight in the order in which the instruction reads it, ahead of time where it is constant.
+
+    Vectors: [columns of the register tile, other axes, steps, vectors, lanes, step]. Tiles of AMX:
+    [columns of a tile, other axes, tiles, words, lanes, step].
+    """
+    packed = sch.cache_read(block, task.weight, "global")
+    lanes, step = template.instruction.lanes, template.instruction.step
+    axes = task.weight_column, task.weight_inner
+
+    def order(*index: Any) -> list[Any]:
+        column, depth = (index[axis] for axis in axes)
+        others = [at for axis, at in enumerate(index) if axis not in axes]
+        if template.instruction.tiles:
+            words = template.words(task.inner.extent)
+            tiles = [depth // (words * step), depth // step % words]
+            return [column // lanes, *others, *tiles, column % lanes, depth % step]
+        panel = lanes * template.vectors
+        return [
+            column // panel,
+            *others,
+            depth // step,
+            column // lanes % template.vectors,
+            column % lanes,
+            depth % step,
+        ]
+
+    sch.transform_layout(block, ("read", task.weight), order)
+    if task.constant_weight:
+        sch.annotate(packed, PREPROCESSED, True)
+    else:
+        copy_in_parallel(sch, packed)
+
+
+def split_by_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> tuple[LoopRV, LoopRV]:
+    """Splits a loop by a decision, `inner` iterations inside; a search may change it to at most `most`."""
+    extent = int(sch.get(loop).extent)
+    outside, inside = sch.split(loop, sch.sample_perfect_tile(loop, 2, most, [extent // inner, inner]))
+    return outside, inside
+
+
+def share_among_threads(sch: Schedule, outer: Sequence[LoopRV], cores: int) -> list[LoopRV]:
+    """Runs the outermost loops in parallel, as many as keep all cores busy; returns the loops that result."""
+    taken, count = 0, 1
+    while taken < len(outer) and not (count >= 4 * cores or (count >= cores and count % cores == 0)):
+        count *= int(sch.get(outer[taken]).extent)
+        taken += 1
+    fused = sch.fuse(*outer[: max(taken, 1)])
+    sch.parallel(fused)
+    return [fused, *outer[max(taken, 1) :]]
+
+
+def tensorize(sch: Schedule, loop: LoopRV, name: str) -> None:
+    """Replaces the loops from `loop` inwards by an intrinsic of templates."""
+    register_named([name])
+    sch.tensorize(loop, name)
+
+
+def in_vectors(sch: Schedule, loops: Sequence[LoopRV], lanes: int) -> None:
+    """Unrolls the loops of a tile, and runs the last one in vectors."""
+    *rows, last = loops
+    if int(sch.get(last).extent) > lanes:
+        vectors, last = sch.split(last, [None, lanes])
+        rows.append(vectors)
+    for loop in rows:
+        sch.unroll(loop)
+    if sch.get(last).kind != ForKind.VECTORIZED:
+        sch.vectorize(last)
+
+
+def outer_loops(
+    template: Template, batch: Sequence[LoopRV], rows: Sequence[LoopRV], column: LoopRV
+) -> list[LoopRV]:
+    """Loops around the register tile in the template's order."""
+    return [*batch, column, *rows] if template.order == COLUMNS_FIRST else [*batch, *rows, column]
+
+
+def loops_of(loops: Sequence[LoopRV], axes: Sequence[Axis]) -> list[LoopRV]:
+    """Loops of these axes."""
+    return [loops[axis.position] for axis in axes]

@@ -1,0 +1,40 @@
+"""Parameters of a template: the register tile, and the order of the loops around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from .instructions import Instruction
+
+COLUMNS_FIRST, ROWS_FIRST = "columns", "rows"
+"""Loop that is outermost, which threads share."""
+
+MOST_ROWS = 16
+"""Rows of a tile register."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """One template for one contraction."""
+
+    instruction: Instruction
+    row_tile: tuple[int, ...]
+    """Rows in registers, by row axis of the contraction."""
+    vectors: int
+    """Vectors in registers for each row; columns of tiles with AMX."""
+    unroll: int = 1
+    """Steps of the reduction in a row without a branch."""
+    order: str = COLUMNS_FIRST
+    row_tiles: int = 1
+    """Tiles of AMX along the rows; `row_tile` is one of them."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the register tile, or of one tile of AMX."""
+        return prod(self.row_tile)
+
+    def words(self, depth: int) -> int:
+        """Words of 4 bytes of one tile of AMX along a reduction of `depth`: at most 16 that divide it."""
+        steps = depth // self.instruction.step
+        return max(words for words in range(1, MOST_ROWS + 1) if steps % words == 0)

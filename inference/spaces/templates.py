@@ -1,0 +1,41 @@
+"""Design space of hardware-native templates: a sketch for each, whose tile sizes may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import Schedule
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.templates.programs import template_programs
+from ...dataset.tvm_compat import stock_space
+from .base import DesignSpace
+
+
+@dataclass(frozen=True)
+class TemplateSpace(DesignSpace):
+    """The templates of a task, the most promising first; a task that no template fits has its plain loops.
+
+    Opening a task raises RuntimeError, with the message of MissingInstructionError where the target has no
+    instruction for its data types, and of AccumulatorOverflowError where its sums may overflow.
+    """
+
+    hardware: Hardware | None = None
+    """Device whose caches rank the templates; None assumes a second cache of one MiB."""
+
+    def generator(self, target: Target) -> ms.SpaceGenerator:
+        """See DesignSpace."""
+
+        def sketches(plain: Schedule) -> list[Schedule]:
+            programs = template_programs(plain.mod, target, self.hardware, require=True)
+            return [program for _, program in programs] or [plain]
+
+        stock = stock_space(target)
+        return ms.space_generator.ScheduleFn(
+            sketches,
+            sch_rules=[],
+            postprocs=list(stock.postprocs),
+            mutator_probs=dict(stock.mutator_probs),
+        )

@@ -1,0 +1,46 @@
+"""Start source over hardware-native templates, which compete with the programs that the search finds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...dataset.task import Task
+from ...dataset.templates.overflow import AccumulatorOverflowError
+from ...dataset.templates.programs import template_traces
+from ..config import OneShotConfig
+from ..reuse.config import AUTO, OFF
+from .base import Start, StartSource
+
+_LOG = logging.getLogger(__name__)
+
+
+def template_starts(config: OneShotConfig, target: Target, hardware: Hardware) -> list[StartSource]:
+    """Start sources that a search asks for by `search.templates`.
+
+    There are templates for CPUs alone, and none in ETO and its baselines, which are as published.
+    """
+    wanted = config.templates and target.kind.name == "llvm" and config.reuse in (OFF, AUTO)
+    return [TemplateStarts(target, hardware, config.templates)] if wanted else []
+
+
+class TemplateStarts(StartSource):
+    """The most promising templates of a task, which it measures first (Bolt, section 3.2.2)."""
+
+    def __init__(self, target: Target, hardware: Hardware, count: int) -> None:
+        """`count` templates of a task at most."""
+        self._target = target
+        self._hardware = hardware
+        self._count = count
+
+    def starts(self, task: Task) -> Sequence[Start]:
+        """See StartSource; a task that no template fits, or whose sums may overflow, has none."""
+        try:
+            traces = template_traces(task.mod, self._target, self._hardware, self._count)
+        except AccumulatorOverflowError as error:
+            _LOG.warning("%s: no templates: %s", task.name, error)
+            return []
+        return [Start(trace) for trace in traces]

@@ -1,0 +1,87 @@
+"""Memory of shared surrogates: what they have learned, kept beside the schedules for later runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..database_folder import append_notes, read_notes
+from .base import Embedded
+
+MEMORY_FILE = "foretune_surrogate.json"
+"""File with one JSON object a line: `model`, `family`, `workload` and `trace` (a hash) of a measured program,
+its `score`, its `latency_s` and its `embedding` (float16, base64)."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Measured program of an earlier run."""
+
+    trace: str
+    """Canonical trace of a program of this run, the trace's hash for one of an earlier run."""
+    score: float
+    embedding: NDArray[np.float32]
+
+
+class SurrogateMemory:
+    """Programs that ran, with what the frozen model said of them; see MEMORY_FILE."""
+
+    def __init__(self, path: Path | None = None, model: str = "") -> None:
+        """`model` names the frozen model, as another one has other errors; a `path` of None keeps no file."""
+        self._path = path
+        self._model = model
+        self._known: dict[tuple[str, str], dict[str, tuple[Remembered, float]]] = {}
+        for line in read_notes(path) if path is not None else []:
+            if line["model"] == model:
+                embedding = np.frombuffer(base64.b64decode(line["embedding"]), np.float16)
+                program = Remembered(line["trace"], line["score"], embedding.astype(np.float32))
+                found = self._known.setdefault((line["family"], line["workload"]), {})
+                found[line["trace"]] = program, line["latency_s"]
+
+    @classmethod
+    def of(cls, folder: Path, model: str | None, *, shared: bool) -> SurrogateMemory:
+        """Memory in the folder of a tuning database, none where surrogates are not shared."""
+        return cls(folder / MEMORY_FILE if shared else None, model or "")
+
+    def programs(self, family: str) -> dict[str, list[tuple[Remembered, float]]]:
+        """Programs of a family with their latencies in seconds, by workload hash."""
+        return {
+            workload: list(found.values())
+            for (name, workload), found in self._known.items()
+            if name == family
+        }
+
+    def keep(self, family: str, workload: str, measured: Iterable[tuple[Embedded, float]]) -> None:
+        """Adds measured programs of a task; those that failed or are known with this latency are left out."""
+        found = self._known.setdefault((family, workload), {})
+        lines = []
+        for candidate, latency_s in measured:
+            name = hashlib.sha256(candidate.trace.encode()).hexdigest()[:16]
+            known = found.get(name)
+            if not math.isfinite(latency_s) or (known is not None and known[1] == latency_s):
+                continue
+            embedding = np.asarray(candidate.embedding, np.float16)
+            found[name] = (
+                Remembered(candidate.trace, candidate.score, embedding.astype(np.float32)),
+                latency_s,
+            )
+            lines.append(
+                {
+                    "model": self._model,
+                    "family": family,
+                    "workload": workload,
+                    "trace": name,
+                    "score": candidate.score,
+                    "latency_s": latency_s,
+                    "embedding": base64.b64encode(embedding.tobytes()).decode(),
+                }
+            )
+        if self._path is not None:
+            append_notes(self._path, lines)

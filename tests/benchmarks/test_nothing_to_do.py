@@ -1,0 +1,51 @@
+"""Runs whose tasks are all in the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.nothing_to_do import __main__ as subject
+from benchmarks.tables.networks import nothing_to_do
+
+
+def report(measured: int) -> dict:
+    return {
+        "total_s": 20.0,
+        "stage_s": {"compile": 4.0, "link": 6.0, "check outputs": 9.0},
+        "tasks": [{"candidates_measured": measured}, {"candidates_measured": 0}],
+    }
+
+
+def test_runs_count_after_the_one_that_fills_the_database(monkeypatch, tmp_path: Path) -> None:
+    reports, databases = iter([report(8), report(0), report(0)]), []
+
+    def tuned(network, database, overrides):
+        databases.append(database)
+        return next(reports)
+
+    monkeypatch.setattr(subject, "tuned", tuned)
+    found = subject.measure("net", 2, [])
+    assert len(set(databases)) == 1
+    assert (found["tasks"], found["first_s"], len(found["runs"])) == (2, 20.0, 2)
+
+
+def test_a_run_that_measures_is_no_result(monkeypatch) -> None:
+    reports = iter([report(8), report(0), report(3)])
+    monkeypatch.setattr(subject, "tuned", lambda *given: next(reports))
+    with pytest.raises(ValueError, match="net: 3 programs were measured"):
+        subject.measure("net", 2, [])
+
+
+def test_the_table_has_the_longest_stages_and_what_no_stage_tells_of() -> None:
+    runs = [{"total_s": seconds, "stage_s": report(0)["stage_s"]} for seconds in (20.0, 19.0, 25.0)]
+    result = SimpleNamespace(
+        machine="AMD Zen 3", values={"networks": {"resnet18": {"tasks": 2, "runs": runs}}}
+    )
+    table = nothing_to_do(SimpleNamespace(of=lambda benchmark: [result]))
+    stages = "check outputs 9.0 s, link 6.0 s, compile 4.0 s"
+    assert f"| AMD Zen 3 | ResNet-18 | 2 | 20 s (19.0 s to 25 s) | {stages} | 5.0% |" in table
+    none = nothing_to_do(SimpleNamespace(of=lambda benchmark: []))
+    assert none == "Not measured yet: `python -m benchmarks.nothing_to_do`."

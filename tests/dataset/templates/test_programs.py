@@ -1,0 +1,147 @@
+"""Programs of templates: outputs over odd shapes, the instructions that they use, and their traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from foretune.dataset.replay import replay, trace_to_json
+from foretune.dataset.templates.choice import candidates
+from foretune.dataset.templates.contraction import read_contraction
+from foretune.dataset.templates.instructions import INSTRUCTION, INSTRUCTIONS, Instruction
+from foretune.dataset.templates.programs import scheduled, template_traces
+from foretune.dataset.templates.registry import register_intrinsics
+from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets, parse_target
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from tests.support.contractions import Convolution, Product, run_checked, tolerance
+
+SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
+MNEMONICS = {
+    "amx_bf16": "tdpbf16ps",
+    "amx_u8s8": "tdpbusd",
+    "amx_s8s8": "tdpbssd",
+    "avx512_bf16": "vdpbf16ps",
+    "avx512_vnni_u8s8": "vpdpbusd",
+    "avx512_vnni_s8s8": "vpdpbusd",
+    "avx_vnni_u8s8": "vpdpbusd",
+    "avx_vnni_s8s8": "vpdpbusd",
+    "avx512_fma": "vfmadd",
+    "avx2_fma": "vfmadd",
+}
+
+
+def target_of(instruction: Instruction) -> Target:
+    """Target with the instruction, which this machine need not have."""
+    base = "x86-64-v4" if instruction.lanes == 16 else "x86-64-v3"
+    features = [f"+{feature}" for feature in instruction.features]
+    return Target({"kind": "llvm", "mcpu": base, "mattr": features, "num-cores": 2})
+
+
+def require(target: Target) -> None:
+    if missing := missing_instruction_sets(target):
+        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction.name)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_products_of_odd_shapes_agree_with_numpy(instruction: Instruction, data: st.DataObject) -> None:
+    target = target_of(instruction)
+    require(target)
+    batch = data.draw(st.sampled_from([0, 0, 2]))
+    task = Product(
+        rows=data.draw(st.integers(1, 40)),
+        columns=instruction.lanes * data.draw(st.integers(1, 5)),
+        depth=instruction.step * data.draw(st.integers(1, 40)),
+        dtype=instruction.data,
+        batch=batch,
+        transposed=data.draw(st.booleans()),
+        epilogue="none" if batch else data.draw(st.sampled_from(["none", "relu", "convert"])),
+    )
+    check(task, instruction, target, data)
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction.name)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_convolutions_of_odd_shapes_agree_with_numpy(instruction: Instruction, data: st.DataObject) -> None:
+    target = target_of(instruction)
+    require(target)
+    kernel = data.draw(st.sampled_from([1, 3]))
+    task = Convolution(
+        size=data.draw(st.integers(3, 17)),
+        channels=instruction.step * data.draw(st.integers(1, 8)),
+        filters=instruction.lanes * data.draw(st.integers(1, 4)),
+        kernel=kernel,
+        stride=data.draw(st.sampled_from([1, 2])),
+        padding=data.draw(st.sampled_from([0, 1])) if kernel == 3 else 0,
+        dtype=instruction.data,
+        epilogue=data.draw(st.sampled_from(["none", "relu", "convert"])),
+    )
+    check(task, instruction, target, data)
+
+
+def check(task: Product | Convolution, instruction: Instruction, target: Target, data: st.DataObject) -> None:
+    """Compares one of the templates with NumPy."""
+    module = task.module()
+    contraction = read_contraction(module)
+    assert contraction is not None
+    possible = candidates(contraction, instruction)
+    assume(possible)  # tiles need two rows and two words at least
+    template = data.draw(st.sampled_from(possible))
+    program = scheduled(module, contraction, template, target)
+    got, expected = run_checked(task, program.mod, target)
+    scale = max(float(np.abs(expected).max()), 1.0)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(task) * scale, err_msg=str(template))
+
+
+@pytest.mark.parametrize("name", MNEMONICS)
+def test_the_code_has_the_instruction(name: str) -> None:
+    instruction = INSTRUCTION[name]
+    module = Product(28, 96, 64, instruction.data, epilogue="relu").module()
+    contraction = read_contraction(module)
+    assert contraction is not None
+    target = target_of(instruction)
+    program = scheduled(module, contraction, candidates(contraction, instruction)[0], target)
+    code = tvm.compile(program.mod, target=target).mod.inspect_source("asm")
+    assert MNEMONICS[name] in code
+    assert "callq\tforetune" not in code  # the function is inlined
+
+
+def test_traces_replay_within_a_search() -> None:
+    module = Convolution(14, 64, 64, kernel=3, padding=1, dtype="bfloat16", epilogue="relu").module()
+    context = make_tune_context(module, SERVER, seed=0)
+    traces = template_traces(module, SERVER, None, 4)
+    assert len(set(traces)) == 4
+    for trace in traces:
+        candidate = replay(context, trace)
+        assert candidate is not None
+        assert trace_to_json(candidate.sch.trace) == trace
+
+
+def test_stock_tvm_compiles_a_template_from_a_database(tmp_path: Path) -> None:
+    target = parse_target("llvm")
+    task = Product(28, 96, 64, epilogue="relu")
+    module = task.module()
+    candidate = replay(make_tune_context(module, target, seed=0), template_traces(module, target, None, 1)[0])
+    assert candidate is not None
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = database.commit_workload(module)
+    database.commit_tuning_record(
+        ms.database.TuningRecord(candidate.sch.trace, workload, [1e-6], target, candidate.args_info)
+    )
+    register_intrinsics((tmp_path / "database_tuning_record.json").read_text())
+    found = ms.database.JSONDatabase(work_dir=str(tmp_path)).query_schedule(module, target, "main")
+    assert found is not None
+    got, expected = run_checked(task, found.mod, target)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-4)
+
+
+def test_a_name_that_is_no_template_registers_nothing() -> None:
+    register_intrinsics("foretune.nothing foretune.avx512_bf16.multiply.1x1s1 dot_16x4_vnni")

@@ -1,0 +1,57 @@
+"""Templates as starts of a search, and as a design space."""
+
+from __future__ import annotations
+
+import pytest
+from foretune.dataset.described_task import described_task
+from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.inference.spaces.templates import TemplateSpace
+from foretune.inference.starts.templates import TemplateStarts, template_starts
+from tvm.target import Target
+
+from tests.support.contractions import Convolution, Product
+
+TARGET = parse_target("llvm")
+
+
+def test_a_task_begins_with_its_most_promising_templates() -> None:
+    task = described_task(Product(32, 64, 64, epilogue="relu").module(), "dense", 1)
+    source = TemplateStarts(TARGET, target_hardware(TARGET, measured=False), 3)
+    starts = source.starts(task)
+    assert len({start.trace for start in starts}) == 3
+    assert all(start.latency_s is None for start in starts)
+
+
+def test_a_task_that_no_template_fits_has_no_starts() -> None:
+    source = TemplateStarts(TARGET, target_hardware(TARGET, measured=False), 3)
+    assert source.starts(described_task(Product(32, 63, 64).module(), "dense", 1)) == []
+    server = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
+    source = TemplateStarts(server, target_hardware(TARGET, measured=False), 3)
+    assert source.starts(described_task(Product(4, 16, 2**17, "uint8").module(), "deep", 1)) == []
+
+
+def test_templates_are_an_option_of_a_search() -> None:
+    hardware = target_hardware(TARGET, measured=False)
+    assert len(template_starts(OneShotConfig(templates=2), TARGET, hardware)) == 1
+    assert template_starts(OneShotConfig(templates=0), TARGET, hardware) == []
+    assert template_starts(OneShotConfig(templates=2, reuse="paper"), TARGET, hardware) == []
+    with pytest.raises(OneShotConfigError, match=r"search\.templates=-1"):
+        OneShotConfig(templates=-1)
+
+
+def test_a_design_space_of_templates_needs_an_instruction() -> None:
+    target = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    module = Product(32, 64, 64, "bfloat16").module()
+    context = make_tune_context(module, target, seed=0, space=TemplateSpace().generator(target))
+    with pytest.raises(RuntimeError, match=r"target=x86-64-v3.*amx-tile\+amx-bf16"):
+        context.generate_design_space()
+
+
+def test_templates_are_a_design_space() -> None:
+    module = Convolution(14, 32, 64, kernel=3, padding=1, epilogue="relu").module()
+    context = make_tune_context(module, TARGET, seed=0, space=TemplateSpace().generator(TARGET))
+    spaces = design_spaces(context, "conv")
+    assert len(spaces) >= 4
+    assert all(space.trace.decisions for space in spaces)
