@@ -129,8 +129,9 @@ OWN_LIMIT = 6000
 def best_score(model: PretrainedCostModel, context: ms.TuneContext, traces: Sequence[str]) -> float | None:
     """Highest predicted score of programs; None where none is valid."""
     candidates = [found for trace in traces if (found := replay(context, trace)) is not None]
-    scores = model.predict(context, candidates)
-    return float(scores.max()) if len(scores) else None
+    if not candidates:  # TVM's binding fails for an empty list
+        return None
+    return float(model.predict(context, candidates).max())
 
 
 def means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
