@@ -87,7 +87,8 @@ def _note(result: Result) -> str:
     if recast := sorted({text for row in values["rows"] for text in row.get("recast", [])}):
         said += f" Run in another data type: {joined(recast)}."
     if values["pending"]:
-        said += f" Not run yet: {joined(values['pending'])}."
+        waiting, rows = len(values["pending"]), len(values["rows"])
+        said += f" Not run yet: {waiting} of {waiting + rows} networks of the list."
     if values["missing_zoos"]:
         said += f" Not installed: {joined(values['missing_zoos'])}."
     not_counted = [f"{name} ({reason})" for name, reason in values["not_counted"].items()]

@@ -175,5 +175,5 @@ def test_the_table_counts_families_and_names_failures(tmp_path: Path) -> None:
     assert "| of it the check that TVM builds code | 2.0 s | 2.0 s |" in table
     assert "The check takes 25% of the time to tasks" in table
     flat = " ".join(table.split())
-    assert "Not run yet: d." in flat and "Not counted: x (downloads)." in flat
+    assert "Not run yet: 1 of 4 networks of the list." in flat and "Not counted: x (downloads)." in flat
     assert tables.coverage(Results(tmp_path / "none")) == f"Not measured yet: `{tables.COMMAND}`."
