@@ -170,8 +170,23 @@ def _extremum(reduce: Callable[..., relax.Expr]) -> Callable[[fx.Node, Any], rel
     return convert
 
 
+def _nearest(node: fx.Node, importer: Any) -> relax.Var:
+    """Pixel i of the output is pixel floor(i * input extent / output extent); the importer rounds instead."""
+    x, size = importer.env[node.args[0]], [int(extent) for extent in node.meta["val"].shape[-2:]]
+    resized = relax.op.image.resize2d(
+        x,
+        size,
+        layout="NCHW",
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
+        rounding_method="floor",
+    )
+    return importer.block_builder.emit(resized)
+
+
 CONVERTERS: Mapping[str, Callable[[fx.Node, Any], relax.Var]] = {
     "amax.default": _extremum(relax.op.max),
     "amin.default": _extremum(relax.op.min),
+    "upsample_nearest2d.vec": _nearest,
 }
-"""Conversions to Relax of operators that the importer lacks."""
+"""Conversions to Relax of operators that the importer lacks or gets wrong."""

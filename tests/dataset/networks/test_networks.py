@@ -399,3 +399,26 @@ def test_resnet18_has_its_eighteen_convolutions_with_one_constant_each(target: t
     assert not any(part in task.name for task in tasks for part in ("subtract", "divide", "multiply"))
     # The network's 1.814 GMAC, epilogues not counted.
     assert sum(task.flops * task.weight for task in tasks) == pytest.approx(2 * 1.814e9, rel=0.01)
+
+
+class Absorbing(torch.nn.Module):
+    """Adds a number so large that single precision loses the input."""
+
+    def __init__(self, narrow: bool = False) -> None:
+        super().__init__()
+        self.narrow = narrow
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.narrow and x.dtype == torch.float64:
+            raise RuntimeError("single precision only")
+        return (x + 2.0**30) - 2.0**30
+
+
+def test_a_rounding_error_is_the_distance_to_double_precision() -> None:
+    inputs = (np.array([0.5, -3.0], np.float32),)
+    network = Network("absorbing", inputs, Absorbing())
+    reference = network.reference_outputs()
+    assert reference[0].tolist() == [0.0, 0.0]
+    assert network.rounding_error(reference) == 3.0
+    assert Network("narrow", inputs, Absorbing(narrow=True)).rounding_error(reference) == 0.0
+    assert Network("file", inputs, onnx_path=Path("network.onnx")).rounding_error(reference) == 0.0

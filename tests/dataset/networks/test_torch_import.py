@@ -207,6 +207,7 @@ class Everything(nn.Module):
             "chosen": torch.where(small, x, n),
             "largest": x.amax((-1, -2)),
             "pooled": torch.nn.functional.adaptive_max_pool2d(x[None], (2, 3)),
+            "resized": torch.nn.functional.interpolate(x[None, None], size=(7, 9)),
             "counted from the back": x[:, [-2, 1]],
             "from the back by an input": x[n[0, :4] - 4],
             "squeezed": torch.nn.functional.conv2d(x[None, None], x[None, None, :2, :2]).max(-1)[0],

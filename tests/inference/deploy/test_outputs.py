@@ -43,3 +43,11 @@ def test_outputs_of_another_shape_or_number_are_an_error() -> None:
 
 def test_the_tolerance_itself_agrees() -> None:
     assert OutputCheck(0.5, 0.5).agrees and not OutputCheck(0.51, 0.5).agrees
+
+
+def test_the_rounding_error_of_the_reference_widens_the_tolerance() -> None:
+    reference, output = [np.array([1.001])], [np.array([1.0])]
+    assert not compare_outputs(reference, output).agrees
+    check = compare_outputs(reference, output, rounding_error=5e-4)
+    assert check.agrees and check.tolerance == pytest.approx(1.5e-3)
+    assert not compare_outputs(reference, output, rounding_error=3e-4).agrees
