@@ -135,9 +135,12 @@ class NetworkTuner:
                 for search, reply in supervisor.replies(measuring.woken):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
-                    # A device without a round gets one first, if there is one.
+                    # A device without a round gets one first, if there is one. Where nothing is measured,
+                    # nothing wakes.
+                    under_way = measuring.rounds_under_way or measuring.untuned_under_way
                     free = asked and measuring.rounds_under_way < self._executor.devices
-                    wait([measuring.woken], 0.0 if free and not measuring.untuned_under_way else None)
+                    goes_on = not under_way or (free and not measuring.untuned_under_way)
+                    wait([measuring.woken], 0.0 if goes_on else None)
                 if (latencies_s := measuring.take_untuned()) is not None:
                     self._take_measured_untuned(unknown, latencies_s)
                 for search, measured in measuring.take_rounds():
