@@ -310,7 +310,7 @@ def test_a_dry_run_goes_through_every_step(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     records = RecordStore(dataset).records()
     assert len(records) >= 6
-    assert all(record.simulated for record in records)
+    assert all(record.simulated for record in records if record.failure is None)
     assert {record.target for record in records if "sm_90" in record.target}
     assert "records per minute" in done.stdout
     assert "self-check and generation: took" in done.stdout
