@@ -124,7 +124,8 @@ def test_each_round_measures_its_best_in_order_of_prediction(checkpoint, pool, t
         assert batch == sorted(batch, reverse=True)
     ran = [latency_s for latency_s in result.measured_latencies_s if math.isfinite(latency_s)]
     assert len(database.latencies_s(TASK)) == len(ran)
-    assert result.candidates_scored >= rounds * (16 if strategy is EVOLUTION else 6)
+    # Drafts of a later round may be programs of an earlier one, which are not scored again.
+    assert result.candidates_scored >= (16 * rounds if strategy is EVOLUTION else len(scores))
     assert result.tuned_latency_s == min(ran)
 
 
