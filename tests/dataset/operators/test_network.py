@@ -48,7 +48,7 @@ class Layers(nn.Module):
         self.pointwise = nn.Conv2d(16, 16, 1)
         self.bare = nn.Conv2d(16, 4, 1, bias=False)
         self.grouped = nn.Conv2d(8, 4, 3, groups=2)
-        self.upsample = nn.ConvTranspose2d(8, 4, 3, stride=2, padding=1, output_padding=1)
+        self.upsample = nn.ConvTranspose2d(8, 4, 3, padding=1)  # with a stride it is decomposed
         self.norm = nn.BatchNorm2d(4)
         self.sequence = nn.Conv1d(8, 6, 3, stride=2, padding=1)
         self.longer = nn.ConvTranspose1d(8, 6, 4, stride=2, padding=1)
@@ -128,8 +128,7 @@ OPERATORS: list[OperatorSettings] = [
         epilogue="bias_gelu",
     ),
     TransposedConv2d(
-        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, stride=2, padding=1,
-        output_padding=1, epilogue="bias_relu",
+        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, padding=1, epilogue="bias_relu",
     ),
     Pool2d(batch=1, channels=8, height=12, width=12, kernel=3, stride=2, padding=1),
     Pool2d(batch=1, channels=8, height=12, width=12, kernel=2, stride=2, mode="avg"),
