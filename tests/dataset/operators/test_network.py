@@ -128,7 +128,8 @@ OPERATORS: list[OperatorSettings] = [
         epilogue="bias_gelu",
     ),
     TransposedConv2d(
-        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, padding=1, epilogue="bias_relu",
+        batch=1, in_channels=8, height=12, width=12, out_channels=4, kernel=3, padding=1,
+        epilogue="bias_relu",
     ),
     Pool2d(batch=1, channels=8, height=12, width=12, kernel=3, stride=2, padding=1),
     Pool2d(batch=1, channels=8, height=12, width=12, kernel=2, stride=2, mode="avg"),
