@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -23,6 +24,7 @@ from support.emulated_devices import (
     measure_and_lose_a_device,
 )
 from support.programs import DoubledOnCuda, Tripled, checked
+from support.ray_home import ray_home
 
 DEVICES, PROGRAMS = 2, 6
 FAILURES = [None] * (PROGRAMS + 1) + [FailureKind.WRONG_OUTPUT]
@@ -67,17 +69,18 @@ def test_a_device_that_dies_loses_nothing(gpus, jobs, tmp_path):
 
 
 @pytest.fixture
-def cluster(tmp_path, tmp_path_factory) -> Iterator[None]:
+def cluster(tmp_path) -> Iterator[None]:
     """A Ray cluster whose processes have two devices; what they load is noted in `tmp_path`."""
     ray = pytest.importorskip("ray", reason="Ray is an extra")
     if reason := unavailable_reason():
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("r", numbered=False)  # a socket's path must be short
-    with pytest.MonkeyPatch.context() as patch:
+    # A socket's path must be short.
+    scratch = tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True)
+    with scratch as folder, pytest.MonkeyPatch.context() as patch:
         for name, value in device_environment(tmp_path, DEVICES).items():
             patch.setenv(name, value)
         patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("HOME", str(folder))  # Ray stores the token that its processes share there
+        patch.setenv("HOME", ray_home())  # Ray stores the token that its processes share there
         ray.init(
             num_cpus=DEVICES,
             num_gpus=DEVICES,
@@ -85,7 +88,7 @@ def cluster(tmp_path, tmp_path_factory) -> Iterator[None]:
             log_to_driver=False,
             object_store_memory=80 * 1024**2,
             _node_ip_address="127.0.0.1",
-            _temp_dir=str(folder),
+            _temp_dir=folder,
         )
         yield
         ray.shutdown()

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 
@@ -12,6 +13,7 @@ from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, Measur
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from support.programs import Aborts, Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
+from support.ray_home import ray_home
 
 ray = pytest.importorskip("ray", reason="Ray is an extra")
 
@@ -22,19 +24,19 @@ MEASURE = MeasureConfig(build_timeout_s=60.0, run_timeout_s=4.0)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster():
     # Ray puts its sockets into this folder, and a socket's path must be short.
-    folder = tmp_path_factory.mktemp("r", numbered=False)
-    with pytest.MonkeyPatch.context() as patch:
+    scratch = tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True)
+    with scratch as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_worker_niceness", "0")
-        patch.setenv("HOME", str(folder))  # Ray stores the token that its processes share there
+        patch.setenv("HOME", ray_home())  # Ray stores the token that its processes share there
         ray.init(
             num_cpus=1,
             include_dashboard=False,
             log_to_driver=False,
             object_store_memory=80 * 1024**2,
             _node_ip_address="127.0.0.1",
-            _temp_dir=str(folder),
+            _temp_dir=folder,
         )
         yield
         ray.shutdown()
