@@ -21,8 +21,7 @@ from .checkpoint_fit import AUTO, fitting_checkpoint
 from .config import OneShotConfig, OneShotConfigError
 from .result import TaskResult, TuneResult
 from .reuse.backend import with_backend
-from .starts.pretuned import pretuned_starts
-from .starts.templates import template_starts
+from .starts.asked import asked_starts
 from .surrogate.memory import SurrogateMemory
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import NetworkTuner
@@ -113,10 +112,7 @@ def tune_tasks(
             database,
             planner=PlannerFactory(settings, found, database).make(),
             memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
-            start_sources=[
-                *template_starts(settings, found, hardware),
-                *pretuned_starts(settings, found, database),
-            ],
+            start_sources=asked_starts(settings, found, hardware, database),
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

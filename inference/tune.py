@@ -35,8 +35,7 @@ from .result import (
     TuneResult,
 )
 from .result_file import load_comparison_runs
-from .starts.pretuned import pretuned_starts
-from .starts.templates import template_starts
+from .starts.asked import asked_starts
 from .surrogate.memory import SurrogateMemory
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
@@ -227,7 +226,9 @@ class TuningRun:
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
-            pretuned = pretuned_starts(config.search, opened.target, database, retune=config.retune)
+            starts = asked_starts(
+                config.search, opened.target, opened.hardware, database, retune=config.retune
+            )
             if searches and self._anything_due(tasks, database, planners, config.retune):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
@@ -238,7 +239,7 @@ class TuningRun:
                 workforce.searchers,
                 database,
                 planner=planners.make(breadth_first=config.breadth_first),
-                start_sources=[*template_starts(config.search, opened.target, opened.hardware), *pretuned],
+                start_sources=starts,
                 limits=Limits(
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)

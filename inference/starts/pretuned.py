@@ -15,7 +15,7 @@ from ..spaces.code_limit import StockSpace
 from ..tuning_database import TuningDatabase
 from .adapted import AdaptedStarts, ProgramAdapter
 from .base import Start, StartSource
-from .config import PRETUNED, PretunedConfig
+from .config import PretunedConfig
 from .schedules import PretunedError, PretunedSchedules, TaskKey, device_of, target_type
 
 SHIPPED = Path(__file__).parent / "pretuned.parquet"
@@ -115,13 +115,11 @@ class PretunedStarts(StartSource):
 
 def pretuned_starts(
     config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
-) -> list[StartSource]:
-    """Start sources of a run that `search.starts` asks for; those of its database are always there.
+) -> PretunedStarts:
+    """Start source by `search.pretuned`, with the tasks of the run's database.
 
     `retune` takes nothing from the database. Raises PretunedError.
     """
-    if config.starts != PRETUNED:
-        return []
 
     def own() -> list[ReuseParent]:
         return [
@@ -131,12 +129,10 @@ def pretuned_starts(
         ]
 
     file = config.pretuned.file
-    return [
-        PretunedStarts(
-            PretunedSchedules(SHIPPED if file is None else Path(file)),
-            target,
-            ProgramAdapter(target, StockSpace(config.max_code)),
-            config=config.pretuned,
-            own=own,
-        )
-    ]
+    return PretunedStarts(
+        PretunedSchedules(SHIPPED if file is None else Path(file)),
+        target,
+        ProgramAdapter(target, StockSpace(config.max_code)),
+        config=config.pretuned,
+        own=own,
+    )

@@ -11,20 +11,9 @@ from ...dataset.hardware import Hardware
 from ...dataset.task import Task
 from ...dataset.templates.overflow import AccumulatorOverflowError
 from ...dataset.templates.programs import template_traces
-from ..config import OneShotConfig
-from ..reuse.config import AUTO, OFF
 from .base import Start, StartSource
 
 _LOG = logging.getLogger(__name__)
-
-
-def template_starts(config: OneShotConfig, target: Target, hardware: Hardware) -> list[StartSource]:
-    """Start sources that a search asks for by `search.templates`.
-
-    There are templates for CPUs alone, and none in ETO and its baselines, which are as published.
-    """
-    wanted = config.templates and target.kind.name == "llvm" and config.reuse in (OFF, AUTO)
-    return [TemplateStarts(target, hardware, config.templates)] if wanted else []
 
 
 class TemplateStarts(StartSource):

@@ -15,9 +15,10 @@ from foretune.inference.pretune import PretuneConfig, pretune, shapes_of
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
+from foretune.inference.starts.asked import asked_starts
 from foretune.inference.starts.base import Start
 from foretune.inference.starts.config import PretunedConfig
-from foretune.inference.starts.pretuned import SHIPPED, PretunedStarts, pretuned_starts
+from foretune.inference.starts.pretuned import SHIPPED, PretunedStarts
 from foretune.inference.starts.schedules import PretunedError, PretunedSchedules, target_type
 from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
@@ -153,9 +154,9 @@ def test_the_shipped_file_has_no_task_of_the_networks_that_benchmarks_are_judged
 
 def test_only_those_who_ask_get_pretuned_starts(tmp_path, file):
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
-    assert pretuned_starts(OneShotConfig(), TARGET, database) == []
+    assert asked_starts(OneShotConfig(), TARGET, HARDWARE, database) == []
     config = OneShotConfig(starts="pretuned", pretuned=PretunedConfig(file=str(file)))
-    assert len(pretuned_starts(config, TARGET, database)) == 1
+    assert len(asked_starts(config, TARGET, HARDWARE, database)) == 1
     assert OneShotConfig.from_json(asdict(config)) == config
 
 
@@ -195,7 +196,7 @@ def test_a_search_measures_its_pretuned_starts_first(tmp_path, file):
         FakeExecutor(),
         start_searchers(config, TARGET, None, HARDWARE),
         database,
-        start_sources=pretuned_starts(config, TARGET, database),
+        start_sources=asked_starts(config, TARGET, HARDWARE, database),
     )
     tuner.tune([CHILD], [1.0])
     assert tuner.starts_measured == (2, 0)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from foretune.dataset.described_task import described_task
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.spaces.templates import TemplateSpace
-from foretune.inference.starts.templates import TemplateStarts, template_starts
+from foretune.inference.starts.asked import asked_starts
+from foretune.inference.starts.templates import TemplateStarts
+from foretune.inference.tuning_database import TuningDatabase
 from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product
@@ -32,11 +36,12 @@ def test_a_task_that_no_template_fits_has_no_starts() -> None:
     assert source.starts(described_task(Product(4, 16, 2**17, "uint8").module(), "deep", 1)) == []
 
 
-def test_templates_are_an_option_of_a_search() -> None:
+def test_templates_are_an_option_of_a_search(tmp_path: Path) -> None:
     hardware = target_hardware(TARGET, measured=False)
-    assert len(template_starts(OneShotConfig(templates=2), TARGET, hardware)) == 1
-    assert template_starts(OneShotConfig(templates=0), TARGET, hardware) == []
-    assert template_starts(OneShotConfig(templates=2, reuse="paper"), TARGET, hardware) == []
+    database = TuningDatabase(tmp_path, TARGET, hardware)
+    assert len(asked_starts(OneShotConfig(templates=2), TARGET, hardware, database)) == 1
+    assert asked_starts(OneShotConfig(templates=0), TARGET, hardware, database) == []
+    assert asked_starts(OneShotConfig(templates=2, reuse="paper"), TARGET, hardware, database) == []
     with pytest.raises(OneShotConfigError, match=r"search\.templates=-1"):
         OneShotConfig(templates=-1)
 
