@@ -1,12 +1,13 @@
 """Lowering of Relax operators to fused TIR functions, in the form whose tuned programs are fastest.
 
-On a CPU this takes two changes outside the search over schedules:
+On a CPU this takes changes outside the search over schedules:
 
 - Channels last. The innermost loop of a convolution runs over its many output channels, not over the width of
   an image, which is 7 in deep layers.
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
+- bfloat16, where it is asked for: see `low_precision`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
+from ...errors import UserError
+from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
+from .low_precision import in_bfloat16
+from .stored_type import NARROW, WIDE
+
+DTYPES = (WIDE, NARROW)
+"""Data types that a network is lowered in."""
 
 CHANNELS_LAST = {
     "relax.nn.conv1d": ["NWC", "WIO"],
@@ -32,6 +40,10 @@ CHANNELS_LAST = {
     "relax.nn.conv3d": ["NDHWC", "DHWIO"],
 }
 """Layouts of data and weight by operator; operators between convolutions follow them."""
+
+
+class LoweringError(UserError, ValueError):
+    """A setting of the lowering cannot be."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,17 @@ class Lowering:
     """Convert convolutions, and the operators between them, to channels last."""
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
+    dtype: str = WIDE
+    """Data type of activations and of weights of products: float32 or bfloat16."""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+
+    def check_for(self, target: Target) -> None:
+        """Raises MissingInstructionError where the target has no products of the data type."""
+        if self.dtype != WIDE:
+            require_instructions(target, self.dtype, self.dtype, WIDE)
 
 
 AS_FASTEST = Lowering()
@@ -62,6 +85,8 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             relax.transform.CanonicalizeBindings(),
         ]
     passes += [_moved_constants, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
+    if lowering.dtype == NARROW:
+        passes.append(in_bfloat16)
     if on_cpu if lowering.prepack is None else lowering.prepack:
         passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]
     with target:

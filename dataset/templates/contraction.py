@@ -95,7 +95,7 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     all other blocks are element-wise.
     """
     anchor = find_anchor_sblock(mod)
-    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not _is_product(anchor):
+    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
         return None
     roles = _roles(_blocks(mod), anchor)
     if roles is None:
@@ -125,7 +125,7 @@ def _blocks(mod: tvm.IRModule) -> list[SBlock]:
     return [block for block in found if block.iter_vars]
 
 
-def _is_product(anchor: SBlock) -> bool:
+def is_product(anchor: SBlock) -> bool:
     """Whether the block adds the product of its two operands, each perhaps converted, to the sum."""
     value = getattr(anchor.body, "value", None)
     if not isinstance(value, tirx.Add) or getattr(anchor.init, "value", None) is None:
