@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
@@ -18,7 +19,7 @@ from ..templates.contraction import is_product
 
 WIDE, NARROW = "float32", "bfloat16"
 
-_POINTERS = ("tirx.address_of", "tirx.tvm_access_ptr", "tirx.call_extern", "tirx.tvm_call_packed")
+_POINTERS = ("address_of", "tvm_access_ptr", "call_extern", "call_pure_extern", "tvm_call_packed")
 """Calls that pass arrays on in the data type that they have."""
 
 
@@ -100,7 +101,7 @@ def _blocks(func: PrimFunc) -> list[SBlock] | None:
     callbacks = [
         (SBlock, blocks.append),
         (BufferStore, stores.append),
-        (Call, lambda call: calls.append(getattr(call.op, "name", ""))),
+        (Call, lambda call: calls.append(_operator(call))),
     ]
     tvm_ffi.structural_walk(func.body, callbacks)
     found = [block for block in blocks if block.iter_vars]
@@ -135,7 +136,12 @@ def _is_move(value: Any) -> bool:
 def _is_choice(value: Any) -> bool:
     if isinstance(value, tirx.Select):
         return True
-    return isinstance(value, Call) and getattr(value.op, "name", "") == "tirx.if_then_else"
+    return isinstance(value, Call) and _operator(value) == "if_then_else"
+
+
+def _operator(call: Call) -> str:
+    """Name of an operator without that of its dialect."""
+    return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
 def _choices(value: Any) -> list[Any]:
@@ -173,21 +179,24 @@ def _with_arrays(root: SBlock, arrays: Mapping[tirx.Buffer, tirx.Buffer]) -> SBl
 
 def _rounded(value: Any) -> Any:
     """A float32 expression in bfloat16; what was bfloat16 keeps its bits."""
-    if isinstance(value, tirx.Cast) and str(value.value.ty.dtype) == NARROW:
-        return value.value
-    if _is_choice(value) and _is_move_of_narrow(value):
-        if isinstance(value, tirx.Select):
-            return tirx.Select(value.condition, *map(_rounded, _choices(value)))
-        return tirx.if_then_else(value.args[0], *map(_rounded, _choices(value)))
+    moved = _moved(value)
+    return tirx.Cast(NARROW, value) if moved is None else moved
+
+
+def _moved(value: Any) -> Any:
+    """A bfloat16 element, a zero, or one of several by a condition, without conversion; None for others."""
+    if isinstance(value, tirx.Cast) and isinstance(value.value, TensorLoad):
+        return value.value if str(value.value.ty.dtype) == NARROW else None
     if getattr(value, "value", None) == 0:
         return tirx.const(0, NARROW)
-    return tirx.Cast(NARROW, value)
-
-
-def _is_move_of_narrow(value: Any) -> bool:
-    if _is_choice(value):
-        return all(map(_is_move_of_narrow, _choices(value)))
-    return isinstance(_rounded(value), TensorLoad) or getattr(value, "value", None) == 0
+    if not _is_choice(value):
+        return None
+    first, second = map(_moved, _choices(value))
+    if first is None or second is None:
+        return None
+    if isinstance(value, tirx.Select):
+        return tirx.Select(value.condition, first, second)
+    return tirx.if_then_else(value.args[0], first, second)
 
 
 def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
@@ -195,8 +204,12 @@ def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
     shape = extents(wide)
     axes = [tirx.Var(f"v_ax{number}", "int64") for number in range(len(shape))]
     loops = [tirx.Var(f"ax{number}", "int64") for number in range(len(shape))]
-    ranges = [tirx.IterVar((0, extent), axis, IterVar.DataPar) for extent, axis in zip(shape, axes, strict=True)]
-    one = [tirx.Range.from_min_extent(axis, 1) for axis in axes]
+    zero, unit = tirx.const(0, "int64"), tirx.const(1, "int64")
+    ranges = [
+        tirx.IterVar(tvm.ir.Range.from_min_extent(zero, tirx.const(extent, "int64")), axis, IterVar.DataPar)
+        for extent, axis in zip(shape, axes, strict=True)
+    ]
+    one = [tvm.ir.Range.from_min_extent(axis, unit) for axis in axes]
     block = SBlock(
         ranges,
         [tirx.BufferRegion(wide, one)],
@@ -206,5 +219,5 @@ def _rounding(wide: tirx.Buffer, narrow: tirx.Buffer) -> Any:
     )
     statement: Any = SBlockRealize(loops, True, block)
     for loop, extent in reversed(list(zip(loops, shape, strict=True))):
-        statement = tirx.For(loop, 0, extent, tirx.ForKind.SERIAL, statement)
+        statement = tirx.For(loop, zero, tirx.const(extent, "int64"), tirx.ForKind.SERIAL, statement)
     return statement
