@@ -143,6 +143,26 @@ class Contestant:
     """Difference of its outputs from the reference, None if not compared."""
     error: str = ""
     """Why it was not timed, or not to the end; empty where nothing failed."""
+    dtype: str = ""
+    """Data type of its products, "" where that is not known."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of the outputs of a network in a narrower data type with those in float32.
+
+    Differences are the largest absolute ones on the example inputs, shares are means over other random inputs.
+    """
+
+    dtype: str
+    inputs: int
+    """Number of those random inputs."""
+    pytorch_difference: float | None
+    """Of PyTorch eager in the data type; None where the module does not run in it."""
+    top_1: float
+    """Share of the rows of outputs whose largest element is where it is in float32."""
+    pytorch_top_1: float | None
+    """The same of PyTorch eager in the data type."""
 
 
 def comparable(contestant: Contestant) -> bool:
@@ -265,6 +285,8 @@ class TuneResult:
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""
+    agreement: Agreement | None = None
+    """Agreement with the network in float32, None where it is in float32 or did not run here."""
     networks: list[NetworkOutcome] = field(default_factory=list)
     """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..errors import UserError
 from .result import (
+    Agreement,
     CallTime,
     ComparisonRun,
     Contestant,
@@ -99,6 +100,7 @@ def result_from_json(document: Any) -> TuneResult:
                 },
                 "curve": _points(values.get("curve", [])),
                 "networks": [_build(NetworkOutcome, each) for each in values.get("networks", [])],
+                "agreement": _agreement(values.get("agreement")),
                 "network_profile": _network_profile(values.get("network_profile")),
                 "max_abs_difference": None if difference is None else float(difference),
                 "comparison_runs": [
@@ -111,6 +113,10 @@ def result_from_json(document: Any) -> TuneResult:
         raise
     except (AttributeError, TypeError, ValueError) as error:
         raise ResultFormatError(f"the result holds a value of the wrong kind: {error}") from error
+
+
+def _agreement(values: Mapping[str, Any] | None) -> Agreement | None:
+    return None if values is None else _build(Agreement, values)
 
 
 def _network_profile(values: Mapping[str, Any] | None) -> NetworkProfile | None:

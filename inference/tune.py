@@ -122,6 +122,7 @@ class TuningRun:
             left_out=timed.left_out,
             network_profile=timed.profile,
             recast=recast_operators(relax_mod),
+            agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )
         result = self.report(result, opened)

@@ -141,7 +141,8 @@ class TuneConfig:
         )
 
     def check_for(self, target: Target) -> None:
-        """Raises LinkerError where the target rules out an export."""
+        """Raises LinkerError where the target rules out an export, MissingInstructionError the data type."""
+        self.lowering.check_for(target)
         if self.export is not None:
             linker(target)
 

@@ -48,8 +48,10 @@ def to_relax(
     `extract_tasks` and compilation both start from this module, so that a tuned task is found again in the
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
     another data type (`recast_operators`). `stage` is a clock's context for each step, by its name. Raises
-    NetworkExportError with the step that failed.
+    NetworkExportError with the step that failed, and MissingInstructionError where the target has no
+    products of `lowering.dtype`.
     """
+    lowering.check_for(target)
     if network.onnx_path is not None:
         with stage(_ONNX), _export_step(network, _ONNX):
             mod = onnx_import.to_relax(network.onnx_path, network.inputs)

@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ...errors import UserError
 from . import onnx_import
 from .inputs import BadInputShapeError, InputSpec, example_inputs
 from .known import ZOO, draw_statistics
-from .outputs import BadOutputError, output_tensors
+from .outputs import BadOutputError, output_arrays
 
 
 class UnknownNetworkError(UserError, ValueError):
@@ -50,27 +50,44 @@ class Network:
             assert self.onnx_path is not None
             return onnx_import.reference_outputs(self.onnx_path, self.inputs)
         with torch.inference_mode():
-            return [tensor.numpy() for tensor in output_tensors(self.module(*self.torch_inputs()))]
+            return output_arrays(self.module(*self.torch_inputs()))
+
+    def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
+        """Outputs of the module in another floating type, by PyTorch eager; None where it runs in none."""
+        if self.module is None:
+            return None
+        try:
+            with torch.inference_mode():
+                inputs = [
+                    tensor.to(dtype) if tensor.is_floating_point() else tensor
+                    for tensor in self.torch_inputs()
+                ]
+                return output_arrays(copy.deepcopy(self.module).to(dtype)(*inputs))
+        except (RuntimeError, TypeError, ValueError):  # of a module that mixes in float32
+            return None
+
+    def with_other_inputs(self, seed: int) -> Network:
+        """The network with other random inputs: normal ones, and permuted integers."""
+        rng = np.random.default_rng(seed)
+        inputs = tuple(
+            rng.standard_normal(array.shape).astype(array.dtype)
+            if array.dtype.kind == "f"
+            else rng.permutation(array.reshape(-1)).reshape(array.shape)
+            for array in self.inputs
+        )
+        return replace(self, inputs=inputs)
 
     def rounding_error(self, reference: Sequence[NDArray[Any]]) -> float:
         """Largest difference of `reference`, the module's own outputs, from those in double precision.
 
         Deep networks amplify roundings. 0 where double precision is not to be had.
         """
-        if self.module is None:
-            return 0.0
-        try:
-            with torch.inference_mode():
-                wide = [
-                    tensor.double() if tensor.is_floating_point() else tensor
-                    for tensor in self.torch_inputs()
-                ]
-                exact = output_tensors(copy.deepcopy(self.module).double()(*wide))
-        except (RuntimeError, TypeError, ValueError):  # of a module that mixes in float32
+        exact = self.outputs_in(torch.float64)
+        if exact is None:
             return 0.0
         gaps = [
-            np.abs(tensor.numpy().astype(np.float64) - array.astype(np.float64)).max(initial=0.0)
-            for tensor, array in zip(exact, reference, strict=True)
+            np.abs(other.astype(np.float64) - array.astype(np.float64)).max(initial=0.0)
+            for other, array in zip(exact, reference, strict=True)
         ]
         found = max(map(float, gaps), default=0.0)
         return found if np.isfinite(found) else 0.0

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
@@ -28,6 +29,12 @@ def output_tensors(output: Any) -> list[torch.Tensor]:
     if not found:
         raise BadOutputError(f"the output is a {type(output).__name__} without any tensor; return a tensor")
     return found
+
+
+def output_arrays(output: Any) -> list[NDArray[Any]]:
+    """`output_tensors` as arrays, of float32 where NumPy lacks the data type."""
+    tensors = output_tensors(output)
+    return [(tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy() for tensor in tensors]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

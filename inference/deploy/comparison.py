@@ -70,6 +70,7 @@ class Comparison:
         rivals: names of `rivals.registry.RIVALS`; there are none on a GPU.
         on_cpu: whether `forms` run on the CPU.
         limit_s: seconds that a rival may take to start, and then to become ready.
+        dtype: data type that contestants should run in, as far as they can.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Comparison:
         *,
         on_cpu: bool = True,
         limit_s: float = 120.0,
+        dtype: str = "float32",
     ) -> None:
+        self._dtype = dtype
         self._network, self._arguments, self._forms = network, dict(arguments), forms
         self._on_cpu, self._limit_s = on_cpu, limit_s
         self.left_out: dict[str, str] = {}
@@ -138,13 +141,15 @@ class Comparison:
                 network=None if by_file else self._arguments,
                 path=self._onnx.absolute() if by_file else None,
                 limit_s=self._limit_s,
+                dtype=self._dtype,
             )
             self._stack.callback(runner.close)
             self._entries.append(_Entry(runner, 0.0, Contestant(kind.title)))
 
-    def prepare(self, reference: Sequence[NDArray[Any]]) -> None:
+    def prepare(self, reference: Sequence[NDArray[Any]], tolerance: float | None = None) -> None:
         """Loads the contestants, runs each once and compares its outputs with `reference`.
 
+        `tolerance` is the largest difference of those that run in another data type than float32.
         They load the network one after the other, so that no `ready_s` is another's fault.
         """
         for entry in self._entries:
@@ -153,7 +158,7 @@ class Comparison:
             self._export(self._exporter)
         for entry in self._entries:
             if not entry.row.error:
-                _attempt(entry, lambda entry=entry: self._load(entry, reference))  # type: ignore[misc]
+                _attempt(entry, lambda entry=entry: self._load(entry, reference, tolerance))  # type: ignore[misc]
 
     def time(self, repeats: int) -> list[Contestant]:
         """Times those whose outputs are those of the reference; returns a row for each contestant."""
@@ -194,6 +199,7 @@ class Comparison:
             folder=path.with_suffix(""),
             path=path,
             limit_s=TVM_LIMIT_S,
+            dtype=self._dtype,
         )
         self._stack.callback(runner.close)
         return _Library(path, runner)
@@ -241,10 +247,13 @@ class Comparison:
         finally:
             exporter.close()
 
-    def _load(self, entry: _Entry, reference: Sequence[NDArray[Any]]) -> None:
+    def _load(self, entry: _Entry, reference: Sequence[NDArray[Any]], narrow_tolerance: float | None) -> None:
         loaded = entry.runner.load()
-        entry.row = replace(entry.row, version=loaded.version, ready_s=entry.before_s + loaded.ready_s)
+        ready_s = entry.before_s + loaded.ready_s
+        entry.row = replace(entry.row, version=loaded.version, ready_s=ready_s, dtype=loaded.dtype)
         check = compare_outputs(reference, loaded.outputs)
+        if narrow_tolerance is not None and loaded.dtype != "float32":
+            check = replace(check, tolerance=narrow_tolerance)
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
         if not check.agrees and entry.row.name not in self._forms:
             raise RunnerError(

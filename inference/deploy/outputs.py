@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,17 @@ RELATIVE_TOLERANCE = 1e-4
 
 ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, where that is known."""
+
+
+NARROW_TOLERANCE = 2.0**-5
+"""Largest accepted difference of a bfloat16 network from float32 over the largest reference output, where
+PyTorch's own difference is not known: several roundings of 2^-9 each."""
+
+NARROW_ROUNDING = 2.0**-8
+"""Difference of a bfloat16 network over the largest reference output that is always accepted."""
+
+NARROW_FACTOR = 2.0
+"""Largest accepted difference of a bfloat16 network over that of PyTorch in bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +61,24 @@ def compare_outputs(
             difference = max(difference, float(np.where(np.isfinite(gap), gap, np.inf).max()))
             scale = max(scale, float(np.abs(expected.astype(np.float64)).max()))
     return OutputCheck(difference, max(RELATIVE_TOLERANCE * scale, ROUNDING_FACTOR * rounding_error))
+
+
+def compare_narrow_outputs(
+    reference: Sequence[NDArray[Any]],
+    actual: Sequence[NDArray[Any]],
+    pytorch_difference: float | None,
+) -> OutputCheck:
+    """Compares outputs of a bfloat16 network with `reference`, those in float32.
+
+    The accepted difference is NARROW_FACTOR times PyTorch's in bfloat16, or NARROW_TOLERANCE relative to the
+    largest output where that is None or not finite.
+    """
+    check = compare_outputs(reference, actual)
+    scale = max(
+        (float(np.abs(array.astype(np.float64)).max(initial=0.0)) for array in reference), default=0.0
+    )
+    if pytorch_difference is None or not math.isfinite(pytorch_difference):
+        return OutputCheck(check.max_abs_difference, NARROW_TOLERANCE * scale)
+    return OutputCheck(
+        check.max_abs_difference, max(NARROW_FACTOR * pytorch_difference, NARROW_ROUNDING * scale)
+    )

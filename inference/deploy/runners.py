@@ -41,6 +41,8 @@ class Loaded:
     ready_s: float
     """Seconds to load or compile the network, with the first run."""
     version: str
+    dtype: str = ""
+    """Data type that it runs in, "" where that is not known."""
 
 
 class Runner(Protocol):
@@ -109,6 +111,7 @@ class ProcessRunner:
         network: arguments of `load_network`, for an engine that takes a module.
         path: file of the network, for an engine that takes one.
         limit_s: seconds that importing, and then loading, may take.
+        dtype: data type that the engine should run in.
     """
 
     own_process = True
@@ -124,6 +127,7 @@ class ProcessRunner:
         network: Mapping[str, Any] | None = None,
         path: Path | None = None,
         limit_s: float,
+        dtype: str = "float32",
     ) -> None:
         self.name = name
         self.peak_mb: float | None = None
@@ -138,6 +142,7 @@ class ProcessRunner:
                 "inputs": str(inputs),
                 "network": network,
                 "path": None if path is None else str(path),
+                "dtype": dtype,
             },
             kind.environment(threads, folder / "cache"),
         )
@@ -150,7 +155,7 @@ class ProcessRunner:
         """See Runner."""
         outputs = self._folder / "outputs.npz"
         reply = self._worker.ask(self._limit_s, op="load", outputs=str(outputs))
-        return Loaded(list(load_arrays(outputs)), reply["ready_s"], reply["version"])
+        return Loaded(list(load_arrays(outputs)), reply["ready_s"], reply["version"], reply["dtype"])
 
     def turn(self, seconds: float) -> Turn:
         """See Runner."""

@@ -8,22 +8,34 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
+from numpy.typing import NDArray
 from rich.console import Console
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ...dataset.networks import Network
+from ...dataset.networks.stored_type import WIDE
 from ..predicted_schedules import PredictedSchedules
 from ..profiling import StageClock
-from ..result import NOT_BUILT, TUNED, UNTUNED, Contestant, NetworkProfile, TaskResult, untuned_by_tasks_s
+from ..result import (
+    NOT_BUILT,
+    TUNED,
+    UNTUNED,
+    Agreement,
+    Contestant,
+    NetworkProfile,
+    TaskResult,
+    untuned_by_tasks_s,
+)
 from ..tuning_database import TuningDatabase
+from .agreement import measure_agreement
 from .comparison import Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
 from .fresh_process import FreshProcessError, time_in_fresh_process
-from .outputs import OutputCheck, compare_outputs
+from .outputs import OutputCheck, compare_narrow_outputs, compare_outputs
 from .peak import fma_peak_gflops
 
 if TYPE_CHECKING:
@@ -40,6 +52,8 @@ class Timed:
     exported: list[Contestant] = field(default_factory=list)
     profile: NetworkProfile | None = None
     peak_gflops: float | None = None
+    agreement: Agreement | None = None
+    """With the network in float32, of a network in another data type."""
     unbuildable: tuple[str, ...] = ()
     """Tasks that run without their schedule, since TVM builds no code for it."""
 
@@ -164,6 +178,7 @@ class Trial:
             config.rivals,
             on_cpu=on_cpu,
             limit_s=config.rival_limit_s,
+            dtype=config.lowering.dtype,
         ) as comparison:
             comparison.start()  # imports beside the compilation
             forms = self._compile(relax_mod, target, database, results, lowering_s, names)
@@ -172,20 +187,37 @@ class Trial:
                 comparison.enter(forms)  # rivals import beside the check
             with self.watch.stage("check outputs"):
                 reference = network.reference_outputs()
-                outputs = tuned(*network.inputs)
-                check = compare_outputs(reference, outputs)
-                if not check.agrees:
-                    check = compare_outputs(reference, outputs, network.rounding_error(reference))
+                check, agreement = self._checked(network, tuned, reference)
             with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare(reference)
+                comparison.prepare(reference, None if agreement is None else check.tolerance)
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
         exported = self._export(config.export, tuned, network, on_cpu) if check.agrees else []
-        timed = Timed(contestants, comparison.left_out, check, exported, unbuildable=tuned.unbuildable)
+        timed = Timed(
+            contestants,
+            comparison.left_out,
+            check,
+            exported,
+            agreement=agreement,
+            unbuildable=tuned.unbuildable,
+        )
         if not on_cpu:
             return timed
         with self.watch.stage("profile the network"), self.console.status("profiling the network"):
             return replace(timed, profile=tuned.profile(*network.inputs), peak_gflops=fma_peak_gflops(target))
+
+    def _checked(
+        self, network: Network, tuned: CompiledNetwork, reference: Sequence[NDArray[Any]]
+    ) -> tuple[OutputCheck, Agreement | None]:
+        """Difference of the outputs from the original's, and their agreement in another data type."""
+        outputs = tuned(*network.inputs)
+        if (dtype := self.config.lowering.dtype) != WIDE:
+            agreement = measure_agreement(network, dtype, tuned)
+            return compare_narrow_outputs(reference, outputs, agreement.pytorch_difference), agreement
+        check = compare_outputs(reference, outputs)
+        if not check.agrees:
+            check = compare_outputs(reference, outputs, network.rounding_error(reference))
+        return check, None
 
     def _export(
         self, library: Path | None, tuned: CompiledNetwork, network: Network, on_cpu: bool

@@ -38,6 +38,11 @@ def contestant_rows(result: TuneResult) -> list[list[str]]:
     return [_row(result, one, one is best) for one in ordered(result)]
 
 
+def _types_differ(result: TuneResult) -> bool:
+    """Whether any contestant runs in another data type than float32."""
+    return any(one.dtype not in ("", "float32") for one in result.contestants)
+
+
 def left_out(result: TuneResult) -> list[str]:
     """A sentence for each rival that could not take part."""
     return [f"{title} is left out: {reason}." for title, reason in result.left_out.items()]
@@ -56,12 +61,13 @@ def _row(result: TuneResult, one: Contestant, best: bool) -> list[str]:
         MISSING if one.peak_mb is None else f"{one.peak_mb:,.0f} MB",
         MISSING if one.max_abs_difference is None else f"{one.max_abs_difference:.1e}",
         one.version or MISSING,
-        _remark(one, best),
+        _remark(one, best, _types_differ(result)),
     ]
 
 
-def _remark(one: Contestant, best: bool) -> str:
+def _remark(one: Contestant, best: bool, with_type: bool) -> str:
     said = [one.error] if one.error else []
+    said += [f"in {one.dtype}"] if with_type and one.dtype else []
     said += ["disturbed"] if one.disturbed else []
     said += ["best rival"] if best else []
     said += [] if one.own_process else ["not in a process of its own"]

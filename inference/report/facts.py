@@ -24,6 +24,7 @@ def facts(result: TuneResult) -> list[Fact]:
         *found,
         *network_facts(result),
         *([] if result.networks else [_outputs(result)]),
+        *_agreement(result),
         *_exported(result),
         Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
         *reuse_facts(result),
@@ -119,10 +120,24 @@ def _outputs(result: TuneResult) -> Fact:
         return Fact("Outputs", "not compared", "no reference to compare with")
     return Fact(
         "Outputs",
-        "equal" if result.outputs_match else "differ",
+        ("equal" if result.agreement is None else "within tolerance") if result.outputs_match else "differ",
         f"difference {result.max_abs_difference:.1e}, tolerance {result.tolerance:.1e}",
         result.outputs_match,
     )
+
+
+def _agreement(result: TuneResult) -> list[Fact]:
+    """Agreement of a network in a narrower data type with float32."""
+    found = result.agreement
+    if found is None:
+        return []
+    detail = f"same largest output as in float32, mean of {found.inputs} random inputs"
+    if found.pytorch_top_1 is not None and found.pytorch_difference is not None:
+        detail += (
+            f"; PyTorch in {found.dtype}: {found.pytorch_top_1:.1%}, "
+            f"difference {found.pytorch_difference:.1e}"
+        )
+    return [Fact(f"Top-1 agreement in {found.dtype}", f"{found.top_1:.1%}", detail)]
 
 
 def _exported(result: TuneResult) -> list[Fact]:

@@ -55,9 +55,14 @@ class Engine(ABC):
     """Module that must be importable."""
     package: ClassVar[str]
     """Distribution whose version is reported."""
+    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
+    """Data types that it can be asked for."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, dtype: str = "float32") -> None:
+        """An engine that cannot run in `dtype` runs in float32."""
         self.threads = threads
+        self.dtype = dtype if dtype in self.dtypes else "float32"
+        """Data type that it runs in; `load` may correct it."""
 
     @classmethod
     def environment(cls, threads: int, folder: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ class TorchEngine(Engine):
 
     form = Form.MODULE
     module = package = "torch"
+    dtypes = ("float32", "bfloat16")
 
     def prepare(self) -> None:
         """See Engine."""
@@ -30,8 +31,11 @@ class TorchEngine(Engine):
         import torch
 
         assert source.module is not None
-        inputs = tuple(torch.from_numpy(array) for array in source.inputs)
-        module, inputs = self.fitted(source.module, inputs)
+        given, inputs = source.module, tuple(torch.from_numpy(array) for array in source.inputs)
+        if self.dtype == "bfloat16":
+            given = given.bfloat16()
+            inputs = tuple(tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs)
+        module, inputs = self.fitted(given, inputs)
 
         def call() -> Any:
             with torch.inference_mode():
@@ -45,9 +49,9 @@ class TorchEngine(Engine):
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""
-        from ....dataset.networks.outputs import output_tensors  # imports torch
+        from ....dataset.networks.outputs import output_arrays  # imports torch
 
-        return [tensor.numpy() for tensor in output_tensors(outputs)]
+        return output_arrays(outputs)
 
 
 class Eager(TorchEngine):

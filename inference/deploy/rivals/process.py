@@ -30,12 +30,19 @@ class EngineProcess:
         inputs: file of `save_arrays` with the example inputs.
         network: arguments of `load_network`, for an engine that takes a module.
         path: file of the network, for an engine that takes one; it may appear before `load`.
+        dtype: data type that it should run in.
     """
 
     def __init__(
-        self, engine: str, threads: int, inputs: str, network: Mapping[str, Any] | None, path: str | None
+        self,
+        engine: str,
+        threads: int,
+        inputs: str,
+        network: Mapping[str, Any] | None,
+        path: str | None,
+        dtype: str = "float32",
     ) -> None:
-        self._engine: Engine = engine_class(engine)(threads)
+        self._engine: Engine = engine_class(engine)(threads, dtype)
         self._inputs, self._network = Path(inputs), network
         self._path = None if path is None else Path(path)
 
@@ -61,7 +68,7 @@ class EngineProcess:
         ready_s = time.perf_counter() - start
         save_arrays(Path(outputs), self._engine.arrays(first))
         self._meter = Meter()
-        return {"ready_s": ready_s, "version": self._engine.version()}
+        return {"ready_s": ready_s, "version": self._engine.version(), "dtype": self._engine.dtype}
 
     def turn(self, seconds: float) -> dict[str, Any]:
         """Fields of a Turn, and the process's peak of memory so far."""
