@@ -151,7 +151,7 @@ class Contestant:
 class Agreement:
     """Agreement of the outputs of a network in a narrower data type with those in float32.
 
-    Differences are the largest absolute ones on the example inputs, shares are means over other random inputs.
+    Differences are the largest absolute ones on the example inputs; shares are means over random inputs.
     """
 
     dtype: str
