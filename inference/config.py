@@ -59,6 +59,7 @@ class OneShotConfig:
     finalists: int = 3
     max_code: int | None = 6000
     templates: int = 0
+    propose: bool = True
     extra_rounds: int = 0
     surrogate: bool = True
     share_surrogate: bool = False
@@ -103,6 +104,11 @@ class OneShotConfig:
                 "search.measure=false: a round without measurements teaches nothing, so that there is one; "
                 "use search=no_measurement, or search.rounds=1 search.extra_rounds=0 instead of "
                 f"{self.rounds} and {self.extra_rounds}"
+            )
+        if not self.propose and (self.rounds, self.reuse, self.measure) != (1, OFF, True):
+            raise OneShotConfigError(
+                "search.propose=false: a task has its starts alone, which one round measures; use "
+                "search=templates, or search.rounds=1 search.reuse=off search.measure=true"
             )
         if not 0 <= self.random_share <= 1:
             raise OneShotConfigError(f"search.random_share={self.random_share}: must be in [0, 1]")

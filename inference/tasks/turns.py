@@ -52,4 +52,5 @@ class TurnPlanner(TaskPlanner):
     def _round_of(self, search: TaskSearch, room: int) -> Round:
         """A round of up to `room` candidates, quick where it is the first of a task under a time budget."""
         quick = self._breadth_first and not search.rounds and search.known_s is None
-        return Round(search, RoundBudget(min(room, QUICK_ROOM) if quick else room, quick))
+        measured = min(room, QUICK_ROOM) if quick else room
+        return Round(search, RoundBudget(measured, quick, search=self._config.propose))
