@@ -1,7 +1,7 @@
 """Networks in bfloat16: arrays between fused functions and the factors of products are bfloat16.
 
-Sums, and all other arithmetic, stay float32: an activation is rounded once, where a function stores it. Biases
-and the parameters of norms stay float32, and so do values that no product reads or writes, such as the
+Sums, and all other arithmetic, stay float32: an activation is rounded once, where a function stores it.
+Biases and the parameters of norms stay float32, and so do values that no product reads or writes, such as the
 statistics of a norm. Inputs and outputs of the network keep their data types. TVM's own pass for mixed
 precision knows float16 alone, and rounds behind each operator.
 """

@@ -35,8 +35,8 @@ class OpenVino(Engine):
             "INFERENCE_NUM_THREADS": str(self.threads),
         }
         compiled = core.compile_model(model, "CPU", options)
-        if self.dtype == "bfloat16" and "bf16" not in str(compiled.get_property("INFERENCE_PRECISION_HINT")):
-            self.dtype = "float32"  # the CPU has no instructions for the other
+        if compiled.get_property("INFERENCE_PRECISION_HINT") != openvino.Type.bf16:
+            self.dtype = "float32"  # asked for, or the CPU has no instructions for the other
         request = compiled.create_infer_request()
         for index, array in enumerate(source.inputs):
             request.set_input_tensor(index, openvino.Tensor(array, shared_memory=True))

@@ -89,7 +89,7 @@ def test_a_network_in_bfloat16_is_as_close_to_float32_as_pytorchs(network: str, 
     assert theirs is not None
     difference = compare_outputs(reference, theirs).max_abs_difference
     check = compare_narrow_outputs(reference, outputs, difference)
-    assert check.agrees and 0 < check.max_abs_difference
+    assert check.agrees and check.max_abs_difference > 0
     assert all(np.isfinite(output).all() for output in outputs)
 
 

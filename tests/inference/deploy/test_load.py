@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import foretune
@@ -14,7 +15,8 @@ import pytest
 import torch
 import tvm
 import tvm_ffi
-from foretune.dataset.networks import Network, load_network, to_relax
+from foretune.dataset import tvm_compat
+from foretune.dataset.networks import Lowering, Network, load_network, to_relax
 from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
 from foretune.inference.deploy import load as subject
 from foretune.inference.deploy.arrays import InputError
@@ -205,6 +207,18 @@ def test_a_network_for_another_cpu_is_named_and_not_run(tmp_path: Path) -> None:
     exported(*RESIDUAL, tmp_path / "other.so", SAPPHIRE_RAPIDS)
     with pytest.raises(LoadError, match=r"for the CPU sapphirerapids, whose instruction sets .*amx-tile"):
         load(tmp_path / "other.so")
+
+
+def test_a_library_in_bfloat16_does_not_end_the_process_of_a_cpu_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, target = load_network(RESIDUAL[0], inputs=RESIDUAL[1]), parse_target(SAPPHIRE_RAPIDS)
+    path = tmp_path / "bfloat16.so"
+    compile_network(to_relax(network, target, Lowering(dtype="bfloat16")), target).export(path)
+    host = SimpleNamespace(get_global_func=lambda name: lambda: {"avx512bf16": 0, "amx-bf16": 0})
+    monkeypatch.setattr(tvm_compat, "tvm_ffi", host)
+    with pytest.raises(LoadError, match=r"whose instruction sets .*avx512bf16.* this CPU lacks"):
+        load(path)
 
 
 def test_threads_are_those_of_the_target(tmp_path: Path, library: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from foretune.dataset.networks import load_network, to_relax
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
-from foretune.inference.deploy.outputs import compare_outputs
+from foretune.inference.deploy.outputs import compare_narrow_outputs, compare_outputs
 from foretune.inference.deploy.rivals import inductor, onnx_export
 from foretune.inference.deploy.rivals.base import Form
 from foretune.inference.deploy.rivals.inductor import Inductor, InductorMaxAutotune
@@ -71,6 +71,28 @@ def check_engine(location: str, files: Path, outputs: Path) -> None:
 @pytest.mark.parametrize("location", [RIVALS[name] for name in DEFAULT_RIVALS] + [LIBRARY])
 def test_an_engine_gives_the_reference_outputs(location: str, files: Path, tmp_path: Path) -> None:
     check_engine(location, files, tmp_path / "outputs.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtypes"),
+    [("eager", {"bfloat16"}), ("onnxruntime", {"float32"}), ("openvino", {"bfloat16", "float32"})],
+)
+def test_an_engine_says_which_data_type_it_runs_in(
+    name: str, dtypes: set[str], files: Path, tmp_path: Path
+) -> None:
+    kind = engine_class(RIVALS[name])
+    if reason := kind.missing():
+        pytest.skip(reason)
+    network = NETWORK if kind.form is Form.MODULE else None
+    path = str(files / "onnx") if kind.form is Form.ONNX else None
+    process = EngineProcess(RIVALS[name], 2, str(files / "inputs.npz"), network, path, "bfloat16")
+    process.prepare()
+    dtype = process.load(str(tmp_path / "outputs.npz"))["dtype"]
+    assert dtype in dtypes
+    reference, outputs = load_network(**NETWORK).reference_outputs(), load_arrays(tmp_path / "outputs.npz")
+    assert all(array.dtype == np.float32 for array in outputs)
+    assert compare_outputs(reference, outputs).agrees == (dtype == "float32")
+    assert compare_narrow_outputs(reference, outputs, None).agrees
 
 
 @pytest.mark.slow
