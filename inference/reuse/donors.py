@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from ...dataset.task import Task
+from ...dataset.templates.registry import is_template
 from .likeness import Loops
 from .parent import ReuseParent
 
@@ -30,8 +31,9 @@ class Donor:
 
     @property
     def fastest(self) -> list[str]:
-        """Traces, the fastest first."""
-        return sorted(self.latencies_s, key=lambda trace: (self.latencies_s[trace], trace))
+        """Traces, the fastest first, without those of templates: another task has templates of its own."""
+        traces = (trace for trace in self.latencies_s if not is_template(trace))
+        return sorted(traces, key=lambda trace: (self.latencies_s[trace], trace))
 
 
 class StartChoice(Protocol):

@@ -91,6 +91,7 @@ class SearchSession:
         Raises NoDesignSpaceError where the task has nothing to tune.
         """
         self._model = model
+        self._proposes_without_starts = not config.propose
         self._clock = clock or StageClock()
         self._embedder = CandidateEmbedder(task.mod, hardware)
         space = space or StockSpace(config.max_code)
@@ -138,14 +139,15 @@ class SearchSession:
     ) -> list[Candidate]:
         """See Session; up to `config.proposed` candidates, after those of `starts` that replay.
 
-        A budget without search has the starts alone.
+        A budget without search has the starts alone; with `search.propose` false, where there are some.
         """
         if parents and budget.search:
             with self._clock.stage("drafting"):
                 self._strategy.take_parents(parents)
         with self._clock.stage("replay and postprocessing"):
             first = self._strategy.take_starts(starts)
-            proposed = first + (self._strategy.propose(budget) if budget.search else [])
+            searches = budget.search or (not first and self._proposes_without_starts)
+            proposed = first + (self._strategy.propose(budget) if searches else [])
         if not proposed:
             return []
         self._open |= dict(proposed)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from foretune.dataset.described_task import described_task
 from foretune.dataset.target_hardware import target_hardware
+from foretune.dataset.templates.registry import is_template
 from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.inference.reuse.donors import Donor
 from foretune.inference.spaces.templates import TemplateSpace
 from foretune.inference.starts.asked import asked_starts
 from foretune.inference.starts.templates import TemplateStarts
@@ -60,3 +62,10 @@ def test_templates_are_a_design_space() -> None:
     spaces = design_spaces(context, "conv")
     assert len(spaces) >= 4
     assert all(space.trace.decisions for space in spaces)
+
+
+def test_a_donor_keeps_its_templates_to_itself() -> None:
+    task = described_task(Product(32, 64, 64).module(), "dense", 1)
+    (template,) = TemplateStarts(TARGET, target_hardware(TARGET, measured=False), 1).starts(task)
+    assert is_template(template.trace)
+    assert Donor(task, {template.trace: 1.0, "[]": 2.0}).fastest == ["[]"]
