@@ -57,7 +57,7 @@ def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> No
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.9
     assert {one.dtype for one in result.contestants} == {"bfloat16"}
     assert load_result(tmp_path / "report" / "report.json").agreement == result.agreement
-    assert any(fact.name == "Top-1 agreement in bfloat16" for fact in facts(result))
+    assert any(fact.label == "Top-1 agreement in bfloat16" for fact in facts(result))
     assert all("in bfloat16" in row[-1] for row in contestant_rows(result))
     network = load(library)
     (spec,) = network.inputs
