@@ -47,7 +47,10 @@ class _InBfloat16(PyExprMutator):
         self._converted: dict[tuple[relax.Var, str], relax.Var] = {}
 
     def plan(self, func: relax.Function) -> None:
-        """Decides which calls give bfloat16: those of products, and those whose results products read."""
+        """Decides which calls give bfloat16: those of products, and those whose results products read.
+
+        What the function returns stays float32; a product that reads it converts it first.
+        """
         bindings = list(_bindings(func))
         values = dict(bindings)
         wanted: set[relax.Var] = set()
@@ -64,7 +67,7 @@ class _InBfloat16(PyExprMutator):
                 for index, argument in enumerate(value.args[1].fields)
                 if index in read and isinstance(argument, relax.Var)
             )
-        kept = _returned(func, values) - wanted
+        returned = _returned(func, values)
         narrow: set[relax.Var] = set()
         for var, value in bindings:
             if isinstance(value, relax.Var) and value in narrow:
@@ -72,7 +75,7 @@ class _InBfloat16(PyExprMutator):
             if not _is_call_tir(value) or (use := self._use(value.args[0])) is None:
                 continue
             moved = use.moves and any(argument in narrow for argument in value.args[1].fields)
-            if var in wanted or moved or (use.multiplies and var not in kept):
+            if var not in returned and (var in wanted or moved or use.multiplies):
                 narrow.add(var)
                 self._narrow_results.add(value)
 
@@ -132,15 +135,6 @@ class _InBfloat16(PyExprMutator):
             return self._in(visited, WIDE) if _dtype(visited) == NARROW else visited
 
         return relax.Call(call.op, [original(arg) for arg in call.args], call.attrs, call.ty_args)
-
-    def visit_tuple_(self, value: relax.Tuple) -> Any:
-        """Tuples are what a network returns: in the types that it returned."""
-        fields = [self.visit_expr(field) for field in value.fields]
-        kept = [
-            self._in(field, WIDE) if _dtype(before) == WIDE and _dtype(field) == NARROW else field
-            for before, field in zip(value.fields, fields, strict=True)
-        ]
-        return relax.Tuple(kept)
 
     def _in(self, value: Any, dtype: str) -> Any:
         """A value in another data type; a constant is converted at once."""
