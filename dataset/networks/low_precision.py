@@ -75,16 +75,17 @@ class _InBfloat16(PyExprMutator):
             if not _is_call_tir(value) or (use := self._use(value.args[0])) is None:
                 continue
             moved = use.moves and any(argument in narrow for argument in value.args[1].fields)
-            if var not in returned and (var in wanted or moved or use.multiplies):
+            if _dtype(var) != WIDE or var in returned:
+                continue
+            if var in wanted or moved or use.multiplies:
                 narrow.add(var)
                 self._narrow_results.add(value)
 
     def _use(self, var: tvm.ir.GlobalVar) -> ArrayUse | None:
-        """Use of arrays of a function of one float32 result; None for others, which stay as they are."""
+        """Use of arrays of a function; None for one that stays as it is."""
         if var not in self._uses:
             func = self._mod[var]
-            single = isinstance(func, PrimFunc) and not func.attrs.get("tirx.is_scheduled", False)
-            self._uses[var] = array_use(func) if single else None
+            self._uses[var] = array_use(func) if isinstance(func, PrimFunc) else None
         return self._uses[var]
 
     def visit_call_(self, call: relax.Call) -> Any:
@@ -92,12 +93,10 @@ class _InBfloat16(PyExprMutator):
         if not _is_call_tir(call):
             return self._with_original_types(call)
         var, arguments = call.args[0], call.args[1]
-        use = self._use(var)
-        results = [call.ty_args[0]]
-        if use is None or not isinstance(results[0], relax.TensorType):
+        use, kind = self._use(var), call.ty_args[0]
+        if use is None or not isinstance(kind, relax.TensorType):  # several results
             return self._with_original_types(call)
         func = self._mod[var]
-        result = len(func.params) - 1
         is_narrow = call in self._narrow_results
         fields, narrow = [], []
         for index, argument in enumerate(arguments.fields):
@@ -110,14 +109,11 @@ class _InBfloat16(PyExprMutator):
             if wide and _dtype(visited) == NARROW:
                 narrow.append(index)
             fields.append(visited)
-        narrow += [result] if is_narrow else []
-        if not narrow:
-            return relax.Call(call.op, [var, relax.Tuple(fields)], call.attrs, call.ty_args)
-        shape = results[0].shape
-        kind = relax.TensorType(shape, NARROW if is_narrow else str(results[0].dtype))
-        return relax.Call(
-            call.op, [self._function(var, tuple(narrow)), relax.Tuple(fields)], call.attrs, [kind]
-        )
+        if is_narrow:
+            narrow.append(len(func.params) - 1)
+            kind = relax.TensorType(kind.shape, NARROW)
+        callee = self._function(var, tuple(narrow)) if narrow else var
+        return relax.Call(call.op, [callee, relax.Tuple(fields)], call.attrs, [kind])
 
     def _function(self, var: tvm.ir.GlobalVar, narrow: tuple[int, ...]) -> tvm.ir.GlobalVar:
         if (var, narrow) not in self._functions:
