@@ -1,0 +1,127 @@
+"""Walks through programs: those that teach the network, and those that search with a trained one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dataset.drafting.space import Choices
+from ...models.explorer import MODES, Explorer
+from .environment import Environment, TaskSpace
+from .policy import ranked
+from .replay_memory import Moves
+from .reward import RewardConfig
+
+
+def collect(
+    environment: Environment,
+    spaces: Sequence[TaskSpace],
+    starts: Sequence[Choices],
+    explorer: Explorer,
+    reward: RewardConfig,
+    *,
+    steps: int,
+    epsilon: float,
+    rng: np.random.Generator,
+) -> Moves:
+    """Moves of walks of `steps` steps side by side, from all starts of all spaces (Algorithm 1, lines 4-13).
+
+    Each walk goes by the values of one mode, in turns; the moves have the rewards of all modes.
+    """
+    here = list(starts)
+    ends = np.cumsum([len(rows) for rows in here])
+    mode = np.arange(ends[-1]) % len(MODES)
+    seen = environment.observe(spaces, here)
+    parts: list[Moves] = []
+    for step in range(steps):
+        states = seen.states(step / steps)
+        values = explorer.values(states)[np.arange(len(mode)), mode]
+        actions = np.array([order[0] for order in ranked(values, seen.legal, epsilon, rng)])
+        of_space = np.split(actions, ends[:-1])
+        here = [space.move(rows, taken) for space, rows, taken in zip(spaces, here, of_space, strict=True)]
+        after = environment.observe(spaces, here)
+        done = (step + 1) / steps
+        parts.append(
+            Moves(
+                states.task,
+                seen.hardware,
+                actions,
+                reward.of(seen.time, after.time, after.ratio, done),
+                after.states(done).task,
+                after.legal,
+                np.full(len(actions), step + 1 == steps),
+            )
+        )
+        seen = after
+    return Moves(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in Moves.__dataclass_fields__)
+    )
+
+
+@dataclass(frozen=True)
+class Visited:
+    """Different programs of one space that a search has rated, in order."""
+
+    choices: Choices  # [n, n_decisions]
+    time: NDArray[np.float64]  # [n], see Observation
+
+    def best(self, count: int) -> Choices:
+        """The `count` fastest by the environment, the fastest first."""
+        return self.choices[np.argsort(self.time, kind="stable")[:count]]
+
+
+def explore(
+    environment: Environment,
+    space: TaskSpace,
+    explorer: Explorer,
+    starts: Choices,
+    *,
+    count: int,
+    mode: str,
+    epsilon: float,
+    rng: np.random.Generator,
+) -> Visited:
+    """Walks from all starts side by side until `count` different programs are rated, the starts included.
+
+    A step takes the action of the highest value that leads to a program not visited yet (with probability
+    `epsilon`, any such action); a walk without one ends. Fewer programs are visited where all walks end.
+    """
+    here = space.space.unique(starts)[:count]
+    known = set(space.space.keys(here).tolist())
+    steps = max(-(-count // max(len(here), 1)) - 1, 1)
+    choices, times = [here], []
+    seen = environment.observe([space], [here])
+    times.append(seen.time)
+    taken = len(here)
+    step = 0
+    while taken < count and len(here):
+        values = explorer.values(seen.states(min(step / steps, 1.0)))[:, MODES.index(mode)]
+        moved = []
+        for row, order in zip(here, ranked(values, seen.legal, epsilon, rng), strict=True):
+            if taken + len(moved) < count and (new := _first_new(space, row, order, known)) is not None:
+                moved.append(new)
+        here = np.array(moved, dtype=np.int32).reshape(-1, here.shape[1])
+        if len(here):
+            seen = environment.observe([space], [here])
+            choices.append(here)
+            times.append(seen.time)
+        taken += len(here)
+        step += 1
+    return Visited(np.concatenate(choices), np.concatenate(times))
+
+
+def _first_new(
+    space: TaskSpace, row: NDArray[np.int32], order: NDArray[np.int64], known: set[object]
+) -> NDArray[np.int32] | None:
+    """The program after the first action that leads to an unknown one, which is known from now on."""
+    for action in order:
+        moved = space.move(row[None], np.array([action]))
+        (key,) = space.space.keys(moved).tolist()
+        if key not in known:
+            known.add(key)
+            found: NDArray[np.int32] = moved[0]
+            return found
+    return None
