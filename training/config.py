@@ -103,12 +103,13 @@ class EvaluateConfig:
 
 def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
     """Settings as JSON values."""
-    return cast(dict[str, Any], _paths_to_text(asdict(config)))
+    return cast(dict[str, Any], paths_to_text(asdict(config)))
 
 
-def _paths_to_text(value: Any) -> Any:
+def paths_to_text(value: Any) -> Any:
+    """Copy of nested settings with paths as text."""
     if isinstance(value, dict):
-        return {key: _paths_to_text(item) for key, item in value.items()}
+        return {key: paths_to_text(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_paths_to_text(item) for item in value]
+        return [paths_to_text(item) for item in value]
     return str(value) if isinstance(value, Path) else value

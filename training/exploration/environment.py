@@ -6,7 +6,7 @@ Nothing is replayed, lowered or measured: a state takes microseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,10 @@ class Observation:
     time: NDArray[np.float64]  # [n], logarithm of the latency over that of the task's fastest program
     ratio: NDArray[np.float64]  # [n], CS / MS
     legal: NDArray[np.bool_]  # [n, actions]
+
+    def take(self, rows: NDArray[np.int64]) -> Observation:
+        """The given programs, in the order of `rows`."""
+        return Observation(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def states(self, progress: float) -> FeatureTable:
         """States of the action-value network; `progress` in [0, 1] is how far the walk has come."""

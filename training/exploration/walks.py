@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ def collect(
         )
         seen = after
     return Moves(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in Moves.__dataclass_fields__)
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Moves))
     )
 
 
@@ -80,36 +80,38 @@ def explore(
     starts: Choices,
     *,
     count: int,
+    walks: int,
     mode: str,
     epsilon: float,
     rng: np.random.Generator,
 ) -> Visited:
-    """Walks from all starts side by side until `count` different programs are rated, the starts included.
+    """Rates the starts, and walks from the best `walks` of them until `count` different programs are rated.
 
     A step takes the action of the highest value that leads to a program not visited yet (with probability
     `epsilon`, any such action); a walk without one ends. Fewer programs are visited where all walks end.
     """
-    here = space.space.unique(starts)[:count]
-    known = set(space.space.keys(here).tolist())
-    steps = max(-(-count // max(len(here), 1)) - 1, 1)
-    choices, times = [here], []
-    seen = environment.observe([space], [here])
-    times.append(seen.time)
-    taken = len(here)
-    step = 0
-    while taken < count and len(here):
+    first = space.space.unique(starts)[:count]
+    seen = environment.observe([space], [first])
+    known = set(space.space.keys(first).tolist())
+    choices, times = [first], [seen.time]
+    here = first[(best := np.argsort(seen.time, kind="stable")[:walks])]
+    seen = seen.take(best)
+    left = count - len(first)
+    steps = max(-(-left // max(len(here), 1)), 1)
+    for step in range(left):
+        if not left or not len(here):
+            break
         values = explorer.values(seen.states(min(step / steps, 1.0)))[:, MODES.index(mode)]
-        moved = []
+        moved: list[NDArray[np.int32]] = []
         for row, order in zip(here, ranked(values, seen.legal, epsilon, rng), strict=True):
-            if taken + len(moved) < count and (new := _first_new(space, row, order, known)) is not None:
+            if len(moved) < left and (new := _first_new(space, row, order, known)) is not None:
                 moved.append(new)
         here = np.array(moved, dtype=np.int32).reshape(-1, here.shape[1])
         if len(here):
             seen = environment.observe([space], [here])
             choices.append(here)
             times.append(seen.time)
-        taken += len(here)
-        step += 1
+            left -= len(here)
     return Visited(np.concatenate(choices), np.concatenate(times))
 
 

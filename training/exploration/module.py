@@ -1,0 +1,162 @@
+"""Lightning module of the deep Q-network: an epoch walks, remembers and learns (Fasor, Algorithm 1)."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from ...dataset.drafting.dataset import draft_table
+from ...models.cost_model import FeatureNetwork, FeatureTensors
+from ...models.explorer import MODES, Explorer
+from ...models.normaliser import Normaliser
+from .config import ReinforceConfig
+from .environment import Environment
+from .judging import judge
+from .policy import epsilon_of, target_values
+from .replay_memory import Moves, ReplayMemory
+from .tasks import ExplorationTasks, task_space
+from .walks import collect
+
+GAIN = "validation/gain"
+"""Logged after each epoch; the epoch of the highest is kept."""
+
+log = logging.getLogger(__name__)
+
+
+class _Updates(IterableDataset[Moves]):
+    """Batches of an epoch, drawn from the memory when they are asked for."""
+
+    def __init__(self, module: ExplorerModule) -> None:
+        self._module = module
+
+    def __iter__(self) -> Iterator[Moves]:
+        learning = self._module.config.learning
+        for _ in range(learning.updates):
+            yield self._module.memory.sample(learning.batch_size, self._module.rng)
+
+
+class ExplorerModule(pl.LightningModule):
+    """Q-learning of one network.
+
+    The values of next states come from a copy of the network that is renewed every epoch: Algorithm 1 takes
+    them from the network that is trained, which chases its own outputs. A resumed training fills its memory
+    anew, with the walks of the next epoch.
+    """
+
+    def __init__(
+        self,
+        network: FeatureNetwork,
+        normaliser: Normaliser,
+        environment: Environment,
+        tasks: ExplorationTasks,
+        config: ReinforceConfig,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.config = config
+        self.memory = ReplayMemory(config.learning.memory)
+        self.rng = np.random.default_rng(config.seed)
+        self._normaliser = normaliser
+        self._environment = environment
+        self._train = tasks.train
+        self._validation = [task_space(found) for found in tasks.validation[: config.judging.spaces]]
+        self._frozen: list[FeatureNetwork] = []  # in a list, so that Lightning does not take it for a part
+        self._began = time.monotonic()
+        self._first_epoch = 0
+
+    def explorer(self) -> Explorer:
+        """The network as it is now."""
+        return Explorer(self._normaliser, self.network)
+
+    def train_dataloader(self) -> DataLoader[Moves]:
+        """`config.learning.updates` batches; an epoch walks before the first."""
+        return DataLoader(_Updates(self), batch_size=None)
+
+    def on_fit_start(self) -> None:
+        """Notes where the training begins, for the estimate of what is left."""
+        self._began, self._first_epoch = time.monotonic(), self.current_epoch
+
+    def on_train_epoch_start(self) -> None:
+        """Walks with the network as it is, and renews the copy that values next states."""
+        self.rng = np.random.default_rng((self.config.seed, self.current_epoch))
+        self._frozen = [copy.deepcopy(self.network).eval().requires_grad_(False)]
+        walk = self.config.walk
+        chosen = self.rng.choice(len(self._train), min(walk.spaces, len(self._train)), replace=False)
+        found = [self._train[number] for number in chosen]
+        spaces = [task_space(one) for one in found]
+        starts = [
+            # Half of the walks begin with measured programs, as searches from pretuned schedules do.
+            np.concatenate(
+                [
+                    space.space.canonical(self.rng.choice(one.programs, walk.starts // 2)),
+                    space.draw(walk.starts - walk.starts // 2, self.rng),
+                ]
+            )
+            for one, space in zip(found, spaces, strict=True)
+        ]
+        self.memory.add(
+            collect(
+                self._environment,
+                spaces,
+                starts,
+                Explorer(self._normaliser, self._frozen[0]),
+                self.config.reward,
+                steps=walk.steps,
+                epsilon=self.epsilon,
+                rng=self.rng,
+            )
+        )
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action in the current epoch."""
+        learning = self.config.learning
+        return epsilon_of(self.current_epoch, learning.epsilon, learning.epsilon_decay)
+
+    def training_step(self, batch: Moves, _: int) -> Tensor:
+        """Mean squared error of the Q-values of a batch (Algorithm 1, lines 14 and 15)."""
+        following = Explorer(self._normaliser, self._frozen[0]).values(
+            draft_table(batch.next_vectors, batch.hardware)
+        )
+        learning = self.config.learning
+        targets = target_values(batch.reward, following, batch.next_legal, batch.ends, learning.discount)
+        states = self._normaliser.batch(draft_table(batch.vectors, batch.hardware).batch())
+        columns = self.network.all_columns(FeatureTensors.of(states))
+        values = columns.reshape(len(batch), len(MODES), -1)[torch.arange(len(batch)), :, batch.action]
+        loss = nn.functional.mse_loss(values, torch.from_numpy(targets))
+        self.log("train/loss", loss, batch_size=len(batch), on_step=False, on_epoch=True)
+        return loss
+
+    def on_train_epoch_end(self) -> None:
+        """Searches the validation tasks, and says how far the training is."""
+        self.network.eval()
+        found = judge(
+            self._environment,
+            self._validation,
+            self.explorer(),
+            self.config.judging,
+            MODES[0],
+            self.config.seed,
+        )
+        self.network.train()
+        gain = found["gain"] or 0.0
+        self.log(GAIN, gain)
+        done, epochs = self.current_epoch + 1, self.config.epochs
+        seconds = (time.monotonic() - self._began) / (done - self._first_epoch)
+        log.info(
+            "epoch %d of %d: validation gain %.3f over random, epsilon %.2f, about %.0f s left",
+            *(done, epochs, gain, self.epsilon, seconds * (epochs - done)),
+        )
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam, as the paper's (section 7)."""
+        return torch.optim.Adam(self.network.parameters(), self.config.learning.learning_rate)
+
