@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
 
 from ...dataset.drafting.dataset import draft_table
 from ...models.cost_model import FeatureNetwork, FeatureTensors
@@ -21,7 +20,7 @@ from .config import ReinforceConfig
 from .environment import Environment
 from .judging import judge
 from .policy import epsilon_of, target_values
-from .replay_memory import Moves, ReplayMemory
+from .replay_memory import ReplayMemory
 from .tasks import ExplorationTasks, task_space
 from .walks import collect
 
@@ -29,18 +28,6 @@ GAIN = "validation/gain"
 """Logged after each epoch; the epoch of the highest is kept."""
 
 log = logging.getLogger(__name__)
-
-
-class _Updates(IterableDataset[Moves]):
-    """Batches of an epoch, drawn from the memory when they are asked for."""
-
-    def __init__(self, module: ExplorerModule) -> None:
-        self._module = module
-
-    def __iter__(self) -> Iterator[Moves]:
-        learning = self._module.config.learning
-        for _ in range(learning.updates):
-            yield self._module.memory.sample(learning.batch_size, self._module.rng)
 
 
 class ExplorerModule(pl.LightningModule):
@@ -76,9 +63,9 @@ class ExplorerModule(pl.LightningModule):
         """The network as it is now."""
         return Explorer(self._normaliser, self.network)
 
-    def train_dataloader(self) -> DataLoader[Moves]:
-        """`config.learning.updates` batches; an epoch walks before the first."""
-        return DataLoader(_Updates(self), batch_size=None)
+    def train_dataloader(self) -> Sequence[int]:
+        """Numbers of the updates of an epoch; each draws its batch, as the memory is filled later than this."""
+        return range(self.config.learning.updates)
 
     def on_fit_start(self) -> None:
         """Notes where the training begins, for the estimate of what is left."""
@@ -121,8 +108,9 @@ class ExplorerModule(pl.LightningModule):
         learning = self.config.learning
         return epsilon_of(self.current_epoch, learning.epsilon, learning.epsilon_decay)
 
-    def training_step(self, batch: Moves, _: int) -> Tensor:
+    def training_step(self, update: int, _: int) -> Tensor:
         """Mean squared error of the Q-values of a batch (Algorithm 1, lines 14 and 15)."""
+        batch = self.memory.sample(self.config.learning.batch_size, self.rng)
         following = Explorer(self._normaliser, self._frozen[0]).values(
             draft_table(batch.next_vectors, batch.hardware)
         )

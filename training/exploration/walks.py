@@ -68,6 +68,10 @@ class Visited:
     choices: Choices  # [n, n_decisions]
     time: NDArray[np.float64]  # [n], see Observation
 
+    def plus(self, choices: Choices, time: NDArray[np.float64]) -> Visited:
+        """These programs and further ones."""
+        return Visited(np.concatenate([self.choices, choices]), np.concatenate([self.time, time]))
+
     def best(self, count: int) -> Choices:
         """The `count` fastest by the environment, the fastest first."""
         return self.choices[np.argsort(self.time, kind="stable")[:count]]
@@ -84,19 +88,28 @@ def explore(
     mode: str,
     epsilon: float,
     rng: np.random.Generator,
+    before: Visited | None = None,
 ) -> Visited:
-    """Rates the starts, and walks from the best `walks` of them until `count` different programs are rated.
+    """Rates `count` more different programs: the starts, then those of walks from the best of all so far.
 
     A step takes the action of the highest value that leads to a program not visited yet (with probability
-    `epsilon`, any such action); a walk without one ends. Fewer programs are visited where all walks end.
+    `epsilon`, any such action); a walk without one ends. Fewer programs are rated where all walks end.
+
+    Args:
+        starts: programs to rate first, at least one; those of `before` are not rated again.
+        walks: walks side by side.
+        before: programs that earlier calls have visited; the result begins with them.
     """
-    first = space.space.unique(starts)[:count]
-    seen = environment.observe([space], [first])
-    known = set(space.space.keys(first).tolist())
-    choices, times = [first], [seen.time]
-    here = first[(best := np.argsort(seen.time, kind="stable")[:walks])]
-    seen = seen.take(best)
-    left = count - len(first)
+    visited = before or Visited(starts[:0], np.zeros(0))
+    known = set(space.space.keys(visited.choices).tolist())
+    fresh = space.space.unique(starts)
+    fresh = fresh[~np.isin(space.space.keys(fresh), list(known))][:count] if known else fresh[:count]
+    if len(fresh):
+        known.update(space.space.keys(fresh).tolist())
+        visited = visited.plus(fresh, environment.observe([space], [fresh]).time)
+    left = count - len(fresh)
+    here = visited.best(walks)
+    seen = environment.observe([space], [here])
     steps = max(-(-left // max(len(here), 1)), 1)
     for step in range(left):
         if not left or not len(here):
@@ -109,10 +122,9 @@ def explore(
         here = np.array(moved, dtype=np.int32).reshape(-1, here.shape[1])
         if len(here):
             seen = environment.observe([space], [here])
-            choices.append(here)
-            times.append(seen.time)
+            visited = visited.plus(here, seen.time)
             left -= len(here)
-    return Visited(np.concatenate(choices), np.concatenate(times))
+    return visited
 
 
 def _first_new(
