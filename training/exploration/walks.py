@@ -103,7 +103,7 @@ def explore(
     visited = before or Visited(starts[:0], np.zeros(0))
     known = set(space.space.keys(visited.choices).tolist())
     fresh = space.space.unique(starts)
-    fresh = fresh[~np.isin(space.space.keys(fresh), list(known))][:count] if known else fresh[:count]
+    fresh = fresh[[key not in known for key in space.space.keys(fresh).tolist()]][:count]
     if len(fresh):
         known.update(space.space.keys(fresh).tolist())
         visited = visited.plus(fresh, environment.observe([space], [fresh]).time)
