@@ -131,7 +131,9 @@ FORETUNE = Group(
         "combine": Command("make one ensemble of several checkpoints", "training.combine"),
         "evaluate": Command("test a checkpoint on a dataset", "training.evaluate"),
         "compare": Command("train several models on one split and compare them", "training.compare"),
-        "reinforce": Command("teach an explorer to search, with a cost model as its judge", "training.exploration.train"),
+        "reinforce": Command(
+            "teach an explorer to search, with a cost model as its judge", "training.exploration.train"
+        ),
         "finetune": Command("move a checkpoint to a new device", "training.finetune"),
         "checkpoints": CHECKPOINTS,
         "pretune": Command(

@@ -93,7 +93,9 @@ def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64
     return least
 
 
-def intensity_ratio(task: NDArray[np.float32], hardware: NDArray[np.float32], moved_bytes: ArrayLike) -> NDArray[np.float64]:
+def intensity_ratio(
+    task: NDArray[np.float32], hardware: NDArray[np.float32], moved_bytes: ArrayLike
+) -> NDArray[np.float64]:
     """CS / MS of programs that move so many bytes, whatever their latency; [n], 1 at the ridge point.
 
     Args:

@@ -36,7 +36,7 @@ class FeatureTensors(NamedTuple):
 
 
 class FeatureNetwork(nn.Module, ABC):
-    """Network over the features of candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
+    """Network over features of candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
 
     columns: tuple[str, ...]
     """Names of the columns of `all_columns`."""

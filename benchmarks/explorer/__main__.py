@@ -81,10 +81,14 @@ def compared(folders: Sequence[Path], given: argparse.Namespace) -> dict[str, An
         order = np.random.default_rng(given.seed).permutation(len(spaces))[: given.tasks]
         for number in order:
             one = spaces[int(number)]
-            searches = Searches(environment, explorer, task_space(one), given.candidates, (given.seed, int(number)))
+            searches = Searches(
+                environment, explorer, task_space(one), given.candidates, (given.seed, int(number))
+            )
             row = {"part": part, "workload_hash": one.workload_hash, "operator": one.operator}
             row |= scores(one, searches, rows[one.workload_hash], given.judge)
-            row["recorded"] = recorded_scores(one, environment, explorer, given.recorded, (given.seed, int(number)))
+            row["recorded"] = recorded_scores(
+                one, environment, explorer, given.recorded, (given.seed, int(number))
+            )
             found.append(row)
             print({key: row[key] for key in ("part", "operator", "score")}, flush=True)
     return {
@@ -118,7 +122,7 @@ def scores(one: RecordedSpace, searches: Searches, row: TaskRow, judge: str) -> 
 
 
 def means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the sketches of each part, by measure and method; `judged` over those where all are valid."""
+    """Means over the sketches of each part, by measure and method; over those where all searches have one."""
     result: dict[str, Any] = {}
     for part in PARTS:
         of_part = [row for row in rows if row["part"] == part]

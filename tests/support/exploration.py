@@ -8,10 +8,9 @@ import numpy as np
 from foretune.dataset.drafting.recorded_spaces import RecordedSpace
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features.vectors import TASK_DIM
-from foretune.models.explorer import STATE_VERSION, ActionValueNetwork
 from foretune.models.card import Card, DataSummary, SplitSummary
 from foretune.models.checkpoint import save_checkpoint
-from foretune.models.explorer import Explorer
+from foretune.models.explorer import STATE_VERSION, ActionValueNetwork, Explorer
 from foretune.models.normaliser import Normaliser
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
@@ -39,7 +38,9 @@ class JudgedByHand(Environment):
         )
 
 
-def recorded(i: int = 64, j: int = 64, k: int = 64, name: str = "a", operator: str = "dense") -> RecordedSpace:
+def recorded(
+    i: int = 64, j: int = 64, k: int = 64, name: str = "a", operator: str = "dense"
+) -> RecordedSpace:
     """Space of a matrix product with eight made-up records."""
     structure = matmul(i, j, k)
     trace = matmul_trace([i, 1, 1, 1], [j, 1, 1, 1], [k, 1])

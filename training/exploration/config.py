@@ -53,7 +53,7 @@ class JudgingConfig:
     spaces: int = 24
     candidates: int = 64
     draws: int = 16
-    walks: int = 4
+    walks: int = 1
 
     def __post_init__(self) -> None:
         _at_least(self, "judging", spaces=1, candidates=1, draws=1, walks=1)

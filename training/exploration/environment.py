@@ -102,7 +102,5 @@ class Environment:
             hardware,
             -np.log(np.maximum(prediction.score.astype(np.float64), _LEAST_SCORE)),
             ratio,
-            np.concatenate(
-                [space.moves.legal(rows) for space, rows in zip(spaces, choices, strict=True)]
-            ),
+            np.concatenate([space.moves.legal(rows) for space, rows in zip(spaces, choices, strict=True)]),
         )

@@ -18,13 +18,13 @@ from ...models.explorer import MODES, Explorer
 from ...models.normaliser import Normaliser
 from .config import ReinforceConfig
 from .environment import Environment
-from .judging import judge
+from .judging import best_times
 from .policy import epsilon_of, target_values
 from .replay_memory import ReplayMemory
 from .tasks import ExplorationTasks, task_space
 from .walks import collect
 
-GAIN = "validation/gain"
+LOG_SCORE = "validation/log_score"
 """Logged after each epoch; the epoch of the highest is kept."""
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ExplorerModule(pl.LightningModule):
         return Explorer(self._normaliser, self.network)
 
     def train_dataloader(self) -> Sequence[int]:
-        """Numbers of the updates of an epoch; each draws its batch, as the memory is filled later than this."""
+        """Numbers of the updates of an epoch; each draws its batch, since the memory is still empty here."""
         return range(self.config.learning.updates)
 
     def on_fit_start(self) -> None:
@@ -126,25 +126,19 @@ class ExplorerModule(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         """Searches the validation tasks, and says how far the training is."""
         self.network.eval()
-        found = judge(
-            self._environment,
-            self._validation,
-            self.explorer(),
-            self.config.judging,
-            MODES[0],
-            self.config.seed,
+        config = self.config
+        times = best_times(
+            *(self._environment, self._validation, self.explorer(), config.judging, MODES[0], config.seed)
         )
         self.network.train()
-        gain = found["gain"] or 0.0
-        self.log(GAIN, gain)
+        self.log(LOG_SCORE, -float(times.mean()))
         done, epochs = self.current_epoch + 1, self.config.epochs
         seconds = (time.monotonic() - self._began) / (done - self._first_epoch)
         log.info(
-            "epoch %d of %d: validation gain %.3f over random, epsilon %.2f, about %.0f s left",
-            *(done, epochs, gain, self.epsilon, seconds * (epochs - done)),
+            "epoch %d of %d: best validation scores of %.3f, epsilon %.2f, about %.0f s left",
+            *(done, epochs, float(np.exp(-times).mean()), self.epsilon, seconds * (epochs - done)),
         )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam, as the paper's (section 7)."""
         return torch.optim.Adam(self.network.parameters(), self.config.learning.learning_rate)
-

@@ -1,8 +1,8 @@
 """Tasks that an explorer learns on, and those that it is judged on.
 
-Each task stays in the part that it had in the training of the environment, so that the tests are on tasks that
-neither of the two has seen. Whole operators are held out besides (Fasor, section 7.2: "tasks that are never
-seen, new operator types with new data shapes").
+Each task stays in the part that it had in the training of the environment, so that tests are on tasks that
+neither of the two has seen. Whole operators are held out besides (Fasor, section 7.2: tasks "that are never
+seen (new operator types with new data shapes on new hardware)"). The environment knows these operators.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def load_tasks(config: ReinforceConfig, known: SplitSummary) -> ExplorationTasks
     parts = parts_of(list(rows.values()), known, config.test_operators)
     rng = np.random.default_rng(config.seed)
     # Some tasks have too few records of one sketch: more are asked for than are judged.
-    most = {part: 2 * config.judging.spaces for part in PARTS} | {"train": config.tasks}
+    most = dict.fromkeys(PARTS, 2 * config.judging.spaces) | {"train": config.tasks}
     chosen = {
         part: set(rng.permutation(sorted(names))[: most[part]].tolist()) for part, names in parts.items()
     }

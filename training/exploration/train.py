@@ -31,7 +31,7 @@ from ..train import CONFIG
 from .config import ReinforceConfig
 from .environment import Environment
 from .judging import judge
-from .module import GAIN, ExplorerModule
+from .module import LOG_SCORE, ExplorerModule
 from .tasks import PARTS, ExplorationTasks, load_tasks, task_space
 
 log = logging.getLogger(__name__)
@@ -85,9 +85,7 @@ def train_explorer(
     normaliser = Normaliser.fit(states, np.arange(len(states)))
     model = ModelConfig("dqn", {"width": config.width})
     pl.seed_everything(config.seed, verbose=False)
-    module = ExplorerModule(
-        build_network(model, normaliser.dims), normaliser, environment, tasks, config
-    )
+    module = ExplorerModule(build_network(model, normaliser.dims), normaliser, environment, tasks, config)
     _fit(module, config)
     network = module.network.eval()
     rounded_to_half(network)
@@ -137,7 +135,7 @@ def _fit(module: ExplorerModule, config: ReinforceConfig) -> None:
             ModelCheckpoint(
                 folder,
                 BEST.stem,
-                monitor=GAIN,
+                monitor=LOG_SCORE,
                 mode="max",
                 enable_version_counter=False,
                 save_on_train_epoch_end=True,
@@ -222,7 +220,10 @@ def main(config: DictConfig) -> None:
     for part, found in result.metrics.items():
         score, drawn = found["explorer_score"], found["random_score"]
         if score is not None and drawn is not None:
-            console.print(f"{part}: best predicted score {score:.3f}, of random programs {drawn:.3f}")
+            console.print(
+                f"{part}: best predicted score {score:.3f}, by random moves "
+                f"{found['random_moves_score']:.3f}, of random programs {drawn:.3f}"
+            )
     console.print(
         f"trained in {result.seconds:.0f} s; wrote {escape(str(result.checkpoint_dir))}", soft_wrap=True
     )

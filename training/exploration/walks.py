@@ -56,9 +56,7 @@ def collect(
             )
         )
         seen = after
-    return Moves(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Moves))
-    )
+    return Moves(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Moves)))
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,13 @@ class Visited:
         """These programs and further ones."""
         return Visited(np.concatenate([self.choices, choices]), np.concatenate([self.time, time]))
 
+    def order(self) -> list[int]:
+        """Numbers of the programs, the fastest by the environment first."""
+        return np.argsort(self.time, kind="stable").tolist()
+
     def best(self, count: int) -> Choices:
         """The `count` fastest by the environment, the fastest first."""
-        return self.choices[np.argsort(self.time, kind="stable")[:count]]
+        return self.choices[self.order()[:count]]
 
 
 def explore(
@@ -90,14 +92,16 @@ def explore(
     rng: np.random.Generator,
     before: Visited | None = None,
 ) -> Visited:
-    """Rates `count` more different programs: the starts, then those of walks from the best of all so far.
+    """Rates `count` more different programs: the starts, then those that moves lead to.
 
-    A step takes the action of the highest value that leads to a program not visited yet (with probability
-    `epsilon`, any such action); a walk without one ends. Fewer programs are rated where all walks end.
+    Each step moves on from the best `walks` programs so far, by the action of the highest value that leads to a
+    program not visited yet (with probability `epsilon`, the actions of a program come in random order). Algorithm
+    1 moves on from the last program, whatever it is worth; that finds less (docs/results.md). Fewer programs are
+    rated where all moves of all programs are taken.
 
     Args:
         starts: programs to rate first, at least one; those of `before` are not rated again.
-        walks: walks side by side.
+        walks: programs that a step moves on from.
         before: programs that earlier calls have visited; the result begins with them.
     """
     visited = before or Visited(starts[:0], np.zeros(0))
@@ -108,31 +112,34 @@ def explore(
         known.update(space.space.keys(fresh).tolist())
         visited = visited.plus(fresh, environment.observe([space], [fresh]).time)
     left = count - len(fresh)
-    here = visited.best(walks)
-    seen = environment.observe([space], [here])
-    steps = max(-(-left // max(len(here), 1)), 1)
-    for step in range(left):
-        if not left or not len(here):
+    moves: dict[int, list[int]] = {}  # left of each visited program that was moved on from
+    while left > 0:
+        here = [row for row in visited.order() if moves.get(row, [-1])][:walks]
+        if not here:
             break
-        values = explorer.values(seen.states(min(step / steps, 1.0)))[:, MODES.index(mode)]
-        moved: list[NDArray[np.int32]] = []
-        for row, order in zip(here, ranked(values, seen.legal, epsilon, rng), strict=True):
-            if len(moved) < left and (new := _first_new(space, row, order, known)) is not None:
-                moved.append(new)
-        here = np.array(moved, dtype=np.int32).reshape(-1, here.shape[1])
-        if len(here):
-            seen = environment.observe([space], [here])
-            visited = visited.plus(here, seen.time)
-            left -= len(here)
+        if unvalued := [row for row in here if row not in moves]:
+            seen = environment.observe([space], [visited.choices[unvalued]])
+            values = explorer.values(seen.states(1 - left / count))[:, MODES.index(mode)]
+            orders = ranked(values, seen.legal, epsilon, rng)
+            moves |= {row: order.tolist() for row, order in zip(unvalued, orders, strict=True)}
+        moved = [
+            new
+            for row in here
+            if (new := _next_new(space, visited.choices[row], moves[row], known)) is not None
+        ]
+        if moved:
+            found = np.array(moved[:left], dtype=np.int32)
+            visited = visited.plus(found, environment.observe([space], [found]).time)
+            left -= len(found)
     return visited
 
 
-def _first_new(
-    space: TaskSpace, row: NDArray[np.int32], order: NDArray[np.int64], known: set[object]
+def _next_new(
+    space: TaskSpace, row: NDArray[np.int32], moves: list[int], known: set[object]
 ) -> NDArray[np.int32] | None:
-    """The program after the first action that leads to an unknown one, which is known from now on."""
-    for action in order:
-        moved = space.move(row[None], np.array([action]))
+    """The program after the first of `moves` that leads to an unknown one; takes the moves it tries from them."""
+    while moves:
+        moved = space.move(row[None], np.array([moves.pop(0)]))
         (key,) = space.space.keys(moved).tolist()
         if key not in known:
             known.add(key)

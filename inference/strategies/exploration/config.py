@@ -24,7 +24,7 @@ class ExplorationConfig(StrategyConfig):
     iterations: int = 1
     patience: int = 2
     draws: int = 16
-    walks: int = 4
+    walks: int = 1
     epsilon: float = 0.05
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from foretune.training.exploration.train import run, train_explorer
 from hydra import compose, initialize_config_module
 from support.exploration import JudgedByHand, recorded
 from support.synthetic import make_card, table
-from types import SimpleNamespace
 
 SIZES = [(64, 64, 64), (32, 128, 64), (128, 32, 32), (64, 16, 256)]
 
@@ -55,7 +55,7 @@ def settings(folder, **changes):
             "width": 64,
             "walk": WalkConfig(spaces=4, starts=8, steps=8),
             "learning": LearningConfig(updates=60, batch_size=64, learning_rate=2e-3, epsilon_decay=3.0),
-            "judging": JudgingConfig(spaces=2, candidates=32, draws=8, walks=2),
+            "judging": JudgingConfig(spaces=2, candidates=24, draws=4),
             "threads": 1,
             **changes,
         }
@@ -82,7 +82,10 @@ def test_an_explorer_finds_better_programs_than_chance(trained):
     _, result = trained
     for mode in ("high_efficiency", "high_quality"):
         parts = [result.metrics[f"{part}, {mode}"] for part in ("validation", "test", "unseen_operators")]
-        assert all(found["explorer_score"] >= found["random_score"] for found in parts)
+        scores = np.array(
+            [[found[f"{name}_score"] for name in ("explorer", "random_moves", "random")] for found in parts]
+        ).mean(axis=0)
+        assert scores[0] > scores[1] + 0.02 and scores[0] > scores[2] + 0.1
         assert np.mean([found["gain"] for found in parts]) > 0.1
 
 

@@ -8,7 +8,6 @@ import logging
 import numpy as np
 import pytest
 from foretune.configuration import from_hydra
-from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.replay import candidate_trace_json
@@ -81,7 +80,7 @@ def test_one_iteration_judges_its_candidates_and_proposes_the_best():
     # Every iteration rates equal shares of the sketches, and looks once more at those it walks from.
     sketches = len(sampler._spaces)
     assert 24 <= sampler.candidates_judged <= 24 + sketches
-    assert environment.judged <= 24 + sketches + 2 * sketches
+    assert environment.judged <= 2 * sampler.candidates_judged
     later = {trace for trace, _ in sampler.propose()}
     assert later and not later & {trace for trace, _ in proposed}
 
@@ -163,7 +162,10 @@ def test_a_target_without_an_explorer_is_searched_by_evolution(caplog):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"mode": "fast"}, "mode=fast: use one of high_efficiency"), ({"walks": 0}, "walks=0: must be at least")],
+    [
+        ({"mode": "fast"}, "mode=fast: use one of high_efficiency"),
+        ({"walks": 0}, "walks=0: must be at least"),
+    ],
 )
 def test_settings_out_of_range_are_named(change, message):
     with pytest.raises(OneShotConfigError, match=message):
@@ -207,10 +209,10 @@ def test_a_search_finds_better_programs_than_its_random_starts():
     explorer, _ = load_explorer("cpu-explorer")
     environment = Counting()
     sampler, _ = sampler_of(
-        resources=ExplorerResources(explorer, environment, Hardware(**{**vars(CPU)})),
+        resources=ExplorerResources(explorer, environment, CPU),
         config=ExplorationConfig(candidates=64, draws=8, walks=4, epsilon=0.0),
     )
-    best = [trace for trace in sampler._walked(1)]
+    best = sampler._walked(1)
     assert len(best) >= 48
     space = next(s for s in sampler._spaces if s.space.sketch.values_in(best[0]) is not None)
     rows = space.space.choices(np.array([space.space.sketch.values_in(best[0])]))
