@@ -31,7 +31,9 @@ class JudgedByHand(Environment):
         self.observed += sum(map(len, times))
         return Observation(
             np.concatenate([space.vectors(rows) for space, rows in zip(spaces, choices, strict=True)]),
-            np.concatenate([np.tile(space.device, (len(rows), 1)) for space, rows in zip(spaces, choices)]),
+            np.concatenate(
+                [np.tile(space.device, (len(rows), 1)) for space, rows in zip(spaces, choices, strict=True)]
+            ),
             np.concatenate(times),
             np.ones(sum(map(len, times))),
             np.concatenate([s.moves.legal(rows) for s, rows in zip(spaces, choices, strict=True)]),

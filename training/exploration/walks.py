@@ -94,10 +94,10 @@ def explore(
 ) -> Visited:
     """Rates `count` more different programs: the starts, then those that moves lead to.
 
-    Each step moves on from the best `walks` programs so far, by the action of the highest value that leads to a
-    program not visited yet (with probability `epsilon`, the actions of a program come in random order). Algorithm
-    1 moves on from the last program, whatever it is worth; that finds less (docs/results.md). Fewer programs are
-    rated where all moves of all programs are taken.
+    Each step moves on from the best `walks` programs so far, by the action of the highest value that leads to
+    a program not visited yet. With probability `epsilon`, the actions of a program come in random order.
+    Algorithm 1 moves on from the last program, whatever it is worth, and finds less at as many programs. Fewer
+    are rated where all moves of all programs are taken.
 
     Args:
         starts: programs to rate first, at least one; those of `before` are not rated again.
@@ -122,13 +122,9 @@ def explore(
             values = explorer.values(seen.states(1 - left / count))[:, MODES.index(mode)]
             orders = ranked(values, seen.legal, epsilon, rng)
             moves |= {row: order.tolist() for row, order in zip(unvalued, orders, strict=True)}
-        moved = [
-            new
-            for row in here
-            if (new := _next_new(space, visited.choices[row], moves[row], known)) is not None
-        ]
-        if moved:
-            found = np.array(moved[:left], dtype=np.int32)
+        reached = [_next_new(space, visited.choices[row], moves[row], known) for row in here[:left]]
+        if moved := [row for row in reached if row is not None]:
+            found = np.array(moved, dtype=np.int32)
             visited = visited.plus(found, environment.observe([space], [found]).time)
             left -= len(found)
     return visited
@@ -137,7 +133,7 @@ def explore(
 def _next_new(
     space: TaskSpace, row: NDArray[np.int32], moves: list[int], known: set[object]
 ) -> NDArray[np.int32] | None:
-    """The program after the first of `moves` that leads to an unknown one; takes the moves it tries from them."""
+    """The program after the first of `moves` that leads to an unknown one; removes the moves that it tries."""
     while moves:
         moved = space.move(row[None], np.array([moves.pop(0)]))
         (key,) = space.space.keys(moved).tolist()

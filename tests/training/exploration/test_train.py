@@ -91,7 +91,7 @@ def test_an_explorer_finds_better_programs_than_chance(trained):
 
 def test_the_checkpoint_has_a_card_and_no_problem(trained):
     config, result = trained
-    explorer, card = load_explorer(result.checkpoint_dir)
+    _, card = load_explorer(result.checkpoint_dir)
     assert list(problems(str(result.checkpoint_dir))) == []
     assert card.split.train_tasks == ["t0", "t1", "t2", "t3"]
     assert card.split.test_tasks == ["other", "test"]
