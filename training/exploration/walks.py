@@ -96,8 +96,8 @@ def explore(
 
     Each step moves on from the best `walks` programs so far, by the action of the highest value that leads to
     a program not visited yet. With probability `epsilon`, the actions of a program come in random order.
-    Algorithm 1 moves on from the last program, whatever it is worth, and finds less at as many programs. Fewer
-    are rated where all moves of all programs are taken.
+    Algorithm 1 moves on from the last program, whatever it is worth, and finds less at as many programs.
+    Fewer are rated where all moves of all programs are taken.
 
     Args:
         starts: programs to rate first, at least one; those of `before` are not rated again.
@@ -133,7 +133,7 @@ def explore(
 def _next_new(
     space: TaskSpace, row: NDArray[np.int32], moves: list[int], known: set[object]
 ) -> NDArray[np.int32] | None:
-    """The program after the first of `moves` that leads to an unknown one; removes the moves that it tries."""
+    """The program after the first of `moves` that leads to an unknown one; tried moves are removed."""
     while moves:
         moved = space.move(row[None], np.array([moves.pop(0)]))
         (key,) = space.space.keys(moved).tolist()
