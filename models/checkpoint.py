@@ -203,7 +203,7 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
     return Checkpoint(predictor, card, path)
 
 
-def rounded_to_half(model: CostModel) -> None:
+def rounded_to_half(model: FeatureNetwork) -> None:
     """Rounds the parameters in place to half-precision values; buffers are unchanged."""
     with torch.no_grad():
         for weights in model.parameters():

@@ -39,7 +39,7 @@ def methods(results: Results) -> str:
     return markdown(
         ["search", *heads],
         rows,
-        f"Means of {result.values['candidates']} rated programs a sketch, of the best score or of the score of "
-        f"the program that is taken; recorded latencies: of {result.values['recorded']} programs, the fastest of "
-        f"all recorded ones over the fastest of those. {counts}.",
+        f"Means over sketches, with {result.values['candidates']} rated programs each: the best score by the "
+        "environment, and the cost model's score of that program. Recorded latencies: the fastest of a "
+        f"sketch over the fastest of the {result.values['recorded']} programs of a walk. {counts}.",
     )

@@ -12,6 +12,7 @@ from support.exploration import JudgedByHand, random_explorer, recorded, space_o
 from benchmarks.explorer.__main__ import means
 from benchmarks.explorer.recorded import recorded_scores
 from benchmarks.explorer.searches import Searches
+from benchmarks.tables.exploration import METHODS
 
 
 def environment() -> JudgedByHand:
@@ -21,13 +22,7 @@ def environment() -> JudgedByHand:
 def test_every_search_rates_as_many_different_programs():
     space = space_of(recorded())
     found = Searches(environment(), random_explorer(), space, 48, (0, 1)).all()
-    assert list(found) == [
-        "random",
-        "evolutionary",
-        "random_moves",
-        "dqn, high_efficiency",
-        "dqn, high_quality",
-    ]
+    assert list(found) == list(METHODS)
     for name, visited in found.items():
         assert len(space.space.unique(visited.choices)) == len(visited.time) == 48, name
     # All but evolution, which keeps them in an order of its own, begin with the same random programs.

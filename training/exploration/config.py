@@ -15,7 +15,7 @@ from .reward import RewardConfig
 class WalkConfig:
     """Walks of an epoch that fill the replay memory."""
 
-    spaces: int = 24
+    spaces: int = 48
     starts: int = 8
     steps: int = 16
 
@@ -30,8 +30,8 @@ class LearningConfig:
     discount: float = 0.95
     learning_rate: float = 5e-4
     batch_size: int = 256
-    updates: int = 100
-    memory: int = 40_000
+    updates: int = 150
+    memory: int = 100_000
     epsilon: float = 0.1
     epsilon_decay: float = 10.0
     gradient_clip: float = 1.0
@@ -70,7 +70,7 @@ class ReinforceConfig:
     tasks: int | None = 600
     test_operators: list[str] = field(default_factory=lambda: ["conv1d", "group_conv2d", "batch_matmul"])
     width: int = 256
-    epochs: int = 60
+    epochs: int = 50
     reward: RewardConfig = field(default_factory=RewardConfig)
     walk: WalkConfig = field(default_factory=WalkConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
