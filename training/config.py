@@ -10,7 +10,7 @@ from typing import Any, cast
 from ..configuration import ConfigError
 from ..dataset.split import SplitConfig
 from ..models.losses import LossConfig
-from ..models.registry import ModelConfig
+from ..models.registry import EXPLORERS, ModelConfig
 from ..models.target import TargetConfig
 from .datamodule import DataConfig
 from .module import MONITORS, OptimiserConfig
@@ -84,6 +84,12 @@ class TrainConfig:
     train_only: list[str] = field(default_factory=list)
     resume: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.model.name in EXPLORERS:
+            raise ConfigError(
+                f"model.name={self.model.name}: an explorer scores no programs; train it with foretune reinforce"
+            )
 
 
 @dataclass(frozen=True)

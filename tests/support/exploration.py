@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from foretune.dataset.drafting.recorded_spaces import RecordedSpace
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features.vectors import TASK_DIM
@@ -60,8 +61,6 @@ def space_of(found: RecordedSpace) -> TaskSpace:
 
 def random_explorer(seed: int = 0) -> Explorer:
     """Explorer with random weights, normalised on the matrix product."""
-    import torch
-
     found = recorded()
     space, rng = space_of(found), np.random.default_rng(seed)
     seen = JudgedByHand(lambda values: values[:, 0].astype(float)).observe([space], [space.draw(64, rng)])

@@ -8,12 +8,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.records import TaskRow
 from foretune.models.card import SplitSummary
 from foretune.models.checkpoint import CheckpointExistsError, load_explorer, load_network
 from foretune.models.checkpoint_verification import problems
-from foretune.models.registry import ModelConfig
+from foretune.models.normaliser import FeatureDims, Normaliser
+from foretune.models.registry import ModelConfig, ModelConfigError, build_model
+from foretune.training.config import TrainConfig
 from foretune.training.exploration.config import (
     JudgingConfig,
     LearningConfig,
@@ -65,8 +68,6 @@ def settings(folder, **changes):
 @pytest.fixture(scope="module")
 def judge_of():
     """Card of the environment."""
-    from foretune.models.normaliser import Normaliser
-
     features = table(8)
     return SimpleNamespace(card=make_card(Normaliser.fit(features, np.arange(8)), ModelConfig("draft")))
 
@@ -115,10 +116,6 @@ def test_a_seed_decides_on_the_result_and_an_interrupted_training_goes_on(tmp_pa
     # The folder of the run is kept, as after an interruption; two more epochs follow the first two.
     (tmp_path / "a" / "checkpoint").rename(tmp_path / "a" / "before")
     weights(tmp_path / "a", epochs=4, resume=True)
-    steps = (tmp_path / "a" / "run" / "last.ckpt").stat().st_size
-    assert steps > 0
-    import torch
-
     last = torch.load(tmp_path / "a" / "run" / "last.ckpt", weights_only=True)
     assert last["epoch"] == 3 and last["global_step"] == 4 * 5
 
@@ -162,6 +159,15 @@ def test_the_configuration_is_that_of_the_code():
         composed = compose("reinforce", overrides=["dataset=[x]", "run_dir=r", "checkpoint_dir=c"])
         found = from_hydra(composed, ReinforceConfig)
     assert found == ReinforceConfig(found.dataset, found.run_dir, found.checkpoint_dir)
+
+
+def test_cost_models_are_trained_elsewhere(tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.name=dqn: an explorer scores no programs"):
+        TrainConfig(tmp_path, tmp_path, tmp_path, model=ModelConfig("dqn"))
+    with pytest.raises(ModelConfigError, match=r"model\.members=2: an explorer \(dqn\) has one network"):
+        ModelConfig("dqn", members=2)
+    with pytest.raises(ModelConfigError, match="chooses moves and scores no programs"):
+        build_model(ModelConfig("dqn"), FeatureDims(1, 1, 8, 8))
 
 
 def test_a_run_without_datasets_is_refused(tmp_path):
