@@ -88,7 +88,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.model.name in EXPLORERS:
             raise ConfigError(
-                f"model.name={self.model.name}: an explorer scores no programs; train it with foretune reinforce"
+                f"model.name={self.model.name}: an explorer scores no programs; use foretune reinforce"
             )
 
 

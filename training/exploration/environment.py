@@ -83,8 +83,12 @@ class Environment:
 
     @classmethod
     def load(cls, path_or_name: str) -> tuple[Environment, Checkpoint]:
-        """The environment of a draft checkpoint; raises as `load_checkpoint` does."""
+        """The environment of a draft checkpoint, and the checkpoint.
+
+        Raises as `load_checkpoint` does, and TargetError for a target that is not relative.
+        """
         checkpoint = load_checkpoint(path_or_name, feature_version=DRAFT_VERSION)
+        checkpoint.card.target.require_relative()
         return cls(checkpoint.predictor), checkpoint
 
     def observe(self, spaces: Sequence[TaskSpace], choices: Sequence[Choices]) -> Observation:

@@ -60,7 +60,6 @@ def run(config: ReinforceConfig) -> ReinforceResult:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     environment, judge_of = Environment.load(config.environment)
-    judge_of.card.target.require_relative()
     tasks = load_tasks(config, judge_of.card.split)
     if not tasks.train or not tasks.validation:
         raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
@@ -16,7 +16,7 @@ from ....dataset.features.reading import task_reading
 from ....dataset.hardware import Hardware
 from ....dataset.measure import MeasureOutcome
 from ....dataset.program_sampling import ProgramSampler
-from ....dataset.program_sampling.counts import DUPLICATE
+from ....dataset.program_sampling.counts import DUPLICATE, CandidateCounts
 from ....dataset.program_sampling.sampler import Proposal
 from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ....dataset.task import Task
@@ -91,9 +91,9 @@ class ExplorationSampler(ProgramSampler):
             raise UnexplorableError("no sketch has a decision that a move changes")
 
     @property
-    def candidates_judged(self) -> int:
-        """Number of different programs judged so far."""
-        return len(self._judged)
+    def counts(self) -> CandidateCounts:
+        """See ProgramSampler; programs that the environment judged count as drafted."""
+        return replace(super().counts, drafted=len(self._judged))
 
     def descend_from(self, traces: Iterable[str]) -> None:
         """Makes candidates starts of later walks before they are measured."""

@@ -44,7 +44,8 @@ class ExplorationStrategy(SampledStrategy):
                 target.kind.name,
             )
             return EvolutionaryConfig()
-        load_explorer(name)  # reports a bad checkpoint before the search
+        load_explorer(name)  # reports bad checkpoints before the search
+        Environment.load(config.environment)
         found: StrategyConfig = replace(config, checkpoint=name)
         return found
 

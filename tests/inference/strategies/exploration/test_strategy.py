@@ -79,8 +79,8 @@ def test_one_iteration_judges_its_candidates_and_proposes_the_best():
     assert all(trace == candidate_trace_json(candidate) for trace, candidate in proposed)
     # Every iteration rates equal shares of the sketches, and looks once more at those it walks from.
     sketches = len(sampler._spaces)
-    assert 24 <= sampler.candidates_judged <= 24 + sketches
-    assert environment.judged <= 2 * sampler.candidates_judged
+    assert 24 <= sampler.counts.drafted <= 24 + sketches
+    assert environment.judged <= 2 * sampler.counts.drafted
     later = {trace for trace, _ in sampler.propose()}
     assert later and not later & {trace for trace, _ in proposed}
 
@@ -89,7 +89,7 @@ def test_quality_walks_on_until_nothing_better_is_found():
     once, _ = sampler_of()
     on, _ = sampler_of(config=ExplorationConfig(candidates=24, draws=6, walks=2, iterations=6, patience=6))
     once.propose(), on.propose()
-    assert on.candidates_judged > 3 * once.candidates_judged
+    assert on.counts.drafted > 3 * once.counts.drafted
 
 
 def test_walks_begin_at_the_starts_and_then_at_the_fastest():
