@@ -131,10 +131,10 @@ FORETUNE = Group(
         "combine": Command("make one ensemble of several checkpoints", "training.combine"),
         "evaluate": Command("test a checkpoint on a dataset", "training.evaluate"),
         "compare": Command("train several models on one split and compare them", "training.compare"),
+        "finetune": Command("move a checkpoint to a new device", "training.finetune"),
         "reinforce": Command(
             "teach an explorer to search, with a cost model as its judge", "training.exploration.train"
         ),
-        "finetune": Command("move a checkpoint to a new device", "training.finetune"),
         "checkpoints": CHECKPOINTS,
         "pretune": Command(
             *("keep the fastest programs of datasets as starts", "inference.pretune"),
