@@ -56,8 +56,7 @@ class ExplorerModule(pl.LightningModule):
         self._train = tasks.train
         self._validation = [task_space(found) for found in tasks.validation[: config.judging.spaces]]
         self._frozen: list[FeatureNetwork] = []  # in a list, so that Lightning does not take it for a part
-        self._began = time.monotonic()
-        self._first_epoch = 0
+        self._began: tuple[float, int] | None = None  # time and epoch, for the estimate of what is left
 
     def explorer(self) -> Explorer:
         """The network as it is now."""
@@ -67,12 +66,9 @@ class ExplorerModule(pl.LightningModule):
         """Numbers of the updates of an epoch; each draws its batch, since the memory is still empty here."""
         return range(self.config.learning.updates)
 
-    def on_fit_start(self) -> None:
-        """Notes where the training begins, for the estimate of what is left."""
-        self._began, self._first_epoch = time.monotonic(), self.current_epoch
-
     def on_train_epoch_start(self) -> None:
         """Walks with the network as it is, and renews the copy that values next states."""
+        self._began = self._began or (time.monotonic(), self.current_epoch)
         self.rng = np.random.default_rng((self.config.seed, self.current_epoch))
         self._frozen = [copy.deepcopy(self.network).eval().requires_grad_(False)]
         walk = self.config.walk
@@ -133,7 +129,8 @@ class ExplorerModule(pl.LightningModule):
         self.network.train()
         self.log(LOG_SCORE, -float(times.mean()))
         done, epochs = self.current_epoch + 1, self.config.epochs
-        seconds = (time.monotonic() - self._began) / (done - self._first_epoch)
+        began, first = self._began or (time.monotonic(), 0)
+        seconds = (time.monotonic() - began) / (done - first)
         log.info(
             "epoch %d of %d: best validation scores of %.3f, epsilon %.2f, about %.0f s left",
             *(done, epochs, float(np.exp(-times).mean()), self.epsilon, seconds * (epochs - done)),
