@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import numpy as np
@@ -197,11 +196,11 @@ def test_a_network_is_searched_by_fasor(tmp_path):
         *(f"output={tmp_path}/report", f"database={tmp_path}/database"),
         *("search.strategy.candidates=16", "search.max_code=null"),
     )
-    run(settings, Console(quiet=True))
-    report = json.loads((tmp_path / "report" / "report.json").read_text())
-    assert report["search"]["strategy"]["name"] == "dqn"
-    (task,) = [task for task in report["tasks"] if task["scored"]]
-    assert task["scored"] >= 16 and not task["measured"]
+    result = run(settings, Console(quiet=True))
+    assert result.settings["search"]["strategy"]["checkpoint"] == "cpu-explorer"
+    (task,) = result.tasks
+    assert task.predicted and task.candidates_measured == 0
+    assert task.candidates_drafted >= 16 and task.candidates_scored > 4
 
 
 def test_a_search_finds_better_programs_than_its_random_starts():
