@@ -50,6 +50,7 @@ TABLES: Mapping[str, Table] = {
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
     "reuse-networks": reuse_searches.networks,
+    "reuse-shapes": reuse_searches.shapes,
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,

@@ -187,6 +187,7 @@ def test_a_search_measures_its_pretuned_starts_first(tmp_path, file):
         rounds=1,
         processes=0,
         finalists=0,
+        templates=0,
         starts="pretuned",
         pretuned=PretunedConfig(file=str(file), programs=2),
     )
