@@ -132,6 +132,9 @@ FORETUNE = Group(
         "evaluate": Command("test a checkpoint on a dataset", "training.evaluate"),
         "compare": Command("train several models on one split and compare them", "training.compare"),
         "finetune": Command("move a checkpoint to a new device", "training.finetune"),
+        "reinforce": Command(
+            "teach an explorer to search, with a cost model as its judge", "training.exploration.train"
+        ),
         "checkpoints": CHECKPOINTS,
         "pretune": Command(
             *("keep the fastest programs of datasets as starts", "inference.pretune"),
@@ -158,6 +161,7 @@ Train a cost model on it:             foretune train dataset=data/mine
 {evaluate}
 {compare}
 {finetune}
+{reinforce}
 {checkpoints}
 
 Tune a network with a cost model:     foretune tune network=resnet18

@@ -93,5 +93,21 @@ def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64
     return least
 
 
+def intensity_ratio(
+    task: NDArray[np.float32], hardware: NDArray[np.float32], moved_bytes: ArrayLike
+) -> NDArray[np.float64]:
+    """CS / MS of programs that move so many bytes, whatever their latency; [n], 1 at the ridge point.
+
+    Args:
+        task: task vectors [n, TASK_DIM or more].
+        hardware: hardware vectors [n, HARDWARE_DIM].
+        moved_bytes: bytes fetched by each program [n].
+    """
+    core_s = _quantity(task[:, _FLOPS]) / (_quantity(hardware[:, _PEAK_GFLOPS]) * 1e9)
+    memory_s = np.asarray(moved_bytes) / (_quantity(hardware[:, _BANDWIDTH_GBS]) * 1e9)
+    ratio: NDArray[np.float64] = core_s / np.maximum(memory_s, np.finfo(np.float64).tiny)
+    return ratio
+
+
 def _quantity(feature: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.exp2(feature.astype(np.float64)) - 1.0

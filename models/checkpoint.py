@@ -17,13 +17,16 @@ from torch import Tensor
 
 from ..errors import UserError
 from .card import READABLE_SCHEMAS, Card
-from .cost_model import CostModel, Predictor
-from .registry import ModelConfigError, build_model
+from .cost_model import CostModel, FeatureNetwork, Predictor
+from .explorer import Explorer
+from .registry import EXPLORERS, ModelConfigError, build_network, feature_version_of
 
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "card.json"
 SHIPPED = Path(__file__).resolve().parents[1] / "checkpoints"
 """Folder of the checkpoints that are shipped with the package."""
+EXPLORER_SUFFIX = "-explorer"
+"""End of the name of a shipped explorer, by which it is told from a cost model without reading its card."""
 
 
 class CheckpointError(UserError):
@@ -46,6 +49,40 @@ class CorruptCheckpointError(CheckpointError, ValueError):
     """The files of the checkpoint are incomplete, damaged or in another format."""
 
 
+class CheckpointKindError(CheckpointError, ValueError):
+    """The checkpoint is an explorer where a cost model is needed, or the other way round."""
+
+
+class ActionSpaceError(CheckpointError, ValueError):
+    """The explorer was trained on other states or actions than this version of foretune has."""
+
+
+@dataclass(frozen=True)
+class StoredNetwork:
+    """A network of a checkpoint with its card."""
+
+    network: FeatureNetwork
+    card: Card
+    path: Path
+
+    @property
+    def explorer(self) -> Explorer | None:
+        """The network as an explorer; None for a cost model."""
+        if self.card.model.name not in EXPLORERS:
+            return None
+        return Explorer(self.card.normaliser, self.network)
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """The network as a cost model; None for an explorer."""
+        if not isinstance(self.network, CostModel):
+            return None
+        card = self.card
+        return Predictor(
+            card.normaliser, self.network, card.target, std_scale=card.std_scale, std_floor=card.std_floor
+        )
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A loaded checkpoint, ready to predict."""
@@ -56,8 +93,19 @@ class Checkpoint:
 
 
 def shipped_checkpoints() -> list[str]:
-    """Names of the checkpoints that are shipped with the package."""
-    return sorted(card.parent.name for card in SHIPPED.glob(f"*/{CARD_FILE}"))
+    """Names of the cost models that are shipped with the package."""
+    return [name for name, explores in _shipped() if not explores]
+
+
+def shipped_explorers() -> list[str]:
+    """Names of the explorers that are shipped with the package."""
+    return [name for name, explores in _shipped() if explores]
+
+
+def _shipped() -> list[tuple[str, bool]]:
+    """Name of each shipped checkpoint, and whether it is an explorer."""
+    cards = sorted(SHIPPED.glob(f"*/{CARD_FILE}"))
+    return [(card.parent.name, card.parent.name.endswith(EXPLORER_SUFFIX)) for card in cards]
 
 
 def refuse_to_overwrite(checkpoint_dir: Path) -> None:
@@ -68,7 +116,7 @@ def refuse_to_overwrite(checkpoint_dir: Path) -> None:
         )
 
 
-def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
+def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:
     """Writes a checkpoint atomically and returns the card with the hash of the weights.
 
     Tensors that half precision represents exactly, as after `rounded_to_half`, are stored in half precision.
@@ -94,8 +142,38 @@ def save_checkpoint(directory: Path, model: CostModel, card: Card) -> Card:
     return card
 
 
+def load_network(path_or_name: str | Path) -> StoredNetwork:
+    """Loads a checkpoint of either kind; raises as `load_checkpoint` does, whatever its features are."""
+    path = _resolve(path_or_name)
+    card = _read_card(path)
+    return StoredNetwork(_load_model(path / WEIGHTS_FILE, card), card, path)
+
+
+def load_explorer(path_or_name: str | Path) -> tuple[Explorer, Card]:
+    """Loads an explorer with its card, as `load_checkpoint` does.
+
+    Raises:
+      ActionSpaceError: the explorer was trained on other states or actions.
+      CheckpointKindError: the checkpoint is a cost model.
+      CheckpointNotFoundError, CorruptCheckpointError: as `load_checkpoint`.
+    """
+    path = _resolve(path_or_name)
+    card = _read_card(path)
+    if card.model.name not in EXPLORERS:
+        raise CheckpointKindError(
+            f"{path} is a cost model ({card.model.title}), and an explorer is needed: give a folder of "
+            f"foretune reinforce, or one of the shipped ones ({', '.join(shipped_explorers()) or 'none'})"
+        )
+    if card.feature_version != (known := feature_version_of(card.model.name)):
+        raise ActionSpaceError(
+            f"{path} was trained on the states and actions {card.feature_version!r}, and this version of "
+            f"foretune has {known!r}: train an explorer anew with foretune reinforce"
+        )
+    return Explorer(card.normaliser, _load_model(path / WEIGHTS_FILE, card)), card
+
+
 def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None) -> Checkpoint:
-    """Loads a checkpoint on the CPU without changing torch's threads, random state or other globals.
+    """Loads a cost model on the CPU without changing torch's threads, random state or other globals.
 
     Args:
       path_or_name: a directory, or the name (without a slash) of a shipped checkpoint.
@@ -105,23 +183,27 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
       CheckpointNotFoundError: there is no such checkpoint.
       FeatureVersionError: the checkpoint was trained on another version of the features.
       CorruptCheckpointError: files are missing, damaged, or not those of a checkpoint.
+      CheckpointKindError: the checkpoint is an explorer.
     """
     path = _resolve(path_or_name)
     card = _read_card(path)
+    if card.model.name in EXPLORERS:
+        raise CheckpointKindError(
+            f"{path} is an explorer, which scores no programs: name it as search.strategy.checkpoint of "
+            "search=fasor, and give a cost model here"
+        )
     if feature_version is not None and card.feature_version != feature_version:
         raise FeatureVersionError(
             f"{path} was trained on features of version {card.feature_version}, and this version of foretune "
             f"computes {feature_version}: use a checkpoint of version {feature_version}, or train one with "
             "foretune train on the same dataset"
         )
-    model = _load_model(path / WEIGHTS_FILE, card)
-    predictor = Predictor(
-        card.normaliser, model, card.target, std_scale=card.std_scale, std_floor=card.std_floor
-    )
+    predictor = StoredNetwork(_load_model(path / WEIGHTS_FILE, card), card, path).predictor
+    assert predictor is not None, "the card names a cost model"
     return Checkpoint(predictor, card, path)
 
 
-def rounded_to_half(model: CostModel) -> None:
+def rounded_to_half(model: FeatureNetwork) -> None:
     """Rounds the parameters in place to half-precision values; buffers are unchanged."""
     with torch.no_grad():
         for weights in model.parameters():
@@ -149,7 +231,7 @@ def _resolve(path_or_name: str | Path) -> Path:
             "of torch.save or pickle are never loaded, since they can run code: export the model with "
             "foretune train"
         )
-    if text and path.is_dir() and (not is_name or text in shipped_checkpoints()):
+    if text and path.is_dir() and (not is_name or text in [name for name, _ in _shipped()]):
         return path
     shipped = ", ".join(shipped_checkpoints()) or "none"
     hint = f"; for the local directory write ./{text}" if is_name and text and Path(text).is_dir() else ""
@@ -181,7 +263,7 @@ def _read_card(path: Path) -> Card:
         raise CorruptCheckpointError(f"{file}: {reason}; copy the checkpoint again") from error
 
 
-def _load_model(file: Path, card: Card) -> CostModel:
+def _load_model(file: Path, card: Card) -> FeatureNetwork:
     """Model of the card with the tensors of the file, whose hash is compared with the card's first."""
     try:
         weights = file.read_bytes()
@@ -197,7 +279,7 @@ def _load_model(file: Path, card: Card) -> CostModel:
         # The meta device would avoid the initialisation, but its random numbers import torch's compiler,
         # which takes seconds.
         with torch.random.fork_rng(devices=[]):
-            model = build_model(card.model, card.normaliser.dims)
+            model = build_network(card.model, card.normaliser.dims)
         tensors = {name: _single(tensor) for name, tensor in tensors_from_bytes(weights).items()}
         model.load_state_dict(tensors, strict=True, assign=True)
     except SafetensorError as error:

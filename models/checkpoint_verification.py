@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..dataset.features.table import CandidateFeatures, FeatureTable
 from .card import Card
-from .checkpoint import CARD_FILE, WEIGHTS_FILE, Checkpoint, CheckpointError, load_checkpoint
+from .checkpoint import CARD_FILE, WEIGHTS_FILE, CheckpointError, StoredNetwork, load_network
 from .normaliser import ColumnScaler, Normaliser
 from .registry import feature_version_of
 
@@ -25,7 +26,7 @@ def problems(path_or_name: str) -> Iterator[str]:
     if there is no checkpoint.
     """
     try:
-        checkpoint = load_checkpoint(path_or_name)
+        checkpoint = load_network(path_or_name)
     except CheckpointError as error:
         if isinstance(error, FileNotFoundError):
             raise
@@ -37,7 +38,7 @@ def problems(path_or_name: str) -> Iterator[str]:
     yield from _of_outputs(checkpoint)
 
 
-def _of_files(checkpoint: Checkpoint) -> Iterator[str]:
+def _of_files(checkpoint: StoredNetwork) -> Iterator[str]:
     known = {CARD_FILE, WEIGHTS_FILE}
     for file in sorted(checkpoint.path.iterdir()):
         if file.name not in known:
@@ -60,18 +61,18 @@ def _of_card(card: Card) -> Iterator[str]:
                 yield f"its card says {name} = {value} on the {part} part, which is impossible"
 
 
-def _of_weights(checkpoint: Checkpoint) -> Iterator[str]:
-    for name, weights in checkpoint.predictor.model.state_dict().items():
+def _of_weights(checkpoint: StoredNetwork) -> Iterator[str]:
+    for name, weights in checkpoint.network.state_dict().items():
         if not weights.isfinite().all():
             yield f"the weights {name} are not all finite: train it again with a lower learning rate"
 
 
-def _of_outputs(checkpoint: Checkpoint) -> Iterator[str]:
+def _of_outputs(checkpoint: StoredNetwork) -> Iterator[str]:
     """Problems of the predictions for made-up candidates, both typical and extreme ones."""
     for spread, kind in ((1.0, "usual"), (1e6, "extreme")):
         table = made_up_features(checkpoint.card.normaliser, spread)
         try:
-            scores = checkpoint.predictor.predict_table(table, np.arange(len(table)))
+            scores = _outputs(checkpoint, table)
         except ValueError as error:
             yield f"it does not predict candidates of {kind} features: {error}"
             continue
@@ -79,6 +80,14 @@ def _of_outputs(checkpoint: Checkpoint) -> Iterator[str]:
             yield f"its predictions of {kind} features are not all finite: train it again"
         elif spread == 1.0 and np.ptp(scores) == 0:
             yield "it predicts one and the same score for different candidates: train it again"
+
+
+def _outputs(checkpoint: StoredNetwork, table: FeatureTable) -> NDArray[np.float32]:
+    """Scores [n] of a cost model, or values [n, modes, actions] of an explorer."""
+    if checkpoint.explorer is not None:
+        return checkpoint.explorer.values(table)
+    assert checkpoint.predictor is not None, "a network that is no explorer is a cost model"
+    return checkpoint.predictor.predict_table(table, np.arange(len(table)))
 
 
 def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> FeatureTable:

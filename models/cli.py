@@ -22,11 +22,12 @@ from .checkpoint import (
     CARD_FILE,
     SHIPPED,
     WEIGHTS_FILE,
-    Checkpoint,
     CheckpointError,
     CheckpointNotFoundError,
-    load_checkpoint,
+    StoredNetwork,
+    load_network,
     shipped_checkpoints,
+    shipped_explorers,
 )
 
 METRICS = {
@@ -77,7 +78,7 @@ def list_(config: DictConfig) -> int:
     broken = []
     for name in found:
         try:
-            table.add_row(*_line(name, load_checkpoint(name)))
+            table.add_row(*_line(name, load_network(name)))
         except CheckpointError as error:
             broken.append(f"{name}: {error}")
     console.print(table)
@@ -90,7 +91,7 @@ def show(config: DictConfig) -> int:
     """Prints the card of a checkpoint."""
     settings = from_hydra(config, ShowConfig)
     console = Console()
-    checkpoint = load_checkpoint(settings.checkpoint)
+    checkpoint = load_network(settings.checkpoint)
     if settings.json:
         print((checkpoint.path / CARD_FILE).read_text(encoding="utf-8"), end="")
         return 0
@@ -117,7 +118,7 @@ def verify(config: DictConfig) -> int:
     settings = from_hydra(config, VerifyConfig)
     console = Console()
     status = 0
-    for name in settings.checkpoints or shipped_checkpoints():
+    for name in settings.checkpoints or [*shipped_checkpoints(), *shipped_explorers()]:
         started = time.perf_counter()
         with_problems = list(problems(name))
         seconds = time.perf_counter() - started
@@ -136,14 +137,14 @@ def verify(config: DictConfig) -> int:
 def _found(folder: Path | None) -> list[str]:
     """Names of those that come with the package, or paths of those anywhere under a folder."""
     if folder is None:
-        return shipped_checkpoints()
+        return [*shipped_checkpoints(), *shipped_explorers()]
     if not folder.is_dir():
         raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
     # A path always with a slash, since a name without one is of those that come with the package.
     return [str(card.parent.resolve()) for card in sorted(folder.rglob(CARD_FILE))]
 
 
-def _line(name: str, checkpoint: Checkpoint) -> list[str]:
+def _line(name: str, checkpoint: StoredNetwork) -> list[str]:
     card = checkpoint.card
     test = card.metrics.get("test", {})
     return [
@@ -156,7 +157,7 @@ def _line(name: str, checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
     card, dims = checkpoint.card, checkpoint.card.normaliser.dims
     split = ", ".join(f"{name} {value}" for name, value in card.split.config.items() if value)
     parts = card.training.get("combined", [])
@@ -200,8 +201,8 @@ def _counts(card: Card) -> str:
     )
 
 
-def _parameters(checkpoint: Checkpoint) -> int:
-    return sum(weights.numel() for weights in checkpoint.predictor.model.parameters())
+def _parameters(checkpoint: StoredNetwork) -> int:
+    return sum(weights.numel() for weights in checkpoint.network.parameters())
 
 
 def _settings(values: dict[str, object]) -> str:

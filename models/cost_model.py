@@ -35,8 +35,19 @@ class FeatureTensors(NamedTuple):
         return cls(*(torch.from_numpy(getattr(batch, f.name)) for f in fields(batch)))
 
 
-class CostModel(nn.Module, ABC):
-    """Network that scores candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
+class FeatureNetwork(nn.Module, ABC):
+    """Network over features of candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
+
+    columns: tuple[str, ...]
+    """Names of the columns of `all_columns`."""
+
+    @abstractmethod
+    def all_columns(self, features: FeatureTensors) -> Tensor:
+        """All outputs, float32 [n, len(columns)]; a row depends on its own candidate alone."""
+
+
+class CostModel(FeatureNetwork):
+    """Network that scores candidates."""
 
     columns: tuple[str, ...] = (SCORE,)
     """Names of the columns of `all_columns`, the primary output first; see `columns`."""

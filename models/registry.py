@@ -10,9 +10,10 @@ from typing import Any
 from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features import FEATURE_VERSION
 from ..errors import UserError
-from .cost_model import CostModel
+from .cost_model import CostModel, FeatureNetwork
 from .draft import DraftCostModel
 from .ensemble import EnsembleCostModel
+from .explorer import STATE_VERSION, ActionValueNetwork
 from .lstm import LstmCostModel
 from .mlp import MlpCostModel
 from .normaliser import FeatureDims
@@ -27,6 +28,12 @@ MODELS: Mapping[str, type[CostModel]] = {
     "trees": TreesCostModel,
 }
 """Fixed table of models, so that a checkpoint cannot name an arbitrary class."""
+
+EXPLORERS: Mapping[str, type[FeatureNetwork]] = {"dqn": ActionValueNetwork}
+"""Networks that choose moves in place of scoring programs; `foretune reinforce` trains them."""
+
+NETWORKS: Mapping[str, type[FeatureNetwork]] = {**MODELS, **EXPLORERS}
+"""All networks that a card may name."""
 
 
 class ModelConfigError(UserError, ValueError):
@@ -44,9 +51,11 @@ class MemberConfig:
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ModelConfigError(f"model.members={self.members}: set 1 for one model, more for an ensemble")
-        if self.name not in MODELS:
+        if self.name not in NETWORKS:
             raise ModelConfigError(f"model.name={self.name!r} is unknown: choose one of {', '.join(MODELS)}")
-        known = [name for name in inspect.signature(MODELS[self.name]).parameters if name != "dims"]
+        if self.name in EXPLORERS and self.members > 1:
+            raise ModelConfigError(f"model.members={self.members}: an explorer ({self.name}) has one network")
+        known = [name for name in inspect.signature(NETWORKS[self.name]).parameters if name != "dims"]
         unknown = sorted(set(self.arguments) - set(known))
         if unknown:
             raise ModelConfigError(
@@ -89,20 +98,32 @@ class ModelConfig(MemberConfig):
 
 
 def build_model(config: ModelConfig, dims: FeatureDims) -> CostModel:
-    """Newly initialised model; seed torch before the call for a reproducible initialisation.
+    """Newly initialised cost model; seed torch before the call for a reproducible initialisation.
 
     Raises:
-      ModelConfigError: an argument has a value that the model rejects.
+      ModelConfigError: an argument has a value that the model rejects, or the model is an explorer.
     """
+    network = build_network(config, dims)
+    if not isinstance(network, CostModel):
+        raise ModelConfigError(
+            f"model {config.name!r} chooses moves and scores no programs: train it with foretune reinforce"
+        )
+    return network
+
+
+def build_network(config: ModelConfig, dims: FeatureDims) -> FeatureNetwork:
+    """Newly initialised cost model or explorer; raises ModelConfigError as `build_model` does."""
     singles = config.singles
     if len(singles) > 1:
         return EnsembleCostModel([build_model(single, dims) for single in singles])
     try:
-        return MODELS[config.name](dims, **config.arguments)
+        return NETWORKS[config.name](dims, **config.arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         raise ModelConfigError(f"model {config.name!r} with {config.arguments}: {error}") from error
 
 
 def feature_version_of(model: str) -> str:
-    """Version of the features that the named model reads: draft vectors, or features of programs."""
+    """Version of what the named model reads: features of programs, draft vectors, or states of a search."""
+    if model in EXPLORERS:
+        return STATE_VERSION
     return DRAFT_VERSION if model == "draft" else FEATURE_VERSION

@@ -91,6 +91,14 @@ class TargetConfig:
                 "gives no seconds: use a checkpoint of target.name=efficiency"
             )
 
+    def require_relative(self) -> None:
+        """Raises TargetError for a target that compares programs of different tasks."""
+        if self.is_absolute:
+            raise TargetError(
+                f"the model was trained on target.name={self.name}, and a score relative to the task's best "
+                "program is needed: use a checkpoint of target.name=log_score"
+            )
+
     def comparable(self, decoded: NDArray[np.float32], group: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predicted scores [n] of decoded outputs [n], for comparison with measured scores.
 

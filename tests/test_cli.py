@@ -213,7 +213,7 @@ def test_hydra_prints_the_composed_settings(capsys):
         ("tune netwrk=a", "unknown option netwrk: did you mean network?"),
         ("tune serch.top_k=3", "unknown option serch: did you mean search?"),
         ("tune search.topk=3", "unknown option search.topk: did you mean search.top_k?"),
-        ("tune search=fast", "search=fast is unknown: choose one of default, high_efficiency"),
+        ("tune search=fast", "search=fast is unknown: choose one of default, fasor"),
         ("train search=default", "unknown option search"),
         ("tune resnet18", "resnet18: missing EQUAL at '<EOF>'; options are written NAME=VALUE"),
         ("tune seed=a(b", "seed=a(b: "),

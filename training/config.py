@@ -10,7 +10,7 @@ from typing import Any, cast
 from ..configuration import ConfigError
 from ..dataset.split import SplitConfig
 from ..models.losses import LossConfig
-from ..models.registry import ModelConfig
+from ..models.registry import EXPLORERS, ModelConfig
 from ..models.target import TargetConfig
 from .datamodule import DataConfig
 from .module import MONITORS, OptimiserConfig
@@ -85,6 +85,12 @@ class TrainConfig:
     resume: bool = False
     notes: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.model.name in EXPLORERS:
+            raise ConfigError(
+                f"model.name={self.model.name}: an explorer scores no programs; use foretune reinforce"
+            )
+
 
 @dataclass(frozen=True)
 class EvaluateConfig:
@@ -103,12 +109,13 @@ class EvaluateConfig:
 
 def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
     """Settings as JSON values."""
-    return cast(dict[str, Any], _paths_to_text(asdict(config)))
+    return cast(dict[str, Any], paths_to_text(asdict(config)))
 
 
-def _paths_to_text(value: Any) -> Any:
+def paths_to_text(value: Any) -> Any:
+    """Copy of nested settings with paths as text."""
     if isinstance(value, dict):
-        return {key: _paths_to_text(item) for key, item in value.items()}
+        return {key: paths_to_text(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_paths_to_text(item) for item in value]
+        return [paths_to_text(item) for item in value]
     return str(value) if isinstance(value, Path) else value

@@ -38,11 +38,12 @@ def perfect_tiles(extent: int, factors: int, largest_innermost: int) -> Table:
 def _splits(extent: int, factors: int) -> list[list[int]]:
     if factors == 1:
         return [[extent]]
-    return [[first, *rest] for first in _divisors(extent) for rest in _splits(extent // first, factors - 1)]
+    return [[first, *rest] for first in divisors(extent) for rest in _splits(extent // first, factors - 1)]
 
 
 @lru_cache(maxsize=4096)
-def _divisors(number: int) -> tuple[int, ...]:
+def divisors(number: int) -> tuple[int, ...]:
+    """Divisors of a number, ascending."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return tuple(sorted({*small, *(number // d for d in small)}))
 

@@ -243,6 +243,14 @@ def draft_vectors(
     return vectors, known
 
 
+def moved_bytes(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Bytes that candidates fetch past the second-level cache; draft vectors [n, DRAFT_DIM] -> [n]."""
+    start = _CACHES + MAX_ACCESSES + 1
+    of_accesses = vectors[:, start : start + MAX_ACCESSES].astype(np.float64)
+    found: NDArray[np.float64] = (np.exp2(of_accesses) - 1).sum(axis=1)
+    return found
+
+
 class _Rows:
     """Builder that fills the columns of the draft vectors in order."""
 

@@ -104,7 +104,7 @@ class SketchSpace:
         if not self.sketch.producers:
             return choices
         moved = choices.copy()
-        legal = self._legal_locations(choices)
+        legal = self.legal_locations(choices)
         rows = np.arange(len(choices))
         for _, number in self.sketch.producers:
             first = int(self.domains[number][0, 0])
@@ -113,7 +113,7 @@ class SketchSpace:
             moved[:, number] = taken - first
         return moved
 
-    def _legal_locations(self, choices: Choices) -> NDArray[np.int64]:
+    def legal_locations(self, choices: Choices) -> NDArray[np.int64]:
         """Nearest legal loop at or outside of each loop, -1 if there is none; [n_loops, n]."""
         starts = self.sketch.loop_starts
         of_loops = atom_extents(self.sketch, self.values(choices))[: starts[-1]]

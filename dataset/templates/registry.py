@@ -29,11 +29,6 @@ def register_intrinsics(text: str) -> None:
     register_named({match.group() for match in _NAME.finditer(text)})
 
 
-def is_template(trace: str) -> bool:
-    """Whether a trace (JSON) is a template's: it names an intrinsic of a template."""
-    return _NAME.search(trace) is not None
-
-
 @cache
 def _register(name: str) -> None:
     match = _NAME.fullmatch(name)

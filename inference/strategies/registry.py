@@ -14,6 +14,7 @@ STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
     "annealing": ".annealing:AnnealingStrategy",
+    "dqn": ".exploration.strategy:ExplorationStrategy",
     "reuse": ".reuse.strategy:ReuseStrategy",
     "pool": ".pool:PoolStrategy",
     "stock": ".stock:StockStrategy",

@@ -18,6 +18,7 @@ from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
+from foretune.inference.strategies.exploration.config import ExplorationConfig
 from foretune.inference.strategies.reuse.config import ReuseConfig
 from support.drafts import CPU
 from support.made_up_runs import Builder, Future
@@ -110,7 +111,11 @@ def small(**changes):
 
 
 @pytest.mark.parametrize(
-    "strategy", [EVOLUTION, DRAFTING, AnnealingConfig(chains=8, steps=1), ReuseConfig(backend=EVOLUTION)]
+    "strategy",
+    [
+        *(EVOLUTION, DRAFTING, AnnealingConfig(chains=8, steps=1), ReuseConfig(backend=EVOLUTION)),
+        ExplorationConfig(candidates=16),
+    ],
 )
 def test_a_task_gets_its_rounds_and_no_more(strategy, tmp_path):
     database, batches = tune([TASK], OneShotStrategy(small(strategy=strategy)), tmp_path)

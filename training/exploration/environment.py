@@ -1,0 +1,110 @@
+"""Environment of the search: programs of a task as states, which a frozen draft model judges.
+
+Nothing is replayed, lowered or measured: a state takes microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dataset.drafting import DRAFT_VERSION
+from ...dataset.drafting.dataset import draft_table
+from ...dataset.drafting.features import DraftFeaturizer, moved_bytes
+from ...dataset.drafting.moves import AdjacentMoves
+from ...dataset.drafting.space import Choices, SketchSpace
+from ...dataset.drafting.structure import TaskStructure
+from ...dataset.features.table import FeatureTable
+from ...dataset.features.vectors import TASK_DIM
+from ...dataset.hardware import Hardware
+from ...dataset.roofline import intensity_ratio
+from ...models.checkpoint import Checkpoint, load_checkpoint
+from ...models.cost_model import Predictor
+
+_LEAST_SCORE = 1e-6
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The environment's view of n programs."""
+
+    vectors: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
+    hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
+    time: NDArray[np.float64]  # [n], logarithm of the latency over that of the task's fastest program
+    ratio: NDArray[np.float64]  # [n], CS / MS
+    legal: NDArray[np.bool_]  # [n, actions]
+
+    def take(self, rows: NDArray[np.int64]) -> Observation:
+        """The given programs, in the order of `rows`."""
+        return Observation(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def states(self, progress: float) -> FeatureTable:
+        """States of the action-value network; `progress` in [0, 1] is how far the walk has come."""
+        column = np.full((len(self.vectors), 1), progress, dtype=np.float32)
+        return draft_table(np.concatenate([self.vectors, column], axis=1), self.hardware)
+
+
+class TaskSpace:
+    """One sketch of a task on one device: its programs, their moves and their draft vectors."""
+
+    def __init__(
+        self, space: SketchSpace, structure: TaskStructure, task: NDArray[np.float32], hardware: Hardware
+    ) -> None:
+        """`task` is the task vector, float32 [TASK_DIM]."""
+        self.space = space
+        self.moves = AdjacentMoves(space)
+        self.device = hardware.features()
+        self._featurizer = DraftFeaturizer(space.sketch, structure, hardware)
+        self._task = task
+
+    def vectors(self, choices: Choices) -> NDArray[np.float32]:
+        """Task and draft vectors of programs, float32 [n, TASK_DIM + DRAFT_DIM]."""
+        tasks = np.broadcast_to(self._task, (len(choices), len(self._task)))
+        return np.concatenate([tasks, self._featurizer(self.space.values(choices))], axis=1)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Choices:
+        """Programs with all decisions drawn at random, int32 [count, n_decisions]."""
+        return self.space.canonical(self.space.sample(count, rng))
+
+    def move(self, choices: Choices, actions: NDArray[np.int64]) -> Choices:
+        """Programs after one action each, with the compute locations that TVM will choose."""
+        return self.space.canonical(self.moves.apply(choices, actions))
+
+
+class Environment:
+    """Judges programs of any task by a frozen draft model."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        """`predictor` is that of a draft checkpoint with a target relative to the task's fastest program."""
+        self._predictor = predictor
+
+    @classmethod
+    def load(cls, path_or_name: str) -> tuple[Environment, Checkpoint]:
+        """The environment of a draft checkpoint, and the checkpoint.
+
+        Raises as `load_checkpoint` does, and TargetError for a target that is not relative.
+        """
+        checkpoint = load_checkpoint(path_or_name, feature_version=DRAFT_VERSION)
+        checkpoint.card.target.require_relative()
+        return cls(checkpoint.predictor), checkpoint
+
+    def observe(self, spaces: Sequence[TaskSpace], choices: Sequence[Choices]) -> Observation:
+        """Programs of several spaces, one after the other, rated together."""
+        vectors = np.concatenate([space.vectors(rows) for space, rows in zip(spaces, choices, strict=True)])
+        devices = [np.tile(space.device, (len(rows), 1)) for space, rows in zip(spaces, choices, strict=True)]
+        hardware = np.concatenate(devices)
+        prediction = self._predictor.predict_all(draft_table(vectors, hardware).batch())
+        if prediction.core is not None and prediction.memory is not None:
+            ratio = prediction.core.astype(np.float64) / prediction.memory
+        else:  # by the traffic that the tile sizes cause, in closed form
+            ratio = intensity_ratio(vectors, hardware, moved_bytes(vectors[:, TASK_DIM:]))
+        return Observation(
+            vectors,
+            hardware,
+            -np.log(np.maximum(prediction.score.astype(np.float64), _LEAST_SCORE)),
+            ratio,
+            np.concatenate([space.moves.legal(rows) for space, rows in zip(spaces, choices, strict=True)]),
+        )
