@@ -58,7 +58,7 @@ def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]
     rows = [
         {
             "network": network,
-            "dtype": "float32",
+            "dtype": one["dtype"] or "float32",
             "batch": 1,
             "rival": names[one["name"]],
             "version": f"{version}, {one['version']}" if one["name"] == TUNED else one["version"],
