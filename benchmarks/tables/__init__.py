@@ -31,6 +31,7 @@ TABLES: Mapping[str, Table] = {
     "unseen": networks.unseen,
     "coverage": coverage.coverage,
     "rivals": rivals.networks,
+    "rivals-bfloat16": rivals.networks_in_bfloat16,
     "rivals-costs": rivals.costs,
     "rivals-lost": rivals.lost,
     "networks": networks.headline,

@@ -67,9 +67,18 @@ def best_rival(rows: Mapping[str, Row]) -> tuple[str, float] | None:
 
 def networks(results: Results) -> str:
     """One row a network and machine, and the geometric means."""
-    found = results.of("rivals")
+    return _networks(results.of("rivals", ""), COMMAND)
+
+
+def networks_in_bfloat16(results: Results) -> str:
+    """The same of networks that were tuned in bfloat16."""
+    command = f"{COMMAND} --variant bfloat16 -- lowering.dtype=bfloat16"
+    return _networks(results.of("rivals", "bfloat16"), command)
+
+
+def _networks(found: Sequence[Result], command: str) -> str:
     if not found:
-        return not_measured(COMMAND)
+        return not_measured(command)
     tables = []
     for result in found:
         named = by_network(result)
@@ -92,7 +101,7 @@ def networks(results: Results) -> str:
 
 def costs(results: Results) -> str:
     """Time to a runnable network and memory: one row a machine and rival."""
-    found = results.of("rivals")
+    found = results.of("rivals", "")
     if not found:
         return not_measured(COMMAND)
     body = []
@@ -123,7 +132,7 @@ def costs(results: Results) -> str:
 
 def lost(results: Results) -> str:
     """The tasks that lose most time to the peak, of networks that a rival is ahead of: one row a task."""
-    found = results.of("rivals")
+    found = results.of("rivals", "")
     if not found:
         return not_measured(COMMAND)
     body = []
@@ -209,6 +218,18 @@ def _mean(ratios: Any) -> str:
     return times(geometric_mean(known)) if known else "-"
 
 
+def _types(values: Mapping[str, Any]) -> str:
+    """Data type of the tuned networks, and the rivals that run in another one."""
+    ours = ", ".join(sorted({row["dtype"] for row in values["rows"] if row["rival"] == FORETUNE}))
+    others = {
+        RIVALS.get(row["rival"], row["rival"]): row["dtype"]
+        for row in values["rows"]
+        if row["dtype"] != ours and not row["error"]
+    }
+    said = [ours.capitalize(), *(f"{name} in {dtype}" for name, dtype in others.items())]
+    return ", ".join(said)
+
+
 def _note(result: Result) -> str:
     values = result.values
     failed = sorted(
@@ -218,9 +239,9 @@ def _note(result: Result) -> str:
         if row["error"]
     )
     said = (
-        f"{result.machine}, {values['threads']} threads, {result.search}, {result.date}. Float32, batch 1; "
-        "each in a process of its own, in turns. Above 1 the tuned network is ahead. Of the peak: operations "
-        f"of the tasks a second over the peak of the cores, {_peaks(values['networks'])} GFLOP/s by "
+        f"{result.machine}, {values['threads']} threads, {result.search}, {result.date}. {_types(values)}, "
+        "batch 1; each in a process of its own, in turns. Above 1 the tuned network is ahead. Of the peak: "
+        f"operations of the tasks a second over the peak of the cores, {_peaks(values['networks'])} GFLOP/s by "
         "multiply-adds in registers."
     )
     if failed:

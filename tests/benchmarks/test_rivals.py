@@ -91,6 +91,22 @@ def cells(table: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines}
 
 
+def test_networks_in_bfloat16_have_a_table_of_their_own(tmp_path: Path) -> None:
+    contestants = [
+        make_contestant(TUNED, 0.004, dtype="bfloat16"),
+        make_contestant("OpenVINO", 0.003, dtype="bfloat16"),
+        make_contestant("ONNX Runtime", 0.0066, dtype="float32"),
+    ]
+    run = of_report("resnet18", report(contestants=contestants), report(contestants=contestants))
+    assert [row["dtype"] for row in run["rows"]] == ["bfloat16", "bfloat16", "float32"]
+    values = {"threads": 2, "rows": run["rows"], "networks": {"resnet18": run["peak"]}}
+    hardware = {"name": "AMD EPYC", "details": {}}
+    common.write_result("rivals", values, common.start(), hardware, variant="bfloat16", results=tmp_path)
+    table = tables.networks_in_bfloat16(Results(tmp_path))
+    assert "Bfloat16, ONNX Runtime in float32, batch 1" in table and "0.75x (OpenVINO)" in table
+    assert "Not measured yet" in tables.networks(Results(tmp_path))
+
+
 def test_the_table_has_the_ratio_to_the_best_rival(results: Results) -> None:
     table = tables.networks(results)
     found = cells(table)
