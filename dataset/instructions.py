@@ -33,7 +33,7 @@ def executed_instructions(stores: LoweredStores, vector_bits: int) -> float:
                 lanes *= extent
             else:
                 iterations *= extent
-        bits = tvm.DataType(str(store.value.dtype)).bits
+        bits = tvm.DataType(str(store.buffer.dtype)).bits
         total += iterations * math.ceil(lanes * bits / vector_bits) * each
     return total
 
