@@ -29,6 +29,10 @@ class StrategyConfig:
     name: str
 
 
+Narrow: TypeAlias = Callable[[Sequence[SketchSpace]], Sequence[SketchSpace]]
+"""Sketch spaces to those that a strategy drafts from."""
+
+
 @dataclass(frozen=True)
 class StrategySetting:
     """Everything that a strategy is made from: one task, its target and what the search provides."""
@@ -51,6 +55,8 @@ class StrategySetting:
     resources: Any = None
     """Return value of the strategy's `load`."""
     clock: StageClock = field(default_factory=StageClock)
+    narrow: Narrow | None = None
+    """`DesignSpace.narrowed` of the design space; None leaves all decisions."""
 
     def of_sampler(self) -> dict[str, Any]:
         """Keyword arguments that every program sampler takes."""
