@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ...dataset.drafting.space import SketchSpace
 from ...dataset.hardware import Hardware
 from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task

@@ -77,7 +77,9 @@ class Drafter:
             raise
         except Exception as error:  # TVM raises ScheduleError, InternalError and others
             raise UnreadableSpaceError(f"{type(error).__name__}: {error}") from error
-        self.spaces = list(spaces if narrow is None else narrow(spaces))
+        chosen = spaces if narrow is None else narrow(spaces)
+        self.is_narrowed = chosen is not spaces
+        self.spaces = list(chosen)
         if not self.spaces:
             raise UnreadableSpaceError("no sketch draws a decision")
         vector = reading.features

@@ -60,7 +60,6 @@ class DraftSampler(ProgramSampler):
         """
         super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
         self._drafter = Drafter(task, target, model, self.context, narrow)
-        self._is_narrowed = narrow is not None
         self._pool = DraftPool(surrogate)
         self._surrogate = surrogate
         self._config = config
@@ -100,7 +99,7 @@ class DraftSampler(ProgramSampler):
 
     def _draw_random(self) -> Proposal | None:
         """See ProgramSampler; MetaSchedule draws from decisions that the space leaves out."""
-        if not self._is_narrowed:
+        if not self._drafter.is_narrowed:
             return super()._draw_random()
         self._tried += 1
         try:
