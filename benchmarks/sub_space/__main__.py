@@ -28,7 +28,9 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--dataset", type=Path, help="folder of a dataset")
-    parser.add_argument("--judge", type=Path, help="folder of a dataset whose held-out tasks judge the weights")
+    parser.add_argument(
+        "--judge", type=Path, help="folder of a dataset whose held-out tasks judge the weights"
+    )
     parser.add_argument("--summarise", action="store_true", help="write weights, or the result where judged")
     parser.add_argument("--seconds", type=float, default=200.0, help="time for a dataset (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)

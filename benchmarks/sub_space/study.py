@@ -75,9 +75,7 @@ def pairs_of(traces: Sequence[str], reader: SketchReader, rng: np.random.Generat
             different = ["compute_inline"]
         if len(different) == 1:
             found[different[0]].append((one, other))
-    return {
-        name: [of[number] for number in rng.permutation(len(of))[:PAIRS]] for name, of in found.items()
-    }
+    return {name: [of[number] for number in rng.permutation(len(of))[:PAIRS]] for name, of in found.items()}
 
 
 def differences(task: Measured, rng: np.random.Generator) -> Iterator[tuple[str, float, float]]:
@@ -155,7 +153,9 @@ def _inside(space: SketchSpace, values: NDArray[np.int64]) -> NDArray[np.bool_]:
     return mask
 
 
-def at_random(latencies_s: NDArray[np.float64], count: int, rng: np.random.Generator, draws: int = 20) -> float:
+def at_random(
+    latencies_s: NDArray[np.float64], count: int, rng: np.random.Generator, draws: int = 20
+) -> float:
     """Mean of the best latency over the best of `count` programs at random; 0 for none."""
     if count == 0:
         return 0.0

@@ -14,9 +14,7 @@ from .config import STOCK, SUB_SPACE
 from .sub_space import SubSpace
 
 
-def chosen_space(
-    config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None
-) -> DesignSpace:
+def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
     """The space by `search.space`; raises OneShotConfigError for a sub-space of a GPU or an unknown device."""
     if config.space == STOCK:
         return StockSpace(config.max_code)

@@ -14,7 +14,7 @@ from foretune.dataset.traffic import _LOWER
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock, SBlockRealize
-from tvm.tirx import BufferStore, For, SeqStmt, Var
+from tvm.tirx import BufferStore, For, IfThenElse, SeqStmt, Var
 
 OPERATORS = {
     "Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%", "LT": "<", "LE": "<=", "GT": ">",
@@ -70,9 +70,16 @@ class _Source:
 
     def statement(self, node: object, indent: str) -> None:
         if isinstance(node, For):
-            extent = int(node.extent.value)
-            self.lines.append(f"{indent}for {self._name(node.loop_var)} in range({extent}):")
+            extent, name = int(node.extent.value), self._name(node.loop_var)
+            if extent == 1:  # Python nests no more than twenty blocks
+                self.lines.append(f"{indent}{name} = 0")
+                self.statement(node.body, indent)
+                return
+            self.lines.append(f"{indent}for {name} in range({extent}):")
             self.statement(node.body, indent + "    ")
+        elif isinstance(node, IfThenElse):
+            self.lines.append(f"{indent}if {self._value(node.condition)}:")
+            self.statement(node.then_case, indent + "    ")
         elif isinstance(node, SeqStmt):
             for child in node.seq:
                 self.statement(child, indent)

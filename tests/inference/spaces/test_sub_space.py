@@ -17,7 +17,14 @@ from foretune.inference.spaces.chosen import chosen_space
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.spaces.config import SubSpaceConfig
 from foretune.inference.spaces.primitives import PRIMITIVES, is_regular, narrowed, roles, settings
-from foretune.inference.spaces.sub_space import BOUNDS, SHIPPED, SubSpace, WeightsError, primitive_weights, top
+from foretune.inference.spaces.sub_space import (
+    BOUNDS,
+    SHIPPED,
+    SubSpace,
+    WeightsError,
+    primitive_weights,
+    top,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import HARDWARE, TARGET, TASK
