@@ -8,8 +8,8 @@ paper reads the scores from hardware counters. Here they follow from the rooflin
     memory score MS = max over levels l of (bytes_l / bandwidth_l) / T
     core score   CS = (instructions / instructions per second at the peak) / T
 
-Each score is the fraction of T that the device would need at its ceiling. A program with MS > CS is limited by
-the memory hierarchy, one with CS > MS by its arithmetic.
+Each score is the fraction of T that the device would need at its ceiling. A program with MS > CS is limited
+by the memory hierarchy, one with CS > MS by its arithmetic.
 
 Bytes and instructions are counted from the lowered program (`program_counts`), so that programs of a task
 differ in both. Bytes past the last cache are those that the CPU's performance counters measured

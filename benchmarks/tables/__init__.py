@@ -48,6 +48,8 @@ TABLES: Mapping[str, Table] = {
     "added-records": models.added_records,
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
+    "sub-space-weights": sub_space.weights,
+    "sub-space": sub_space.kept,
     "reuse-networks": reuse_searches.networks,
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,

@@ -15,7 +15,7 @@ from .sub_space import SubSpace
 
 
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
-    """The space by `search.space`; raises OneShotConfigError for a sub-space of a GPU or an unknown device."""
+    """The space by `search.space`; raises OneShotConfigError for the sub-space of a GPU or unknown device."""
     if config.space == STOCK:
         return StockSpace(config.max_code)
     if target.kind.name != "llvm" or hardware is None:

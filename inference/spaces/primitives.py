@@ -55,7 +55,7 @@ def roles(sketch: Sketch, decision: Decision) -> tuple[str, ...]:
 
 
 def settings(sketch: Sketch, values: Sequence[int]) -> dict[str, tuple[object, ...]]:
-    """Setting of each primitive in a candidate with these values [width]; equal where programs agree in it."""
+    """Setting of each primitive in a candidate of values [width], equal where programs agree in it."""
     found: dict[str, list[object]] = {name: [] for name in PRIMITIVES}
     found["fuse"] += [sketch.write_level, sketch.cached_write, sketch.structure]
     for decision in sketch.decisions:

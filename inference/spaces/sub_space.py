@@ -81,6 +81,6 @@ def primitive_weights(file: str | Path) -> dict[str, dict[str, float]]:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise WeightsError(
-            f"search.sub_space.weights={path}: not a JSON object of memory and core with a weight for each of "
+            f"search.sub_space.weights={path}: not a JSON object of memory and core with weights of "
             f"{', '.join(PRIMITIVES)} ({type(error).__name__}: {error})"
         ) from error

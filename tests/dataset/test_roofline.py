@@ -130,8 +130,8 @@ def test_more_cache_never_moves_more(one, other):
 
 
 VECTORS = DEVICE.features()
-"""100 GFLOP/s in vectors of 8 lanes are 6.25 G instructions a second, in 3.125 G cycles of all cores; caches then
-move 200, 100 and 50 GB/s, and the memory 10."""
+"""100 GFLOP/s in vectors of 8 lanes are 6.25 G instructions a second, in 3.125 G cycles of all cores; caches
+then move 200, 100 and 50 GB/s, and the memory 10."""
 
 
 def past_caches(moved):

@@ -1,7 +1,7 @@
 """Cache simulation of small programs: every access of the lowered loops, in order, through an LRU cache.
 
-The interpreter evaluates loops, indices and conditions of a scheduled module one iteration at a time, so that it
-shares nothing with the estimate of `dataset.traffic` but TVM's lowering.
+The interpreter evaluates loops, indices and conditions of a scheduled module one iteration at a time, so that
+it shares nothing with the estimate of `dataset.traffic` but TVM's lowering.
 """
 
 from __future__ import annotations

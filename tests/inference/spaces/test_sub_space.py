@@ -1,4 +1,4 @@
-"""The sub-space: which values each primitive leaves, which primitives a task tunes, and a tuning run in it."""
+"""The sub-space: values that primitives leave, primitives that a task tunes, and a tuning run in it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def test_fixed_locations_are_at_the_root_or_inlined():
 def test_a_fixed_fusion_takes_the_sketch_without_a_cached_write():
     plain = space_of()
     cached = replace(plain, sketch=replace(plain.sketch, cached_write=True))
-    assert narrowed([cached, plain], ["fuse"]) == narrowed([plain], ["fuse"]) != []
+    (kept,) = narrowed([cached, plain], ["fuse"])
+    assert kept.sketch == plain.sketch
     assert len(narrowed([cached, plain], [])) == 2
     assert len(narrowed([cached], ["fuse"])) == 1  # what is the only sketch stays
 
