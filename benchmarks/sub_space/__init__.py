@@ -9,7 +9,7 @@ that differ in one primitive alone are a pair; the sensitivity of a score to the
 difference of its logarithm, base 2, over the pairs. The weights go to
 `inference/spaces/primitive_weights.json`.
 
-The other tasks judge the sub-space, by n_p: how much smaller it is, which share of the measured programs is in
+The other tasks judge the sub-space, by n_p: how much smaller it is, the share of the measured programs in
 it, and the best latency of the task over the best of the programs in it. As many programs of the task, drawn
 at random, stand beside it.
 """

@@ -18,6 +18,7 @@ from . import (
     reuse_searches,
     rivals,
     stock,
+    sub_space,
     templates,
     today,
 )

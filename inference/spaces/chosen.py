@@ -20,7 +20,7 @@ def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Ha
         return StockSpace(config.max_code)
     if target.kind.name != "llvm" or hardware is None:
         raise OneShotConfigError(
-            f"search.space={SUB_SPACE}: weights of primitives were measured on CPUs of known hardware, not on "
+            f"search.space={SUB_SPACE}: primitives' weights are those of CPUs of known hardware, not of "
             f"{target.kind.name}; use search.space={STOCK}"
         )
     return SubSpace.of(task, hardware, config.sub_space, config.max_code)
