@@ -60,7 +60,7 @@ class OneShotConfig:
     replay_factor: int = 2
     finalists: int = 3
     max_code: int | None = 6000
-    templates: int = 0
+    templates: int = 4
     extra_rounds: int = 0
     surrogate: bool = True
     share_surrogate: bool = False

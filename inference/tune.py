@@ -65,7 +65,7 @@ def run(config: TuneConfig, console: Console | None = None, started: float | Non
 
 @dataclass(frozen=True)
 class Opened:
-    """What a run works with."""
+    """Parts that a run works with."""
 
     target: Target
     hardware: Hardware

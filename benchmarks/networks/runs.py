@@ -30,11 +30,13 @@ def tune(
     overrides: Sequence[str],
     *,
     export: Path | None = None,
+    database: Path | None = None,
     timed: bool = True,
 ) -> dict[str, Any]:
-    """Tunes a network from an empty database and returns what the result keeps of the report.
+    """Tunes a network and returns what the result keeps of the report.
 
-    `export` is where to write the tuned network; `total_s` is without the time that this takes, and without
+    `database` is the folder of the database, by default an empty one that is thrown away. `export` is where
+    to write the tuned network; `total_s` is without the time that this takes, and without
     that of the comparison. Raises DisturbedError where `timed`, as the run's own timing of the network then
     counts.
     """
@@ -44,7 +46,7 @@ def tune(
             f"network={network}",
             f"seed={seed}",
             f"output={scratch}/report",
-            f"database={scratch}/found",
+            f"database={database or Path(scratch) / 'found'}",
         ]
         words += [] if export is None else [f"export={export}"]
         words += ["rivals=[eager]"] if _knows_rivals(checkout) else []

@@ -21,7 +21,7 @@ from ..checkouts import commit_of
 from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
 from ..networks.__main__ import cause_of
 from ..networks.runs import DisturbedError
-from . import operator_sets, single_pairs, whole_networks
+from . import operator_sets, second_shapes, single_pairs, whole_networks
 from .methods import BACKEND, Searched, searched
 
 WITH_PROGRAMS = ".json.xz"
@@ -83,6 +83,24 @@ def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
             found[network].append(run)
             print(whole_networks.describe(network, seed, run), flush=True)
     return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
+
+
+def shapes(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+    """Part `shapes`."""
+    found: dict[str, list[Any]] = {}
+    for seed, network in in_turns(arguments.networks or list(second_shapes.CASES), arguments.runs or 1):
+        name = f"{network}-{seed}"
+        if not runs.in_time(name):
+            continue
+        run = runs.kept(
+            name,
+            {"network": network, "seed": seed, "overrides": arguments.overrides},
+            partial(second_shapes.one_case, network, seed, arguments.overrides),
+        )
+        if run is not None:
+            found.setdefault(network, []).append(run)
+            print(second_shapes.describe(network, seed, run), flush=True)
+    return {"shapes": found}
 
 
 def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
@@ -164,9 +182,9 @@ def sets(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     return {"trials": trials, "sets": found}
 
 
-PARTS = {"networks": networks, "pairs": pairs, "sets": sets}
+PARTS = {"networks": networks, "shapes": shapes, "pairs": pairs, "sets": sets}
 
-MINUTES = {"networks": 45.0, "pairs": 40.0, "sets": 30.0}
+MINUTES = {"networks": 45.0, "shapes": 30.0, "pairs": 40.0, "sets": 30.0}
 """Minutes after which a part begins no further run, by default."""
 
 

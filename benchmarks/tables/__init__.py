@@ -52,6 +52,7 @@ TABLES: Mapping[str, Table] = {
     "sub-space-weights": sub_space.weights,
     "sub-space": sub_space.kept,
     "reuse-networks": reuse_searches.networks,
+    "reuse-shapes": reuse_searches.shapes,
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,

@@ -50,6 +50,30 @@ METHODS = {
 }
 
 
+def shapes(results: Results) -> str:
+    """Second shapes: a row a machine and network."""
+    found = results.of("reuse_shapes")
+    if not found:
+        return not_measured(f"{COMMAND}shapes")
+    rows = []
+    for result in found:
+        for name, runs in result.values["shapes"].items():
+            programs, seconds = (
+                geometric_spread([run["second"][what] / run["first"][what] for run in runs])
+                for what in ("measured", "search_s")
+            )
+            speed = geometric_spread([run["second"]["tuned_s"] / run["alone"]["tuned_s"] for run in runs])
+            ratios = [times(one.middle) for one in (programs, seconds, speed)]
+            rows.append([result.machine, NETWORKS.get(name, name), *ratios, str(len(runs))])
+    return markdown(
+        ["machine", "network", "programs", "seconds", "latency", "runs"],
+        rows,
+        "Programs and seconds of the search of the second shape over those of the first; latency of the "
+        "network at the second shape over that after a search of its own without reuse. Second shapes: 64 "
+        "tokens after 128 (BERT-base), a batch of 4 after 1 (the others).",
+    )
+
+
 def pairs(results: Results) -> str:
     """Single reuse pairs: a row a machine, operator type and method (ETO, Figures 7 and 8)."""
     found = results.of("reuse_pairs")

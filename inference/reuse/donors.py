@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 from ...dataset.task import Task
@@ -71,10 +72,16 @@ class NearestPrograms:
     """The fastest programs of the tasks whose loops are nearest to the child's, whoever its parent is."""
 
     def __init__(
-        self, adapt: Adapt, loops: Callable[[Task], Loops | None], *, of_each: int = OF_EACH
+        self,
+        adapt: Adapt,
+        loops: Callable[[Task], Loops | None],
+        fits: Callable[[Task, str, Task], bool],
+        *,
+        of_each: int = OF_EACH,
     ) -> None:
-        """`of_each` are the programs of each task that count."""
+        """`of_each` are the programs of each task that count, of those whose decisions the child has."""
         self._adapt = adapt
+        self._fits = fits
         self._loops = loops
         self._of_each = of_each
 
@@ -88,9 +95,10 @@ class NearestPrograms:
             loops = self._loops(donor.task)
             if own is None or loops is None or loops.kind != own.kind:
                 continue
+            fastest = (trace for trace in donor.fastest if self._fits(donor.task, trace, child))
             apart += [
                 (own.distance(loops) + PLACE * place, len(apart) + place, ReuseParent(donor.task, trace))
-                for place, trace in enumerate(donor.fastest[: self._of_each])
+                for place, trace in enumerate(islice(fastest, self._of_each))
             ]
         return adapted_once(
             (program for *_, program in sorted(apart, key=lambda found: found[:2])), child, self._adapt

@@ -15,6 +15,7 @@ from ...dataset.drafting.adapting import adapted_choices, corresponds
 from ...dataset.drafting.limits import GpuLimits, within_limits
 from ...dataset.drafting.nest import Nest
 from ...dataset.drafting.read_spaces import gpu_limits, read_spaces
+from ...dataset.drafting.sketch import Sketch
 from ...dataset.drafting.space import SketchSpace
 from ...dataset.features.reading import task_reading
 from ...dataset.program_sampling.counts import DUPLICATE
@@ -63,6 +64,7 @@ class ProgramAdapter:
         self._space = space
         self._limits: GpuLimits | None = gpu_limits(target)
         self._opened: dict[str, _Opened | None] = {}
+        self._known: dict[tuple[str, str], tuple[Sketch, Sequence[int]] | None] = {}
 
     def __call__(self, parent: Task, trace: str, child: Task) -> str | None:
         """The nearest program of the child that is valid; None where there is none. See `donors.Adapt`."""
@@ -73,13 +75,12 @@ class ProgramAdapter:
 
         Yields nothing where none is valid; `skipped` then counts the cause of the nearest one.
         """
-        try:
-            source, values = task_reading(parent.mod).sketches.read(trace)
-        except Exception:  # a trace that cannot be read, and TVM's errors for a task that cannot
+        read = self._read(parent, trace)
+        if read is None:
             self.skipped[UNREADABLE] += 1
             return
-        opened = self._open(child)
-        spaces = [] if opened is None else [s for s in opened.spaces if corresponds(source, s.sketch)]
+        source, values = read
+        opened, spaces = self._open(child), self._spaces(source, child)
         if opened is None or not spaces:
             self.skipped[NO_SKETCH] += 1
             return
@@ -100,6 +101,24 @@ class ProgramAdapter:
                     yield found
         if not seen:
             self.skipped[cause or DUPLICATE] += 1
+
+    def fits(self, parent: Task, trace: str, child: Task) -> bool:
+        """Whether the child has a sketch with the program's decisions. No template's are."""
+        read = self._read(parent, trace)
+        return read is not None and bool(self._spaces(read[0], child))
+
+    def _spaces(self, source: Sketch, child: Task) -> list[SketchSpace]:
+        opened = self._open(child)
+        return [] if opened is None else [s for s in opened.spaces if corresponds(source, s.sketch)]
+
+    def _read(self, parent: Task, trace: str) -> tuple[Sketch, Sequence[int]] | None:
+        key = parent.workload_hash, trace
+        if key not in self._known:
+            try:
+                self._known[key] = task_reading(parent.mod).sketches.read(trace)
+            except Exception:  # a trace that cannot be read, and TVM's errors for a task that cannot
+                self._known[key] = None
+        return self._known[key]
 
     def _open(self, child: Task) -> _Opened | None:
         """The child's sketches; None where it has none that can be read."""

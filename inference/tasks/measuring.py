@@ -67,6 +67,11 @@ class MeasuringThreads:
         """Whether unscheduled tasks are measured."""
         return self._untuned is not None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is measured or waits for it."""
+        return bool(self._rounds) or self.untuned_under_way
+
     def start_round(self, search: TaskSearch) -> None:
         """Measures the round that the task's loop has begun."""
         future = self._threads.submit(self._measure_round, search)

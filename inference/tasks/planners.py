@@ -52,7 +52,7 @@ class PlannerFactory:
         if config.reuse == AUTO:
             return make(
                 select=self._sources,
-                starts=NearestPrograms(self._adapter, self._loops_of),
+                starts=NearestPrograms(self._adapter, self._loops_of, self._adapter.fits),
                 rules=ReuseRules(self._child_of, config.auto.source_rounds, known_programs),
             )
         eto, trees = config.eto, self._trees
@@ -98,7 +98,8 @@ class PlannerFactory:
         key = frozenset(names)
         if key not in self._libraries:
             found = [] if self._retune else self._database.other_tasks(key)
-            self._libraries[key] = [Donor(task, self._database.latencies_s(task, OF_EACH)) for task in found]
+            most = OF_EACH + self._config.templates  # the fastest may be templates, which nobody can adapt
+            self._libraries[key] = [Donor(task, self._database.latencies_s(task, most)) for task in found]
         return self._libraries[key]
 
     def _loops_of(self, task: Task) -> Loops | None:

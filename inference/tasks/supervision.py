@@ -20,6 +20,9 @@ from .search import TaskSearch
 _DEATHS_ALLOWED = 1
 """Searchers that may die of a task before it is given up."""
 
+_OF_A_CHILD = 0.25
+"""Share of a child's round for candidates of start sources: the others are adapted programs and its own."""
+
 
 class SearchSupervisor:
     """Hands rounds to searchers and collects their replies.
@@ -77,7 +80,7 @@ class SearchSupervisor:
     def ask(self, number: int, planned: Round) -> None:
         """Asks a searcher for the proposals of a round."""
         search, searcher = planned.search, self.searchers[number]
-        learned, starts = search.untold, list(planned.starts)
+        learned, given = search.untold, list[str]()
         opened = search.searcher is not searcher
         if opened:
             learned = search.loop.latencies_s()
@@ -85,7 +88,9 @@ class SearchSupervisor:
                 if start.latency_s is not None:
                     learned.setdefault(start.trace, start.latency_s)
                 elif not search.rounds:
-                    starts.append(start.trace)
+                    given.append(start.trace)
+        if planned.is_child:
+            given = given[: int(_OF_A_CHILD * planned.budget.measured)]
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
@@ -100,7 +105,7 @@ class SearchSupervisor:
                 key=search.task.workload_hash,
                 budget=planned.budget,
                 learned=learned,
-                starts=tuple(starts),
+                starts=(*given, *planned.starts),
                 surrogate_group=search.surrogate_group,
                 siblings=self._siblings(number, search),
                 task=search.task if opened else None,

@@ -128,8 +128,7 @@ class NetworkTuner:
                 measuring.start_untuned([search.task for search in unknown])
             while True:
                 self._hand_out(supervisor, measuring)
-                under_way = measuring.rounds_under_way or measuring.untuned_under_way
-                if not supervisor.any_asked and not under_way:
+                if not supervisor.any_asked and not measuring.is_busy:
                     break
                 asked = supervisor.any_asked
                 for search, reply in supervisor.replies(measuring.woken):
@@ -137,9 +136,8 @@ class NetworkTuner:
                 if supervisor.is_inline:
                     # A device without a round gets one first, if there is one. Where nothing is measured,
                     # nothing wakes.
-                    under_way = measuring.rounds_under_way or measuring.untuned_under_way
                     free = asked and measuring.rounds_under_way < self._executor.devices
-                    goes_on = not under_way or (free and not measuring.untuned_under_way)
+                    goes_on = not measuring.is_busy or (free and not measuring.untuned_under_way)
                     wait([measuring.woken], 0.0 if goes_on else None)
                 if (latencies_s := measuring.take_untuned()) is not None:
                     self._take_measured_untuned(unknown, latencies_s)

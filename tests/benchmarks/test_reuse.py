@@ -10,9 +10,10 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.operators.registry import OPERATOR_SETTINGS
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.network_set import members_of
+from foretune.inference.result import TUNED
 
-from benchmarks.reuse import operator_sets, single_pairs, whole_networks
-from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks, pairs, sets
+from benchmarks.reuse import operator_sets, second_shapes, single_pairs, whole_networks
+from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks, pairs, sets, shapes
 from benchmarks.reuse.methods import METHODS, Searched, settings_of
 from benchmarks.tables import reuse_searches
 
@@ -36,6 +37,39 @@ def test_the_table_of_networks_has_ratios_to_the_search_without_reuse():
     table = reuse_searches.networks(results_of("reuse_networks", {"networks": {"resnet18": {"runs": runs}}}))
     assert "| CPU | ResNet-18 | auto | 2 | 0.40x | 0.50x | 0.95x (0.90x to 1.00x) |" in table
     assert "| CPU | ResNet-18 | fewer | 2 | 0.45x | 0.50x | 1.10x (1.00x to 1.20x) |" in table
+
+
+def second_shape(measured, seconds, tuned_s):
+    return {"measured": measured, "search_s": seconds, "tuned_s": tuned_s}
+
+
+def test_the_table_of_second_shapes_has_ratios_to_the_first_shape():
+    run = {
+        "first": second_shape(100, 50.0, 0.010),
+        "second": second_shape(20, 25.0, 0.006),
+        "alone": second_shape(100, 50.0, 0.005),
+    }
+    table = reuse_searches.shapes(results_of("reuse_shapes", {"shapes": {"resnet18": [run]}}))
+    assert "| CPU | ResNet-18 | 0.20x | 0.50x | 1.20x | 1 |" in table
+
+
+def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, monkeypatch):
+    asked = []
+
+    def run(checkout, network, seed, overrides, *, database):
+        asked.append((overrides[0], database))
+        return {"measured": 8, "stage_s": {"search and measure": 2.0}, "latency_s": {TUNED: 0.001}}
+
+    monkeypatch.setattr(second_shapes, "tune", run)
+    words = ["--part", "shapes", "--networks", "resnet18", "nowhere", "--runs-in", str(tmp_path)]
+    arguments = arguments_of(words)
+    runs = Runs(arguments)
+    (found,) = shapes(arguments, runs)["shapes"]["resnet18"]
+    assert found["second"]["search_s"] == 2.0 and found["alone"]["tuned_s"] == 0.001
+    (first, (name, database)), (_, none) = asked[:2], asked[2]
+    assert first == ("batch=1", database) and name == "batch=4"
+    assert database is not None and none is None
+    assert "--networks nowhere" in runs.failures[0]["error"]
 
 
 def test_the_table_of_pairs_leaves_out_where_nothing_ran():

@@ -1,4 +1,4 @@
-"""What ranges hold, worked by hand; and the choice of counterparts."""
+"""Shares that ranges hold, worked by hand; and the choice of counterparts."""
 
 from __future__ import annotations
 

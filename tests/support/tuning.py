@@ -1,13 +1,25 @@
-"""Tuning of the one task of `support.checkpoints` in this process."""
+"""Short searches in this process, and tuning of the one task of `support.checkpoints`."""
 
 from __future__ import annotations
 
 from foretune.inference import OneShotConfig
+from foretune.inference.config import StopConfig
+from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 
 from .checkpoints import HARDWARE, TARGET, TASK
+
+SHORT_SEARCH = OneShotConfig(
+    DraftingConfig(population=64, generations=1, keep=8),
+    top_k=4,
+    rounds=2,
+    processes=0,
+    stop=StopConfig(expected_improvement=0),
+    finalists=0,
+)
+"""Two rounds of four programs, which nothing ends earlier."""
 
 
 def tuned(checkpoint, executor, folder, strategy, **settings):

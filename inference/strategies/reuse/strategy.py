@@ -59,7 +59,7 @@ class ReuseStrategy(Strategy):
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> object:
-        """What the backend loads; a draft model also ranks the candidates of Algorithm 1."""
+        """Models of the backend, and a draft model that ranks the candidates of Algorithm 1."""
         return strategy_class(config.backend.name).load(config.backend, hardware)
 
     @classmethod

@@ -45,6 +45,8 @@ class ForeseePlanner(BudgetedPlanner):
         super().begin(searches, precedence)
         self._tuned: TaskSearch | None = None
         """The bottleneck whose family is next."""
+        self._owed = 0.0
+        """Programs that families are due: the fractions of g * p add up over turns."""
 
     def _choose(self, free: Sequence[TaskSearch]) -> Round:
         programs = min(self._config.per_round, 64)
@@ -52,8 +54,10 @@ class ForeseePlanner(BudgetedPlanner):
             family = [search for search in free if search.family == tuned.family and search is not tuned]
             self._tuned = None
             if family:  # lines 19 to 22
-                share = self._config.planner.proportion
-                return self._round(self._bottleneck(family), max(1, round(share * programs)))
+                self._owed += self._config.planner.proportion * programs
+                if (whole := int(self._owed + 1e-9)) > 0:
+                    self._owed -= whole
+                    return self._round(self._bottleneck(family), whole)
         self._tuned = self._bottleneck(free)
         return self._round(self._tuned, programs)
 

@@ -193,7 +193,7 @@ def test_upsampling_runs_at_the_resolution_of_its_input(target: tvm.target.Targe
 
 
 class Everything(nn.Module):
-    """What the importer alone refuses or builds no code for, each as one output."""
+    """Operators that the importer alone refuses or that no code is built for, each as one output."""
 
     def forward(self, x: torch.Tensor, n: torch.Tensor) -> Any:
         positive, small = x > 0, n < 3

@@ -20,6 +20,7 @@ from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.strategies.reuse.config import ReuseConfig
 from support.drafts import CPU
+from support.made_up_runs import Builder, Future
 from tvm import relax, te
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -27,29 +28,6 @@ from tvm.tirx import PrimFunc
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
-
-
-@derived_object
-class Builder(ms.builder.PyBuilder):
-    """Builds nothing."""
-
-    def build(self, build_inputs):
-        return [ms.builder.BuilderResult("/nowhere", None) for _ in build_inputs]
-
-
-@derived_object
-class Future(ms.runner.PyRunnerFuture):
-    def __init__(self, run_secs):
-        super().__init__()
-        self.run_secs = run_secs
-
-    def done(self):
-        return True
-
-    def result(self):
-        if self.run_secs is None:
-            return ms.runner.RunnerResult(None, "made to fail")
-        return ms.runner.RunnerResult([self.run_secs], None)
 
 
 @derived_object

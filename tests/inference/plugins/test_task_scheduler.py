@@ -13,6 +13,7 @@ from foretune.dataset.tvm_compat import (
 )
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from foretune.inference.config import OneShotConfigError
+from support.made_up_runs import Builder, Future
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
@@ -23,29 +24,6 @@ TASKS = [
     to_task(Softmax.examples()[0]),
 ]
 LATENCIES_S = {TASKS[0].name: 2e-3, TASKS[1].name: 1e-3, TASKS[2].name: 1e-5}
-
-
-@derived_object
-class Builder(ms.builder.PyBuilder):
-    """Builds nothing."""
-
-    def build(self, build_inputs):
-        return [ms.builder.BuilderResult("/nowhere", None) for _ in build_inputs]
-
-
-@derived_object
-class Future(ms.runner.PyRunnerFuture):
-    def __init__(self, run_secs):
-        super().__init__()
-        self.run_secs = run_secs
-
-    def done(self):
-        return True
-
-    def result(self):
-        if self.run_secs is None:
-            return ms.runner.RunnerResult(None, "made to fail")
-        return ms.runner.RunnerResult([self.run_secs], None)
 
 
 @derived_object

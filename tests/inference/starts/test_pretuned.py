@@ -154,8 +154,8 @@ def test_the_shipped_file_has_no_task_of_the_networks_that_benchmarks_are_judged
 
 def test_only_those_who_ask_get_pretuned_starts(tmp_path, file):
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
-    assert asked_starts(OneShotConfig(), TARGET, HARDWARE, database) == []
-    config = OneShotConfig(starts="pretuned", pretuned=PretunedConfig(file=str(file)))
+    assert asked_starts(OneShotConfig(templates=0), TARGET, HARDWARE, database) == []
+    config = OneShotConfig(templates=0, starts="pretuned", pretuned=PretunedConfig(file=str(file)))
     assert len(asked_starts(config, TARGET, HARDWARE, database)) == 1
     assert OneShotConfig.from_json(asdict(config)) == config
 
@@ -187,6 +187,7 @@ def test_a_search_measures_its_pretuned_starts_first(tmp_path, file):
         rounds=1,
         processes=0,
         finalists=0,
+        templates=0,
         starts="pretuned",
         pretuned=PretunedConfig(file=str(file), programs=2),
     )

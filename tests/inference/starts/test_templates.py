@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.described_task import described_task
+from foretune.dataset.replay import trace_to_json
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.inference.reuse.donors import Donor, NearestPrograms
+from foretune.inference.reuse.likeness import loops_of
+from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.spaces.templates import TemplateSpace
+from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.asked import asked_starts
 from foretune.inference.starts.templates import TemplateStarts
 from foretune.inference.tuning_database import TuningDatabase
@@ -60,3 +65,16 @@ def test_templates_are_a_design_space() -> None:
     spaces = design_spaces(context, "conv")
     assert len(spaces) >= 4
     assert all(space.trace.decisions for space in spaces)
+
+
+def test_another_task_takes_over_what_the_search_found_but_no_template() -> None:
+    source, child = (described_task(Product(rows, 64, 64).module(), "dense", 1) for rows in (32, 64))
+    (template,) = TemplateStarts(TARGET, target_hardware(TARGET, measured=False), 1).starts(source)
+    context = make_tune_context(source.mod, TARGET, seed=0)
+    searched = trace_to_json(design_spaces(context, "dense")[0].trace)
+    adapter = ProgramAdapter(TARGET, StockSpace(None))
+    assert adapter.fits(source, searched, child)
+    assert not adapter.fits(source, template.trace, child)
+    choose = NearestPrograms(adapter, loops_of, adapter.fits)
+    programs = Donor(source, {template.trace: 1.0, f"{template.trace} ": 2.0, searched: 3.0})
+    assert [of.trace for _, of in choose(child, programs, [])] == [searched]

@@ -94,8 +94,16 @@ def test_foresee_has_no_turn_for_a_family_of_one():
     tuned("foresee", searcher, top_k=8, rounds=4, families="each")
     assert searcher.order[3:] == [1] * len(searcher.order[3:])
     searcher = Falling((0.001, 0.100, 0.010), (1.0, 1.0, 1.0))
-    tuned("foresee", searcher, top_k=8, rounds=4, families="one")
+    tuned({"name": "foresee", "proportion": 0.5}, searcher, top_k=8, rounds=4, families="one")
     assert set(searcher.order[4::2]) == {2}
+
+
+def test_foresee_adds_up_the_fractions_of_a_program():
+    searcher = Falling((0.001, 0.100, 0.010), (1.0, 1.0, 1.0))
+    tuned("foresee", searcher, top_k=8, rounds=4)
+    # A quarter of two programs is half a program: every second turn of the bottleneck lends one.
+    turns = searcher.order[3:]
+    assert len(turns) >= 3 and turns == ([1, 1, 2] * len(turns))[: len(turns)]
 
 
 @pytest.mark.parametrize("planner", BUDGETED)

@@ -11,11 +11,9 @@ from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, Softmax, to_task
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
-from foretune.inference.config import StopConfig
 from foretune.inference.reuse.backend import with_backend
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
 from foretune.inference.spaces.code_limit import StockSpace
-from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.registry import strategy_config
 from foretune.inference.tasks.due import anything_due
 from foretune.inference.tasks.planners import PlannerFactory
@@ -26,15 +24,11 @@ from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.tuning import SHORT_SEARCH
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
-CONFIG = OneShotConfig(
-    DraftingConfig(population=64, generations=1, keep=8),
-    top_k=4,
-    rounds=2,
-    processes=0,
-    stop=StopConfig(expected_improvement=0),
-    finalists=0,
+CONFIG = replace(
+    SHORT_SEARCH,
     reuse="auto",
     auto=AutoConfig(source_rounds=2, programs=2, small_programs=2, starts=1),
 )

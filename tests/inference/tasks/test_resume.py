@@ -10,24 +10,14 @@ from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import parse_target
-from foretune.inference import OneShotConfig
-from foretune.inference.config import StopConfig
-from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tuning_database import ROUNDS_FILE, TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.tuning import SHORT_SEARCH
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
-CONFIG = OneShotConfig(
-    DraftingConfig(population=64, generations=1, keep=8),
-    top_k=4,
-    rounds=2,
-    processes=0,
-    stop=StopConfig(expected_improvement=0),
-    finalists=0,
-)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +32,8 @@ def run(tasks: list[Task], folder: Path, limits: Limits):
     seconds = (1e-3 / n for n in itertools.count(1))
     database = TuningDatabase(folder, TARGET, CPU)
     executor = FakeExecutor(lambda job: MeasureOutcome((next(seconds),)))
-    searchers = start_searchers(CONFIG, TARGET, "cpu", CPU)
-    tuner = NetworkTuner(CONFIG, executor, searchers, database, limits=limits)
+    searchers = start_searchers(SHORT_SEARCH, TARGET, "cpu", CPU)
+    tuner = NetworkTuner(SHORT_SEARCH, executor, searchers, database, limits=limits)
     return tuner, tuner.tune(tasks, [1.0] * len(tasks)), database
 
 

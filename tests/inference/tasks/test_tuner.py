@@ -11,6 +11,7 @@ from foretune.dataset.measure.process import WorkerLostError
 from foretune.dataset.records import FailureKind
 from foretune.inference.config import OneShotConfig, StopConfig
 from foretune.inference.profiling import StageClock
+from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.strategies.loop import RoundBudget, SearchLoop
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.tasks.due import anything_due
@@ -143,6 +144,20 @@ def test_an_idle_searcher_takes_over_from_a_busy_one():
     supervisor.ask(0, Round(mine, RoundBudget(1)))
     assert supervisor.idle() == [1]
     assert supervisor.choices(1) == ([], [other])
+
+
+@pytest.mark.parametrize(("is_child", "first"), [(False, 4), (True, 2)])
+def test_templates_leave_most_of_a_childs_round_to_adapted_programs(is_child, first):
+    class Templates(StartSource):
+        def starts(self, task):
+            return [Start(f"template {number}") for number in range(4)]
+
+    searcher = FakeSearcher()
+    search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()), rounds=0)
+    supervisor = SearchSupervisor([searcher], [search], [Templates()])
+    supervisor.ask(0, Round(search, RoundBudget(8), starts=("adapted",), is_child=is_child))
+    expected = (*(f"template {number}" for number in range(first)), "adapted")
+    assert searcher.requests[0].starts == expected
 
 
 def test_a_failure_is_told_and_a_task_without_a_program_says_so():
