@@ -1,0 +1,53 @@
+"""Memory and core scores of records as different training targets, from replayed programs to a trained model."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features import dataset as features_dataset
+from foretune.dataset.features.dataset import load_labelled_features
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.roofline import dataset_scores
+from foretune.dataset.split import SplitConfig
+from foretune.models.checkpoint import load_checkpoint
+from foretune.models.registry import ModelConfig
+from foretune.models.target import TargetConfig
+from foretune.training.fit import train_model
+from foretune.training.labels import Labels
+from foretune.training.targets import Targets
+from support.pools import pooled_record, sampled_traces, write_pool
+from support.training import settings
+
+TASKS = [to_task(Dense(rows=64, in_features=n, out_features=128)) for n in (64, 128)]
+
+
+def test_the_scores_of_a_task_are_different_targets(tmp_path, monkeypatch):
+    monkeypatch.setattr(features_dataset, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    records = [
+        pooled_record(task.workload_hash, trace, 1e-3) for task in TASKS for trace in sampled_traces(task, 24)
+    ]
+    folder = write_pool(tmp_path / "pool", TASKS, records)
+    data = load_labelled_features(folder, cache=tmp_path / "cache")
+    scores = dataset_scores(data)
+    for task in TASKS:
+        of_task = data.workload_hash == task.workload_hash
+        # Equal latencies: what differs is what was counted of the programs, and not alike for both scores.
+        memory, core = np.log(scores.memory[of_task]), np.log(scores.core[of_task])
+        assert memory.std() > 0.1 and core.std() > 0.1
+        assert np.std(memory - core) > 0.1
+    columns = ("score", "memory", "core")
+    targets = Targets.of(data, Labels.of(data), TargetConfig(), columns)
+    assert not np.allclose(targets.shares[:, 0], targets.shares[:, 1])
+
+    config = settings(
+        tmp_path,
+        epochs=40,
+        model=ModelConfig("mlp", {"width": 32, "outputs": list(columns)}),
+        split=SplitConfig(validation=0, test=0),
+    )
+    trained = load_checkpoint(train_model(config, data, FEATURE_VERSION).checkpoint_dir, FEATURE_VERSION)
+    made = trained.predictor.predict_all_table(data.features, np.arange(len(data)))
+    for learned, truth in ((made.memory, scores.memory), (made.core, scores.core)):
+        assert np.corrcoef(np.log(learned), np.log(truth))[0, 1] > 0.5
