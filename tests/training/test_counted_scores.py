@@ -1,4 +1,4 @@
-"""Memory and core scores of records as different training targets, from replayed programs to a trained model."""
+"""Memory and core scores of records as different targets, from replayed programs to a trained model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from foretune.dataset.split import SplitConfig
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
-from foretune.training.fit import train_model
 from foretune.training.labels import Labels
 from foretune.training.targets import Targets
+from foretune.training.train import train_model
 from support.pools import pooled_record, sampled_traces, write_pool
 from support.training import settings
 
