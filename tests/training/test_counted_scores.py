@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from foretune.dataset.features import FEATURE_VERSION
@@ -11,6 +12,7 @@ from foretune.dataset.features.dataset import load_labelled_features
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.roofline import dataset_scores
 from foretune.dataset.split import SplitConfig
+from foretune.dataset.tvm_compat import parse_target, target_to_json
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
@@ -20,6 +22,7 @@ from foretune.training.train import train_model
 from support.pools import pooled_record, sampled_traces, write_pool
 from support.training import settings
 
+TARGET = target_to_json(parse_target({"kind": "llvm", "num-cores": 2}))
 TASKS = [to_task(Dense(rows=64, in_features=n, out_features=128)) for n in (64, 128)]
 
 
