@@ -184,15 +184,21 @@ class _Boxes:
     ) -> tuple[Interval, float]:
         """Corners with the last axis in lines, and the bytes of a line.
 
-        A line of a buffer with shorter rows is such a row: neighbouring rows share it.
+        Rows shorter than a line follow each other within lines: they are one axis with those around them.
         """
         low, high = self._corners(bounds, moments)
-        if not self.shape:
-            return (low, high), self.element_bytes
-        elements = max(min(int(line_bytes // self.element_bytes), self.shape[-1]), 1)
-        low[-1] //= elements
-        high[-1] //= elements
-        return (low, high), elements * self.element_bytes
+        line = int(line_bytes // self.element_bytes)
+        rest, length = len(self.shape), 1
+        while rest and length < line:
+            rest -= 1
+            length *= self.shape[rest]
+        rest = min(rest, max(len(self.shape) - 1, 0))
+        inner = np.cumprod([1, *self.shape[:rest:-1]])[::-1][:, None]  # strides of the merged axes
+        elements = max(min(line, int(np.prod(self.shape[rest:]))), 1)
+        flat = [
+            np.vstack([part[:rest], (part[rest:] * inner).sum(axis=0) // elements]) for part in (low, high)
+        ]
+        return (flat[0], flat[1]), elements * self.element_bytes
 
     def _corners(self, bounds: Mapping[Var, Interval], moments: int) -> Interval:
         """Lowest and highest index of the bounding boxes of all accesses, each [rank, moments]."""

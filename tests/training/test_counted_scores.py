@@ -29,7 +29,9 @@ TASKS = [to_task(Dense(rows=64, in_features=n, out_features=128)) for n in (64, 
 def test_the_scores_of_a_task_are_different_targets(tmp_path, monkeypatch):
     monkeypatch.setattr(features_dataset, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
     records = [
-        pooled_record(task.workload_hash, trace, 1e-3) for task in TASKS for trace in sampled_traces(task, 24)
+        replace(pooled_record(task.workload_hash, trace, 1e-3), target=TARGET)
+        for task in TASKS
+        for trace in sampled_traces(task, 24)
     ]
     folder = write_pool(tmp_path / "pool", TASKS, records)
     data = load_labelled_features(folder, cache=tmp_path / "cache")
