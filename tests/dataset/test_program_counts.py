@@ -208,7 +208,7 @@ def test_orders_and_tiles_of_a_product_rank_as_in_a_simulation(cache_bytes, line
     assert spearmanr(estimated, simulated).statistic > 0.8
 
 
-@pytest.mark.parametrize(("line_bytes", "least"), [(4, 0.9), (64, 0.8)])
+@pytest.mark.parametrize(("line_bytes", "least"), [(4, 0.9), (64, 0.7)])
 def test_programs_of_a_convolution_rank_as_in_a_simulation(line_bytes, least):
     task = to_task(
         Conv2d(batch=1, in_channels=8, out_channels=8, height=10, width=10, kernel=(3, 3), padding=(1, 1))
