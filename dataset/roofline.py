@@ -5,18 +5,20 @@ label the bottleneck (section 7.1), choose the primitives worth tuning (section 
 schedules with little communication (section 6, after the roofline of Williams et al. 2009, Figure 6). The
 paper reads the scores from hardware counters. Here they follow from the roofline, with measured latency T:
 
-    memory score MS = (bytes / bandwidth) / T        core score CS = (operations / peak arithmetic) / T
+    memory score MS = max over levels l of (bytes_l / bandwidth_l) / T
+    core score   CS = (instructions / instructions per second at the peak) / T
 
-Each score is the fraction of T that the device would need at its ceiling. CS / MS is the operational
-intensity over that of the ridge point: a program left of the ridge has MS > CS and is limited by the memory.
+Each score is the fraction of T that the device would need at its ceiling. A program with MS > CS is limited
+by the memory hierarchy, one with CS > MS by its arithmetic.
 
-`bytes` are the bytes that the program fetched from memory if the CPU's counters were read
-(`measure.memory_counters`). Without counters, as on GPUs and many virtual machines, `bytes` are those of the
-task's arguments: equal for all its programs, so that their memory scores differ by latency only. The two
-definitions are not equivalent; the datasheet of a dataset reports how many records have counted bytes.
+Bytes and instructions are counted from the lowered program (`program_counts`), so that programs of a task
+differ in both. Bytes past the last cache are those that the CPU's performance counters measured
+(`measure.memory_counters`) where a record has them; all other counts come from the program. So records with
+and without counters unite: they differ in the source of one of four levels.
 
-The module does not need TVM. Operations and bytes come with the records (`LabelledFeatures`). Those of a task
-and the ceilings of its device are also recovered from the features, so serving has them, too.
+The module does not need TVM. Counts come with the records (`LabelledFeatures`); the ceilings of a device are
+recovered from the features. Bandwidths of caches are not measured: they are bytes a cycle that x86 cores
+sustain, times the cycles that the measured peak of arithmetic implies for two multiply-adds a cycle.
 """
 
 from __future__ import annotations
@@ -31,8 +33,14 @@ from .hardware.description import Hardware
 
 _FLOPS, _COMPULSORY_BYTES = 46, 47
 """Columns of the task vector (`features.task`), with which draft vectors begin, too; log2(1 + x)."""
-_PEAK_GFLOPS, _BANDWIDTH_GBS = -2, -1
+_VECTOR_BITS, _PEAK_GFLOPS, _BANDWIDTH_GBS = 3, -2, -1
 """Columns of the hardware vector (`Hardware.features`), log2(1 + x)."""
+
+REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
+"""Vectors that a core loads from its first cache a cycle, and bytes a cycle from the second and third one."""
+
+_ISSUED = 2
+"""Vector instructions of arithmetic a cycle and core at the peak."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +52,29 @@ class RooflineScores:
 
 
 def roofline_scores(
-    latency_s: ArrayLike,
-    flops: ArrayLike,
-    moved_bytes: ArrayLike,
-    peak_gflops: ArrayLike,
-    bandwidth_gbs: ArrayLike,
+    latency_s: ArrayLike, instructions: ArrayLike, moved_bytes: ArrayLike, hardware: NDArray[np.float32]
 ) -> RooflineScores:
-    """Scores of n candidates; arguments broadcast to [n], and latencies are in seconds, inf for a failure.
+    """Scores of n programs; a score above 1, caused by an inexact count or ceiling, is clipped to 1.
 
-    A score above 1, caused by an inexact traffic or ceiling, is clipped to 1.
+    Args:
+      latency_s: seconds [n], inf for a failure.
+      instructions, moved_bytes: [n] and [n, 4], see `program_counts`.
+      hardware: vectors [n, HARDWARE_DIM] or [HARDWARE_DIM] of `Hardware.features`.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
-    memory_s = np.asarray(moved_bytes) / (np.asarray(bandwidth_gbs) * 1e9)
-    core_s = np.asarray(flops) / (np.asarray(peak_gflops) * 1e9)
+    lanes = np.maximum(_quantity(hardware[..., _VECTOR_BITS]) / 32, 1)
+    per_second = _quantity(hardware[..., _PEAK_GFLOPS]) * 1e9 / (2 * lanes)  # a lane multiplies and adds
+    cycles = per_second / _ISSUED
+    bandwidths = [
+        REGISTER_LOADS * 4 * lanes * cycles,
+        L1_BYTES * cycles,
+        L2_BYTES * cycles,
+        _quantity(hardware[..., _BANDWIDTH_GBS]) * 1e9,
+    ]
+    seconds = np.asarray(moved_bytes, dtype=np.float64) / np.stack(bandwidths, axis=-1)
     return RooflineScores(
-        memory=np.minimum(memory_s / latency, 1.0),
-        core=np.minimum(core_s / latency, 1.0),
+        memory=np.minimum(seconds.max(axis=-1) / latency, 1.0),
+        core=np.minimum(np.asarray(instructions) / per_second / latency, 1.0),
     )
 
 
@@ -70,14 +85,12 @@ def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> 
 
 def dataset_scores(data: LabelledFeatures) -> RooflineScores:
     """Scores of all records of a dataset; computed as labels at load time, not stored."""
-    hardware = data.features.hardware
-    return roofline_scores(
-        data.latency_s,
-        flops=data.flops,
-        moved_bytes=data.moved_bytes,
-        peak_gflops=_quantity(hardware[:, _PEAK_GFLOPS]),
-        bandwidth_gbs=_quantity(hardware[:, _BANDWIDTH_GBS]),
-    )
+    return roofline_scores(data.latency_s, data.instructions, data.moved_bytes, data.features.hardware)
+
+
+def memory_bound(flops: float, moved_bytes: float, hardware: Hardware) -> bool:
+    """Whether a task with these operations and compulsory bytes is left of the device's ridge point."""
+    return moved_bytes / hardware.bandwidth_gbs > flops / hardware.peak_gflops
 
 
 def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 A store is a statement in a loop nest. Take the outermost loop for which the working set of one iteration fits
 into the cache and that of the whole loop does not. Each iteration fetches the bytes that the previous one did
 not touch, and the loops outside repeat that. Bytes beyond touching everything once are the excess of the
-store; they add to the compulsory traffic of the task's arguments. Intermediates that exceed the cache but are
-written and read only once are not counted.
+store; they add to the compulsory traffic of the task's arguments. An intermediate buffer that exceeds the
+cache is written to the memory behind it and read back, so all of its bytes are excess.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from tvm.tirx import (
     Var,
 )
 
-from .hardware.description import Hardware
 from .tvm_compat import argument_buffers, without_layout_change
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -48,6 +47,8 @@ _LOWER = tvm.transform.Sequential(
         s_tir.UnifyThreadBinding(),
         s_tir.CompactBufferAllocation(),
         s_tir.LowerMatchBuffer(),
+        # Indices of compacted buffers are differences of equal terms, and many loops have one iteration.
+        s_tir.StmtSimplify(),
     ]
 )
 
@@ -58,23 +59,31 @@ def compulsory_bytes(mod: tvm.IRModule) -> float:
     return float(sum(np.prod(shape, dtype=np.float64) * _bits(dtype) / 8 for shape, dtype in arguments))
 
 
-def traffic_bytes(mod: tvm.IRModule, cache_bytes: int) -> float:
-    """Estimated bytes that one call of a scheduled module moves past a cache of `cache_bytes`.
+class LoweredStores:
+    """Stores of a scheduled module with their loops, lowered once for all that is counted of them."""
 
-    Buffers in a GPU's shared memory, registers and fragments do not count.
-    """
-    stores: list[tuple[Sequence[For], BufferStore]] = []
-    _collect(_LOWER(without_layout_change(mod))["main"].body, (), stores)
-    excess = sum(_StoreNest(loops, store).excess_bytes(cache_bytes) for loops, store in stores)
-    return compulsory_bytes(mod) + excess
+    def __init__(self, mod: tvm.IRModule) -> None:
+        """`mod` is scheduled and not lowered."""
+        self.compulsory_bytes = compulsory_bytes(mod)
+        lowered = _LOWER(without_layout_change(mod))["main"]
+        found: list[tuple[Sequence[For], BufferStore]] = []
+        _collect(lowered.body, (), found)
+        self.stores: Sequence[tuple[Sequence[For], BufferStore]] = found
+        """Each store with its loops, outermost first."""
+        self._nests = [_StoreNest(loops, store, frozenset(lowered.params)) for loops, store in found]
+
+    def traffic_bytes(self, cache_bytes: int, line_bytes: int = 1) -> float:
+        """Estimated bytes that one call moves past a cache of `cache_bytes` with lines of `line_bytes`.
+
+        Lines of 1 byte count elements, as registers hold them. Buffers in a GPU's shared memory, registers
+        and fragments do not count.
+        """
+        return self.compulsory_bytes + sum(nest.excess_bytes(cache_bytes, line_bytes) for nest in self._nests)
 
 
-def program_bytes(mod: tvm.IRModule, hardware: Hardware) -> float:
-    """Bytes that a scheduled module moves past the L2 cache: per core on a CPU, the last level on a GPU.
-
-    Returns the bytes of the arguments if the size of that cache is not known.
-    """
-    return traffic_bytes(mod, hardware.l2_bytes) if hardware.l2_bytes else compulsory_bytes(mod)
+def traffic_bytes(mod: tvm.IRModule, cache_bytes: int, line_bytes: int = 1) -> float:
+    """Estimated bytes that one call of a scheduled module moves past a cache; see `LoweredStores`."""
+    return LoweredStores(mod).traffic_bytes(cache_bytes, line_bytes)
 
 
 def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[For], BufferStore]]) -> None:
@@ -88,9 +97,9 @@ def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[Fo
 
 
 class _StoreNest:
-    """Store of a lowered program with its loops, outermost first."""
+    """Working sets of a store at each of its loops, outermost first."""
 
-    def __init__(self, loops: Sequence[For], store: BufferStore) -> None:
+    def __init__(self, loops: Sequence[For], store: BufferStore, arguments: frozenset[Var]) -> None:
         self.variables = [loop.loop_var for loop in loops]
         self.starts = [int(getattr(loop.min, "value", 0)) for loop in loops]
         self.extents = [int(getattr(loop.extent, "value", 1)) for loop in loops]
@@ -100,14 +109,19 @@ class _StoreNest:
             store.value, (TensorLoad, lambda load: accesses[load.source].append(load.indices))
         )
         self.boxes = [
-            _Boxes(buffer, indices)
+            _Boxes(buffer, indices, buffer in arguments)
             for buffer, indices in accesses.items()
             if buffer.scope() in ("", "global")
         ]
+        self._of_lines: dict[int, NDArray[np.float64]] = {}
 
-    def excess_bytes(self, cache_bytes: int) -> float:
-        """Bytes moved beyond touching everything once."""
-        footprints = self._footprints()
+    def excess_bytes(self, cache_bytes: int, line_bytes: int) -> float:
+        """Bytes moved beyond touching all arguments, and intermediates within the cache, once."""
+        if not self.boxes:
+            return 0.0
+        if line_bytes not in self._of_lines:
+            self._of_lines[line_bytes] = self._footprints(line_bytes)
+        footprints = self._of_lines[line_bytes]
         fits = footprints.sum(axis=0) <= cache_bytes
         # A single statement counts as fitting into any cache.
         outermost_fitting = int(np.argmax(fits)) if fits.any() else len(self.extents)
@@ -115,9 +129,11 @@ class _StoreNest:
             return 0.0
         loop = outermost_fitting - 1
         visits = float(np.prod(self.extents[:loop], dtype=np.float64))
-        return float(np.maximum(visits * self._fetched(loop) - footprints[:, 0], 0.0).sum())
+        stays = np.array([boxes.is_argument or boxes.bytes <= cache_bytes for boxes in self.boxes])
+        once = np.where(stays, footprints[:, 0], 0.0)
+        return float(np.maximum(visits * self._fetched(loop, line_bytes) - once, 0.0).sum())
 
-    def _footprints(self) -> NDArray[np.float64]:
+    def _footprints(self, line_bytes: int) -> NDArray[np.float64]:
         """Bytes touched within the `l` outer loops, [n_buffers, n_loops + 1]."""
         levels = np.arange(len(self.extents) + 1)
         bounds = {
@@ -126,10 +142,9 @@ class _StoreNest:
                 zip(self.variables, self.starts, self.extents, strict=True)
             )
         }
-        sizes = [boxes.sizes(bounds, len(levels)) for boxes in self.boxes]
-        return np.array(sizes).reshape(len(sizes), len(levels))
+        return np.array([boxes.sizes(bounds, len(levels), line_bytes) for boxes in self.boxes])
 
-    def _fetched(self, loop: int) -> NDArray[np.float64]:
+    def _fetched(self, loop: int, line_bytes: int) -> NDArray[np.float64]:
         """Bytes that one execution of a loop fetches: in each iteration those that are new; [n_buffers]."""
         moments = np.arange(self.extents[loop])
         bounds = {}
@@ -138,28 +153,52 @@ class _StoreNest:
         ):
             low = start + (moments if position == loop else np.zeros_like(moments))
             bounds[variable] = (low, low + (extent - 1 if position > loop else 0))
-        return np.array([boxes.fetched(bounds, len(moments)) for boxes in self.boxes])
+        return np.array([boxes.fetched(bounds, len(moments), line_bytes) for boxes in self.boxes])
 
 
 class _Boxes:
     """Index boxes of a buffer that a store touches over n steps."""
 
-    def __init__(self, buffer: Var, accesses: Sequence[Sequence[object]]) -> None:
+    def __init__(self, buffer: Var, accesses: Sequence[Sequence[object]], is_argument: bool) -> None:
         self.shape = [int(extent) for extent in buffer.shape]
         self.element_bytes = _bits(str(buffer.dtype)) / 8
         self.accesses = accesses
+        self.is_argument = is_argument
+        self.bytes = float(np.prod(self.shape, dtype=np.float64)) * self.element_bytes
 
-    def sizes(self, bounds: Mapping[Var, Interval], moments: int) -> NDArray[np.float64]:
-        """Bytes of each box, [moments]."""
-        low, high = self._corners(bounds, moments)
-        return np.prod(high - low + 1, axis=0, dtype=np.float64) * self.element_bytes
+    def sizes(self, bounds: Mapping[Var, Interval], moments: int, line_bytes: int) -> NDArray[np.float64]:
+        """Bytes of each box in whole lines, [moments]."""
+        (low, high), unit_bytes = self._in_lines(bounds, moments, line_bytes)
+        return np.prod(high - low + 1, axis=0, dtype=np.float64) * unit_bytes
 
-    def fetched(self, bounds: Mapping[Var, Interval], moments: int) -> float:
-        """Bytes of each box that are not in the previous one, summed."""
-        low, high = self._corners(bounds, moments)
+    def fetched(self, bounds: Mapping[Var, Interval], moments: int, line_bytes: int) -> float:
+        """Bytes of each box that are not in the previous one, in whole lines, summed."""
+        (low, high), unit_bytes = self._in_lines(bounds, moments, line_bytes)
+        size = np.prod(high - low + 1, axis=0, dtype=np.float64).sum()
         shared = np.minimum(high[:, 1:], high[:, :-1]) - np.maximum(low[:, 1:], low[:, :-1]) + 1
-        kept = np.prod(np.maximum(shared, 0), axis=0, dtype=np.float64).sum() * self.element_bytes
-        return float(self.sizes(bounds, moments).sum() - kept)
+        kept = np.prod(np.maximum(shared, 0), axis=0, dtype=np.float64).sum()
+        return float(size - kept) * unit_bytes
+
+    def _in_lines(
+        self, bounds: Mapping[Var, Interval], moments: int, line_bytes: int
+    ) -> tuple[Interval, float]:
+        """Corners with the last axis in lines, and the bytes of a line.
+
+        Rows shorter than a line follow each other within lines: they are one axis with those around them.
+        """
+        low, high = self._corners(bounds, moments)
+        line = int(line_bytes // self.element_bytes)
+        rest, length = len(self.shape), 1
+        while rest and length < line:
+            rest -= 1
+            length *= self.shape[rest]
+        rest = min(rest, max(len(self.shape) - 1, 0))
+        inner = np.cumprod([1, *self.shape[:rest:-1]])[::-1][:, None]  # strides of the merged axes
+        elements = max(min(line, int(np.prod(self.shape[rest:]))), 1)
+        flat = [
+            np.vstack([part[:rest], (part[rest:] * inner).sum(axis=0) // elements]) for part in (low, high)
+        ]
+        return (flat[0], flat[1]), elements * self.element_bytes
 
     def _corners(self, bounds: Mapping[Var, Interval], moments: int) -> Interval:
         """Lowest and highest index of the bounding boxes of all accesses, each [rank, moments]."""

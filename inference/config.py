@@ -10,6 +10,7 @@ from tvm.target import Target
 
 from .families.registry import check_grouping
 from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
+from .spaces.config import DRAFTING, SPACES, STOCK, SUB_SPACE, SubSpaceConfig
 from .starts.config import KNOWN, STARTS, PretunedConfig
 from .strategies.checks import OneShotConfigError
 from .strategies.registry import fitted_strategy, strategy_config
@@ -37,6 +38,7 @@ _NESTED: dict[str, Any] = {
     "auto": AutoConfig,
     "eto": EtoConfig,
     "pretuned": PretunedConfig,
+    "sub_space": SubSpaceConfig,
 }
 
 
@@ -75,6 +77,8 @@ class OneShotConfig:
     eto: EtoConfig = field(default_factory=EtoConfig)
     starts: str = KNOWN
     pretuned: PretunedConfig = field(default_factory=PretunedConfig)
+    space: str = STOCK
+    sub_space: SubSpaceConfig = field(default_factory=SubSpaceConfig)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", strategy_config(self.strategy))
@@ -86,6 +90,13 @@ class OneShotConfig:
             raise OneShotConfigError(f"search.reuse={self.reuse}: use one of {', '.join(REUSES)}")
         if self.starts not in STARTS:
             raise OneShotConfigError(f"search.starts={self.starts}: use one of {', '.join(STARTS)}")
+        if self.space not in SPACES:
+            raise OneShotConfigError(f"search.space={self.space}: use one of {', '.join(SPACES)}")
+        if self.space == SUB_SPACE and self.strategy.name not in DRAFTING:
+            raise OneShotConfigError(
+                f"search.space={SUB_SPACE}: search/strategy={self.strategy.name} draws from all decisions of "
+                f"MetaSchedule; use search/strategy={DRAFTING[0]}, or search.space={STOCK}"
+            )
         if self.reuse != OFF and not self.measure:
             raise OneShotConfigError(
                 f"search.reuse={self.reuse}: search.measure=false leaves no measured program to reuse; use "

@@ -19,6 +19,7 @@ from . import (
     reuse_searches,
     rivals,
     stock,
+    sub_space,
     templates,
     today,
 )
@@ -50,6 +51,8 @@ TABLES: Mapping[str, Table] = {
     "added-records": models.added_records,
     "transfer": models.transfer,
     "reuse-ranges": reuse.ranges,
+    "sub-space-weights": sub_space.weights,
+    "sub-space": sub_space.kept,
     "reuse-networks": reuse_searches.networks,
     "reuse-shapes": reuse_searches.shapes,
     "reuse-pairs": reuse_searches.pairs,

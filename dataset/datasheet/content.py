@@ -243,7 +243,7 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if uncounted := int(valid.moved_bytes.isna().sum()):
         yield (
             f"{_count(uncounted)} of {_count(len(valid))} valid records have no performance counters: their "
-            "memory scores use the bytes of the task's arguments as memory traffic."
+            "memory scores use the memory traffic counted from the lowered program."
         )
     if label_noise is None:
         yield "The label noise, the difference from a measurement on another day, was not measured."

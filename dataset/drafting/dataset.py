@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.dataset import EmptyDatasetError, Work, labelled
+from ..features.dataset import EmptyDatasetError, labelled
 from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
 from .features import draft_vectors
 from .read_traces import SketchReader
+
+if TYPE_CHECKING:  # it imports TVM
+    from ..program_counts import ProgramCounts
 
 
 def load_draft_features(dataset: Path) -> LabelledFeatures:
@@ -31,6 +35,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     import tvm
 
     from ..features.task import task_features
+    from ..program_counts import least_counts
     from ..traffic import compulsory_bytes
     from .read_structure import read_structure
 
@@ -43,17 +48,18 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     hardware = store.hardware()
     vectors: list[NDArray[np.float32]] = []
     devices: list[NDArray[np.float32]] = []
-    kept: list[tuple[TaskRow, Record, Work]] = []
+    kept: list[tuple[TaskRow, Record, ProgramCounts]] = []
     for row in store.tasks():
         if not (records := by_task.get(row.workload_hash)):
             continue
         mod = tvm.ir.load_json(row.tir)
         structure, task = read_structure(mod), task_features(mod)
-        least = Work(structure.flops, compulsory_bytes(mod))
+        least_bytes = compulsory_bytes(mod)
         for draft, number in _of_records(records, SketchReader(structure), hardware):
             vectors.append(np.concatenate([task, draft]))
-            devices.append(hardware[records[number].hardware_id].features())
-            kept.append((row, records[number], least))
+            device = hardware[records[number].hardware_id]
+            devices.append(device.features())
+            kept.append((row, records[number], least_counts(least_bytes, structure.flops, device)))
     if not kept:
         raise EmptyDatasetError(
             f"dataset={dataset}: no measured record with a latency; generate more with foretune generate"

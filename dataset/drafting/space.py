@@ -107,10 +107,12 @@ class SketchSpace:
         legal = self.legal_locations(choices)
         rows = np.arange(len(choices))
         for _, number in self.sketch.producers:
-            first = int(self.domains[number][0, 0])
-            wanted = self.domains[number][choices[:, number], 0]
+            table = self.domains[number][:, 0]
+            wanted = table[choices[:, number]]
             taken = np.where(wanted >= 0, legal[np.maximum(wanted, 0), rows], wanted)
-            moved[:, number] = taken - first
+            # A narrowed domain may lack the location that TVM takes: the choice then stays as it is.
+            place = np.minimum(np.searchsorted(table, taken), len(table) - 1)
+            moved[:, number] = np.where(table[place] == taken, place, choices[:, number])
         return moved
 
     def legal_locations(self, choices: Choices) -> NDArray[np.int64]:

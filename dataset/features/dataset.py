@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 import numpy as np
@@ -30,7 +30,10 @@ from ..store import RecordStore
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-_CACHE_VERSION = 6
+if TYPE_CHECKING:  # it imports TVM
+    from ..program_counts import ProgramCounts
+
+_CACHE_VERSION = 7
 """Version of the cache; change it when a label column of `LabelledFeatures` is added or redefined."""
 
 
@@ -42,7 +45,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     """Load features and latencies of all records whose trace replays, leaving out simulated records.
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Without a cache entry, a record takes about
-    15 ms of one core. Raises StoreError if the dataset is missing or damaged, and EmptyDatasetError if it has
+    25 ms of one core. Raises StoreError if the dataset is missing or damaged, and EmptyDatasetError if it has
     no such record.
     """
     store = RecordStore(dataset).require()
@@ -111,8 +114,13 @@ def _work_in(store: RecordStore) -> list[_TaskWork]:
     return work
 
 
-def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]]) -> LabelledFeatures:
-    """Feature table with the labels of the records behind its rows, in their order."""
+def labelled(
+    features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, ProgramCounts]]
+) -> LabelledFeatures:
+    """Feature table with the labels of the records behind its rows, in their order.
+
+    The bytes past the last cache are the counted ones of a record that has them.
+    """
     from ..task_shapes import shape_hash  # which imports TVM
 
     tasks = {row.workload_hash: row for row, _, _ in kept}
@@ -126,21 +134,16 @@ def labelled(features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, Work]
         source=np.array([row.source for row, _, _ in kept]),
         hardware_id=np.array([record.hardware_id for _, record, _ in kept]),
         target=np.array([record.target for _, record, _ in kept]),
-        flops=np.array([work.flops for _, _, work in kept]),
+        instructions=np.array([counts.instructions for _, _, counts in kept]),
         moved_bytes=np.array(
             [
-                work.moved_bytes if record.moved_bytes is None else record.moved_bytes
-                for _, record, work in kept
+                counts.moved_bytes
+                if record.moved_bytes is None
+                else (*counts.moved_bytes[:-1], record.moved_bytes)
+                for _, record, counts in kept
             ]
         ),
     )
-
-
-class Work(NamedTuple):
-    """Lower bound of a task's work: operations, and bytes of compulsory memory traffic."""
-
-    flops: float
-    moved_bytes: float
 
 
 def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
@@ -151,34 +154,32 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
     path = work.path_in(folder)
     if (others := _read(path)) is not None:
         return others
-    task, rows = _task_rows(work)
     kept = [
-        (record, candidate)
-        for record, candidate in zip(work.records, rows, strict=True)
-        if candidate is not None
+        (record, *row) for record, row in zip(work.records, _task_rows(work), strict=True) if row is not None
     ]
     if not kept:
         return None
-    table = FeatureTable.from_candidates([candidate for _, candidate in kept])
-    found = labelled(table, [(work.row, record, task) for record, _ in kept])
+    table = FeatureTable.from_candidates([candidate for _, candidate, _ in kept])
+    found = labelled(table, [(work.row, record, counts) for record, _, counts in kept])
     with suppress(OSError):  # such as a full disk; the features are then recomputed next time
         _write(path, found)
     return found
 
 
-def _task_rows(work: _TaskWork) -> tuple[Work, list[CandidateFeatures | None]]:
-    """Features of each record of one task, None for a trace that does not replay."""
+def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] | None]:
+    """Features and counts of each record of one task, None for a trace that does not replay."""
     import tvm
 
+    from ..program_counts import count_program
     from ..replay import replay
     from ..task import count_flops
-    from ..traffic import compulsory_bytes
     from ..tvm_compat import make_tune_context, parse_target
     from .assembly import FeatureAssembler
 
     row, records = work.row, work.records
     mod = tvm.ir.load_json(row.tir)
-    found: dict[int, CandidateFeatures] = {}
+    flops = count_flops(mod)
+    found: dict[int, tuple[CandidateFeatures, ProgramCounts]] = {}
     groups = defaultdict(list)
     for number, record in enumerate(records):
         groups[record.target, record.hardware_id].append(number)
@@ -186,11 +187,12 @@ def _task_rows(work: _TaskWork) -> tuple[Work, list[CandidateFeatures | None]]:
         context = make_tune_context(mod, parse_target(target), seed=0, name=row.name)
         replayed = [(number, replay(context, records[number].trace)) for number in numbers]
         fitting = [(number, candidate) for number, candidate in replayed if candidate is not None]
-        assembler = FeatureAssembler(work.hardware[hardware_id])
-        rows = assembler.rows(context, [candidate for _, candidate in fitting]) if fitting else []
-        found.update(zip([number for number, _ in fitting], rows, strict=True))
-    least = Work(count_flops(mod), compulsory_bytes(mod))
-    return least, [found.get(number) for number in range(len(records))]
+        hardware = work.hardware[hardware_id]
+        candidates = [candidate for _, candidate in fitting]
+        rows = FeatureAssembler(hardware).rows(context, candidates) if fitting else []
+        counts = [count_program(candidate.sch.mod, hardware, flops) for candidate in candidates]
+        found.update(zip([number for number, _ in fitting], zip(rows, counts, strict=True), strict=True))
+    return [found.get(number) for number in range(len(records))]
 
 
 def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:

@@ -137,9 +137,9 @@ class LabelledFeatures:
     `latency_s` is in seconds, +inf for a failed candidate. `workload_hash` identifies the task; only rows
     with the same task, hardware and code-generation target are comparable. `shape` identifies the
     computation, whatever its layout and epilogue (`task_shapes.shape_hash`). `operator` is the task's type.
-    `source` is "operator" for a sampled task and "network:<name>" for a task of a network. `flops` counts the
-    operations of the task. `moved_bytes` is the memory traffic that the CPU's counters measured or, without
-    counters, the bytes of the task's arguments, a lower bound for all of its programs.
+    `source` is "operator" for a sampled task and "network:<name>" for a task of a network. `instructions` and
+    `moved_bytes` are counts of the program (`program_counts`), the last level of the bytes by the CPU's
+    counters where a record has them. Draft features come without programs, with lower bounds of the task.
     """
 
     features: FeatureTable
@@ -150,8 +150,8 @@ class LabelledFeatures:
     source: NDArray[np.str_]  # [n]
     hardware_id: NDArray[np.str_]  # [n]
     target: NDArray[np.str_]  # [n]
-    flops: NDArray[np.float64]  # [n]
-    moved_bytes: NDArray[np.float64]  # [n]
+    instructions: NDArray[np.float64]  # [n]
+    moved_bytes: NDArray[np.float64]  # [n, 4], see program_counts.LEVELS
 
     @classmethod
     def concatenate(cls, parts: Sequence[LabelledFeatures]) -> LabelledFeatures:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
+
+from ...dataset.drafting.space import SketchSpace
 
 
 class DesignSpace(ABC):
@@ -19,3 +22,10 @@ class DesignSpace(ABC):
     @abstractmethod
     def generator(self, target: Target) -> ms.SpaceGenerator:
         """A generator for tasks of `target`; a tune context clones it before use."""
+
+    def narrowed(self, spaces: Sequence[SketchSpace]) -> Sequence[SketchSpace]:
+        """The sketches and values of decisions that a strategy drafts from; all of them by default.
+
+        It narrows what a generator cannot express: MetaSchedule's sampling takes any divisor for a tile.
+        """
+        return spaces

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ...dataset.drafting.space import SketchSpace
 from ...dataset.hardware import Hardware
 from ...dataset.program_sampling.counts import CandidateCounts
 from ...dataset.task import Task
@@ -27,6 +28,10 @@ class StrategyConfig:
     """Settings of a strategy, the fields of conf/search/strategy/<name>.yaml; subclasses add theirs."""
 
     name: str
+
+
+Narrow: TypeAlias = Callable[[Sequence[SketchSpace]], Sequence[SketchSpace]]
+"""Sketch spaces to those that a strategy drafts from."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class StrategySetting:
     resources: Any = None
     """Return value of the strategy's `load`."""
     clock: StageClock = field(default_factory=StageClock)
+    narrow: Narrow | None = None
+    """`DesignSpace.narrowed` of the design space; None leaves all decisions."""
 
     def of_sampler(self) -> dict[str, Any]:
         """Keyword arguments that every program sampler takes."""

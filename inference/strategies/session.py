@@ -21,7 +21,9 @@ from ..profiling import StageClock
 from ..proposal import Candidate
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
+from ..spaces.chosen import chosen_space
 from ..spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
+from ..spaces.sub_space import SubSpace
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
 from .base import StrategySetting
@@ -85,17 +87,20 @@ class SearchSession:
         Args:
             model: frozen cost model, not necessarily Foretune's.
             hardware: the device, for embeddings; None embeds candidates by their decisions.
-            space: design space; None is stock's within `config.max_code`.
+            space: design space; None is that of `config.space`.
             surrogates, group: the surrogate that the strategy learns with; see `Surrogates.of`.
 
-        Raises NoDesignSpaceError where the task has nothing to tune.
+        Raises NoDesignSpaceError where the task has nothing to tune, and OneShotConfigError or WeightsError
+        for a sub-space of a device that has none.
         """
         self._model = model
         self._proposes_without_starts = not config.propose
         self._clock = clock or StageClock()
         self._embedder = CandidateEmbedder(task.mod, hardware)
-        space = space or StockSpace(config.max_code)
-        self._python_cause = space.cause(target) if isinstance(space, StockSpace) else PYTHON_POSTPROCESSOR
+        if space is None:
+            space = chosen_space(config, task, target, hardware)
+        is_stock = isinstance(space, StockSpace | SubSpace)
+        self._python_cause = StockSpace.cause(target) if is_stock else PYTHON_POSTPROCESSOR
         book = surrogates or Surrogates()
 
         scorer = model
@@ -120,6 +125,7 @@ class SearchSession:
                     threads=threads,
                     resources=resources,
                     clock=self._clock,
+                    narrow=space.narrowed if isinstance(space, DesignSpace) else None,
                 ),
             )
         self._open: dict[str, ms.MeasureCandidate] = {}

@@ -11,8 +11,15 @@ import tvm
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.table import FeatureTable, LabelledFeatures
 from foretune.dataset.hardware import Hardware, named_hardware
-from foretune.dataset.roofline import dataset_scores, latency_bound_s, roofline_latency_s, roofline_scores
-from foretune.dataset.traffic import compulsory_bytes, program_bytes, traffic_bytes
+from foretune.dataset.program_counts import FLOPS_PER_LANE
+from foretune.dataset.roofline import (
+    dataset_scores,
+    latency_bound_s,
+    memory_bound,
+    roofline_latency_s,
+    roofline_scores,
+)
+from foretune.dataset.traffic import compulsory_bytes, traffic_bytes
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,38 +126,61 @@ def test_more_cache_never_moves_more(one, other):
     assert compulsory_bytes(mod) <= traffic_bytes(mod, large) <= traffic_bytes(mod, small)
 
 
-def test_program_bytes_take_the_second_cache():
-    assert program_bytes(matmul(), DEVICE) == traffic_bytes(matmul(), 10_000)
-    unknown = Hardware(**{**vars(DEVICE), "l2_bytes": 0})
-    assert program_bytes(matmul(), unknown) == 3 * MATRIX
-
-
 # -- scores
+
+
+VECTORS = DEVICE.features()
+"""100 GFLOP/s in vectors of 8 lanes are 6.25 G instructions a second, in 3.125 G cycles of all cores; caches
+then move 200, 100 and 50 GB/s, and the memory 10."""
+
+
+def past_caches(moved):
+    """Bytes by level that move past the last cache alone."""
+    return [[0.0, 0.0, 0.0, moved]]
+
+
+def instructions_of(flops):
+    return [flops / (FLOPS_PER_LANE * 8)]
 
 
 def test_scores_are_shares_of_the_latency():
     # 1 GB at 10 GB/s takes 0.1 s, and 4 GFLOP at 100 GFLOP/s take 0.04 s, out of 0.2 s.
-    scores = roofline_scores([0.2], [4e9], [1e9], 100.0, 10.0)
-    assert scores.memory == pytest.approx([0.5])
-    assert scores.core == pytest.approx([0.2])
+    scores = roofline_scores([0.2], instructions_of(4e9), past_caches(1e9), VECTORS)
+    assert scores.memory == pytest.approx([0.5], rel=1e-4)
+    assert scores.core == pytest.approx([0.2], rel=1e-4)
     assert roofline_latency_s(4e9, 1e9, DEVICE) == pytest.approx(0.1)
     assert roofline_latency_s(40e9, 1e9, DEVICE) == pytest.approx(0.4)
+    assert memory_bound(4e9, 1e9, DEVICE) and not memory_bound(40e9, 1e9, DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("moved", "memory"),
+    [
+        ([2e9, 0, 0, 0], 2 / 200),
+        ([2e9, 2e9, 0, 0], 2 / 100),
+        ([2e9, 2e9, 2e9, 0], 2 / 50),
+        ([2e9, 2e9, 2e9, 1e8], 2 / 50),  # 0.01 s of the memory is less than 0.04 s of the last cache
+        ([2e9, 2e9, 2e9, 2e9], 2 / 10),
+    ],
+)
+def test_the_slowest_level_of_the_memory_hierarchy_counts(moved, memory):
+    assert roofline_scores([1.0], [0.0], [moved], VECTORS).memory == pytest.approx([memory], rel=1e-4)
 
 
 def test_a_failure_scores_nothing_and_no_share_is_over_one():
-    scores = roofline_scores([np.inf, 1e-9], 4e9, 1e9, 100.0, 10.0)
+    scores = roofline_scores([np.inf, 1e-9], instructions_of(4e9) * 2, past_caches(1e9) * 2, VECTORS)
     np.testing.assert_array_equal(scores.memory, [0, 1])
     np.testing.assert_array_equal(scores.core, [0, 1])
     assert scores.memory.dtype == scores.core.dtype == np.float64
 
 
-@given(st.floats(1e-6, 10), st.floats(1, 1e12), st.floats(1, 1e12), st.floats(1, 1e5), st.floats(0.1, 1e4))
-def test_the_larger_score_tells_the_side_of_the_ridge(latency, flops, moved, peak, bandwidth):
-    scores = roofline_scores([latency], flops, moved, peak, bandwidth)
+@given(st.floats(1e-6, 10), st.floats(1, 1e12), st.floats(1, 1e12))
+def test_the_larger_score_tells_the_side_of_the_ridge(latency, flops, moved):
+    scores = roofline_scores([latency], instructions_of(flops), past_caches(moved), VECTORS)
     # Close to the ridge, rounding may select either side.
-    off_the_ridge = not math.isclose(flops / moved, peak / bandwidth, rel_tol=1e-9)
+    off_the_ridge = not math.isclose(flops / moved, 100.0 / 10.0, rel_tol=1e-3)
     if scores.memory[0] < 1 and scores.core[0] < 1 and off_the_ridge:
-        assert (scores.memory[0] > scores.core[0]) == (flops / moved < peak / bandwidth)
+        assert (scores.memory[0] > scores.core[0]) == (flops / moved < 100.0 / 10.0)
 
 
 def test_scores_of_a_dataset_read_the_features_back():
@@ -166,12 +196,16 @@ def test_scores_of_a_dataset_read_the_features_back():
     names = np.array(["x"] * 3)
     flops, moved = np.full(3, 2.0 * N**3), np.full(3, 3.0 * MATRIX)
     latency_s = np.array([1e-4, 1e-4, np.inf])
-    data = LabelledFeatures(features, latency_s, names, names, names, names, names, names, flops, moved)
+    lanes = np.array([device.vector_bits / 32 for device in devices])
+    instructions, levels = flops / 2 / lanes, np.stack([0 * moved, 0 * moved, 0 * moved, moved], axis=1)
+    data = LabelledFeatures(
+        features, latency_s, names, names, names, names, names, names, instructions, levels
+    )
     scores = dataset_scores(data)
     expected_memory = [3 * MATRIX / 10e9 / 1e-4, 3 * MATRIX / 41.6e9 / 1e-4, 0]
     np.testing.assert_allclose(scores.memory, expected_memory, rtol=1e-4)
     np.testing.assert_allclose(scores.core, [*(flops[:2] / [100e9, 921.6e9] / 1e-4), 0], rtol=1e-4)
-    twice = dataset_scores(replace(data, moved_bytes=2 * moved))
+    twice = dataset_scores(replace(data, moved_bytes=2 * levels))
     np.testing.assert_allclose(twice.memory, 2 * np.array(expected_memory), rtol=1e-4)
     # Serving reads the same values from the raw features as the descriptions and the module give.
     least = [roofline_latency_s(flops[0], moved[0], device) for device in devices]

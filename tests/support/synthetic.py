@@ -14,8 +14,10 @@ from foretune.models.normaliser import Normaliser
 from foretune.models.registry import ModelConfig
 from foretune.models.target import TargetConfig
 
-DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 52, 8
+DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 52, 9
 MODEL = ModelConfig("transformer", {"width": 16, "layers": 1, "heads": 2, "feedforward": 16})
+HARDWARE = np.ones(HARDWARE_DIM, dtype=np.float32)
+"""Device of 1 GFLOP/s and 1 GB/s without vectors, whose caches are faster than its memory."""
 VARYING = 16  # columns of the task vector that are not always 0
 OPERATORS = ("conv2d", "dense", "batch_matmul")
 NETWORKS = ("resnet", "bert", "vgg")
@@ -29,7 +31,7 @@ def candidate(rng: np.random.Generator, n_stores: int = 3, n_decisions: int = 5)
         stores=rng.standard_normal((n_stores, 6)).astype(np.float32) @ STORE_PROPERTIES,
         decisions=rng.standard_normal((n_decisions, DECISION_DIM)).astype(np.float32),
         task=task_vector(rng),
-        hardware=np.ones(HARDWARE_DIM, dtype=np.float32),
+        hardware=HARDWARE,
     )
 
 
@@ -78,8 +80,8 @@ def dataset(tasks: int = 12, per_task: int = 24, seed: int = 0, failures: float 
         source=source_names,
         hardware_id=np.full(len(rows), "cpu-test"),
         target=np.full(len(rows), "llvm"),
-        flops=needed[:, 0],
-        moved_bytes=needed[:, 1],
+        instructions=needed[:, 0] / 2,
+        moved_bytes=np.repeat(needed[:, 1:], 4, axis=1),
     )
 
 

@@ -84,7 +84,7 @@ def test_all_outputs_are_learned(tmp_path):
     made = loaded.predictor.predict_all_table(data.features, rows)
     assert made.std is None
     # the synthetic device has 1 GFLOP/s and 1 GB/s
-    for share, work in ((made.core, data.flops), (made.memory, data.moved_bytes)):
+    for share, work in ((made.core, 2 * data.instructions), (made.memory, data.moved_bytes[:, -1])):
         truth = np.clip(work[rows] / 1e9 / data.latency_s[rows], 1e-3, 1)
         assert np.corrcoef(np.log(share), np.log(truth))[0, 1] > 0.7
 

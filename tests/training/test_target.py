@@ -86,7 +86,7 @@ def test_an_efficiency_needs_no_best_program():
 
 def test_shares_are_targets_by_their_names():
     data = dataset(tasks=1, per_task=2)
-    data.flops[:], data.moved_bytes[:] = [1e6, 1e6], [1e5, 1e3]
+    data.instructions[:], data.moved_bytes[:] = 5e5, [[0, 0, 0, 1e5], [0, 0, 0, 1e3]]
     data.latency_s[:] = [0.01, np.inf]  # the synthetic device has 1 GFLOP/s and 1 GB/s: 1 ms and 0.1 ms
     made = Targets.of(data, Labels.of(data), TargetConfig(), ("score", "core", "memory", "log_variance"))
     # shares 0.1 and 0.01 of the latency are 2/3 and 1/3 on the logarithmic scale from 0.001; a failure is 0

@@ -33,6 +33,7 @@ from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_re
 from ....dataset.task import Task
 from ....dataset.tvm_compat import NoDesignSpaceError
 from ...surrogate.base import Surrogate
+from ..base import Narrow
 from .drafts import Draft, DraftConfig, measuring_cost_s
 from .keeping import best_scores, kept_traces, shares
 from .model import DraftModel, Rater
@@ -55,8 +56,15 @@ class Drafter:
     `candidates_drafted` is the number of different candidates that the model rated.
     """
 
-    def __init__(self, task: Task, target: Target, model: DraftModel, context: ms.TuneContext) -> None:
-        """`context` is a tune context of the task and target.
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        model: DraftModel,
+        context: ms.TuneContext,
+        narrow: Narrow | None = None,
+    ) -> None:
+        """`context` is a tune context of the task and target; `narrow` leaves out some of its decisions.
 
         Raises NoDesignSpaceError where the task has nothing to tune, UnreadableSpaceError where none of its
         sketches can be drafted.
@@ -64,11 +72,14 @@ class Drafter:
         try:
             reading = task_reading(context.mod)
             structure = reading.structure
-            self.spaces = read_spaces(context, structure, task.name)
+            spaces = read_spaces(context, structure, task.name)
         except NoDesignSpaceError:
             raise
         except Exception as error:  # TVM raises ScheduleError, InternalError and others
             raise UnreadableSpaceError(f"{type(error).__name__}: {error}") from error
+        chosen = spaces if narrow is None else narrow(spaces)
+        self.is_narrowed = chosen is not spaces
+        self.spaces = list(chosen)
         if not self.spaces:
             raise UnreadableSpaceError("no sketch draws a decision")
         vector = reading.features
@@ -116,6 +127,11 @@ class Drafter:
         for allowed in self._niches(traces):
             traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
         return self.rated(traces)
+
+    def random_trace(self, rng: np.random.Generator) -> str:
+        """Trace of a candidate with evenly drawn decisions, of a sketch at random; it may be invalid."""
+        space = self.spaces[rng.integers(len(self.spaces))]
+        return space.traces(space.canonical(space.sample(1, rng)))[0]
 
     def _niches(self, usual: Sequence[str]) -> list[Allowed]:
         """Kinds of candidates that evolve apart, because few of the `usual` ones are of them."""

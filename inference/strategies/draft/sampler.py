@@ -14,10 +14,12 @@ from ....dataset.measure import MeasureOutcome
 from ....dataset.program_sampling import ProgramSampler
 from ....dataset.program_sampling.counts import DUPLICATE, CandidateCounts
 from ....dataset.program_sampling.sampler import Proposal
+from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ....dataset.task import Task
 from ....dataset.threads import linear_algebra_threads
 from ...profiling import StageClock
 from ...surrogate.base import Surrogate
+from ..base import Narrow
 from .drafter import Drafter, verified
 from .drafts import Draft, DraftConfig
 from .model import DraftModel
@@ -47,15 +49,17 @@ class DraftSampler(ProgramSampler):
         space: ms.SpaceGenerator | str = "post-order-apply",
         threads: int | None = None,
         clock: StageClock | None = None,
+        narrow: Narrow | None = None,
     ) -> None:
         """The first round drafts by `config`; later rounds draft by `refining` around the fastest measured.
 
         Up to `per_round` drafts are replayed a round; the others stay for later rounds. `random_share` of a
         round is drawn at random. The `surrogate` corrects the draft model's scores by the measurements.
         `clock` takes the time of drafting and selecting as the stage `drafting`, apart from that of replay.
+        `narrow` is the `DesignSpace.narrowed` of the space; random candidates are within it, too.
         """
         super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
-        self._drafter = Drafter(task, target, model, self.context)
+        self._drafter = Drafter(task, target, model, self.context, narrow)
         self._pool = DraftPool(surrogate)
         self._surrogate = surrogate
         self._config = config
@@ -92,6 +96,18 @@ class DraftSampler(ProgramSampler):
         config = self._refining if self._searched else self._config
         self._searched = True
         return self._round(config, self.per_round)
+
+    def _draw_random(self) -> Proposal | None:
+        """See ProgramSampler; MetaSchedule draws from decisions that the space leaves out."""
+        if not self._drafter.is_narrowed:
+            return super()._draw_random()
+        self._tried += 1
+        try:
+            candidate = replay_or_reject(self.context, self._drafter.random_trace(self.rng))
+        except RejectedError as error:
+            self.rejected[str(error)] += 1
+            return None
+        return candidate_trace_json(candidate), candidate
 
     def _round(self, config: DraftConfig, count: int) -> Iterable[Proposal]:
         """Up to `count` candidates, none of them known."""

@@ -70,6 +70,7 @@ class DraftStrategy(SampledStrategy):
                 surrogate=setting.surrogate,
                 **setting.of_sampler(),
                 clock=setting.clock,
+                narrow=setting.narrow,
             )
         except UnreadableSpaceError as error:
             _LOG.info("%s cannot be drafted (%s): it is searched by evolution", setting.task.name, error)

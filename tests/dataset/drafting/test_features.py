@@ -208,9 +208,11 @@ def test_a_dataset_is_read(tmp_path):
     assert len(data) == 5
     assert data.features.task.shape == (5, TASK_DIM + DRAFT_DIM)
     assert data.features.batch().stores.shape == (5, 1, 1)
-    assert data.flops.tolist() == [2 * 8 * 32 * 16] * 5
+    lanes = HARDWARE.vector_bits / 32
+    assert data.instructions.tolist() == [8 * 32 * 16 / lanes] * 5
     # Bytes of the arguments, except for the record with counted bytes: 5 MB at 20 GB/s in 1 ms.
-    assert data.moved_bytes.tolist() == [4 * (8 * 32 + 32 * 16 + 8 * 16)] * 4 + [5e6]
+    arguments = 4 * (8 * 32 + 32 * 16 + 8 * 16)
+    assert data.moved_bytes.tolist() == [[arguments] * 4] * 4 + [[arguments] * 3 + [5e6]]
     assert dataset_scores(data).memory[3:] == pytest.approx([3584 / 20e9 / 1e-3, 0.25], rel=1e-4)
     assert data.latency_s.tolist() == [1e-3] * 5
 

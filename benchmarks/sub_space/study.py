@@ -1,0 +1,163 @@
+"""Pairs of programs that differ in one primitive, and what sub-spaces keep of measured programs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from foretune.dataset.drafting.read_spaces import read_spaces
+from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.drafting.read_traces import SketchReader
+from foretune.dataset.drafting.space import SketchSpace
+from foretune.dataset.hardware import Hardware
+from foretune.dataset.program_counts import count_program
+from foretune.dataset.records import Record, TaskRow
+from foretune.dataset.replay import replay
+from foretune.dataset.roofline import memory_bound, roofline_scores
+from foretune.dataset.store import RecordStore
+from foretune.dataset.task_shapes import shape_hash
+from foretune.dataset.traffic import compulsory_bytes
+from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.inference.spaces.primitives import PRIMITIVES, narrowed, settings
+from foretune.inference.spaces.sub_space import BOUNDS, top
+from numpy.typing import NDArray
+
+HELD_OUT = 5
+"""One of so many shapes is held out of the weights."""
+
+PAIRS = 2
+"""Pairs of a task and primitive at most, so that no task dominates."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Programs of a task on one device that ran."""
+
+    row: TaskRow
+    hardware: Hardware
+    records: Sequence[Record]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the task judges and gives no weights."""
+        return int(shape_hash(self.row), 16) % HELD_OUT == 0
+
+
+def measured_tasks(dataset: Path) -> list[Measured]:
+    """Tasks of a dataset by device and target."""
+    store = RecordStore(dataset).require()
+    hardware = store.hardware()
+    found: defaultdict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in store.records():
+        if record.failure is None and not record.simulated and not record.cut_short:
+            found[record.workload_hash, record.hardware_id, record.target].append(record)
+    rows = {row.workload_hash: row for row in store.tasks()}
+    return [Measured(rows[name], hardware[device], records) for (name, device, _), records in found.items()]
+
+
+def pairs_of(traces: Sequence[str], reader: SketchReader, rng: np.random.Generator) -> dict[str, Any]:
+    """Numbers of up to PAIRS pairs of programs by the one primitive that they differ in."""
+    known: dict[int, dict[str, Any]] = {}
+    for sketch, values, numbers in reader.group_by_sketch(traces):
+        for row, number in zip(values, numbers, strict=True):
+            known[number] = settings(sketch, row)
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for one, other in combinations(sorted(known), 2):
+        different = [name for name in PRIMITIVES if known[one][name] != known[other][name]]
+        # A location changes with whether it is inlined.
+        if different == ["compute_at", "compute_inline"]:
+            different = ["compute_inline"]
+        if len(different) == 1:
+            found[different[0]].append((one, other))
+    return {name: [of[number] for number in rng.permutation(len(of))[:PAIRS]] for name, of in found.items()}
+
+
+def differences(task: Measured, rng: np.random.Generator) -> Iterator[tuple[str, float, float]]:
+    """Yields for each pair its primitive and the differences of log2 memory and core score."""
+    mod = tvm.ir.load_json(task.row.tir)
+    chosen = pairs_of([r.trace for r in task.records], SketchReader(read_structure(mod)), rng)
+    if not chosen:
+        return
+    context = make_tune_context(mod, parse_target(task.records[0].target), seed=0)
+    scores: dict[int, tuple[float, float] | None] = {}
+    for number in {number for of in chosen.values() for pair in of for number in pair}:
+        program = replay(context, task.records[number].trace)
+        scores[number] = None if program is None else _scores(program.sch.mod, task, task.records[number])
+    for name, of in chosen.items():
+        for one, other in of:
+            left, right = scores[one], scores[other]
+            if left is not None and right is not None:
+                memory, core = np.abs(np.log2(left) - np.log2(right))
+                yield name, float(memory), float(core)
+
+
+def _scores(mod: tvm.IRModule, task: Measured, record: Record) -> tuple[float, float] | None:
+    counts = count_program(mod, task.hardware, task.row.flops)
+    found = roofline_scores(
+        [record.latency_s], [counts.instructions], [counts.moved_bytes], task.hardware.features()
+    )
+    memory, core = float(found.memory[0]), float(found.core[0])
+    return (memory, core) if memory > 0 and core > 0 else None
+
+
+# -- what sub-spaces keep
+
+
+def bound_of(task: Measured, mod: tvm.IRModule) -> str:
+    """Side of the ridge on which the task is."""
+    return BOUNDS[0 if memory_bound(task.row.flops, compulsory_bytes(mod), task.hardware) else 1]
+
+
+def kept(
+    task: Measured, weights: dict[str, dict[str, float]], counts: Sequence[int], rng: np.random.Generator
+) -> dict[str, list[float]]:
+    """By n_p: [space size over the whole, share of programs inside, best kept, that of as many at random].
+
+    The best kept is 0 where no program is inside.
+    """
+    mod = tvm.ir.load_json(task.row.tir)
+    structure = read_structure(mod)
+    context = make_tune_context(mod, parse_target(task.records[0].target), seed=0)
+    spaces = read_spaces(context, structure, task.row.name)
+    latencies_s = np.array([record.latency_s for record in task.records])
+    weight = weights[bound_of(task, mod)]
+    reader = SketchReader(structure)
+    read = list(reader.group_by_sketch([record.trace for record in task.records]))
+    found = {}
+    for count in counts:
+        inner = narrowed(spaces, frozenset(PRIMITIVES) - top(weight, count))
+        inside = np.zeros(len(latencies_s), dtype=np.bool_)
+        for sketch, values, numbers in read:
+            for space in inner:
+                if space.sketch.instructions == sketch.instructions:
+                    inside[numbers] = _inside(space, values)
+        size = sum(space.size for space in inner) / max(sum(space.size for space in spaces), 1.0)
+        best = latencies_s.min()
+        own = best / latencies_s[inside].min() if inside.any() else 0.0
+        found[str(count)] = [size, float(inside.mean()), own, at_random(latencies_s, int(inside.sum()), rng)]
+    return found
+
+
+def _inside(space: SketchSpace, values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    mask = np.ones(len(values), dtype=np.bool_)
+    for decision, table in zip(space.sketch.decisions, space.domains, strict=True):
+        known = {tuple(row) for row in table.tolist()}
+        part = values[:, decision.column : decision.column + decision.width].tolist()
+        mask &= np.array([tuple(row) in known for row in part])
+    return mask
+
+
+def at_random(
+    latencies_s: NDArray[np.float64], count: int, rng: np.random.Generator, draws: int = 20
+) -> float:
+    """Mean of the best latency over the best of `count` programs at random; 0 for none."""
+    if count == 0:
+        return 0.0
+    best = latencies_s.min()
+    return float(np.mean([best / rng.choice(latencies_s, count, replace=False).min() for _ in range(draws)]))

@@ -1,0 +1,71 @@
+"""Work of one program on a device: bytes moved at each level of the memory hierarchy, and instructions.
+
+They are counted from the lowered program, so that programs of one task differ: tiles decide what stays in a
+cache, vector loops how many instructions there are, compute locations what is computed twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tvm
+
+from .hardware.description import Hardware
+from .instructions import executed_instructions
+from .traffic import LoweredStores
+
+LEVELS = ("registers", "l1", "l2", "memory")
+"""Levels of the memory hierarchy; bytes of a level are those that it fetches from the next one, and
+`memory` counts those past the last cache."""
+
+LINE_BYTES = 64
+"""Cache line of x86 CPUs and of most others."""
+
+FLOPS_PER_LANE = 2
+"""A lane of a vector instruction multiplies and adds."""
+
+
+class ProgramCounts(NamedTuple):
+    """Work of one call, over all cores."""
+
+    moved_bytes: tuple[float, float, float, float]
+    """Bytes by `LEVELS`."""
+    instructions: float
+    """Vector instructions of arithmetic; see `instructions`."""
+
+
+def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> ProgramCounts:
+    """Counts of a scheduled module; `flops` are the operations of its task.
+
+    On a CPU a level whose size is not known moves as much as the level inside of it. A GPU's programs use
+    shared memory and tensor cores, which the counts do not see: there only bytes past the L2 cache are
+    counted, and instructions are those of `flops` at full vectors.
+    """
+    stores = LoweredStores(mod)
+    if hardware.kind != "cpu":
+        least = stores.compulsory_bytes
+        moved = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
+        return ProgramCounts((least, least, least, moved), full_vectors(flops, hardware))
+    moved = [stores.traffic_bytes(register_bytes(hardware.vector_bits))]
+    for size in (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes):
+        moved.append(stores.traffic_bytes(size, LINE_BYTES) if size else moved[-1])
+    registers, l1, l2, memory = moved
+    return ProgramCounts(
+        (registers, l1, l2, memory), executed_instructions(stores, max(hardware.vector_bits, 32))
+    )
+
+
+def least_counts(compulsory_bytes: float, flops: float, hardware: Hardware) -> ProgramCounts:
+    """Lower bounds for all programs of a task: arguments moved once, full vectors."""
+    moved = (compulsory_bytes, compulsory_bytes, compulsory_bytes, compulsory_bytes)
+    return ProgramCounts(moved, full_vectors(flops, hardware))
+
+
+def full_vectors(flops: float, hardware: Hardware) -> float:
+    """Instructions of so many operations if every lane multiplies and adds."""
+    return flops / (FLOPS_PER_LANE * max(hardware.vector_bits / 32, 1))
+
+
+def register_bytes(vector_bits: int) -> int:
+    """Bytes of the vector registers: 32 with AVX-512, 16 otherwise."""
+    return (32 if vector_bits >= 512 else 16) * max(vector_bits, 32) // 8

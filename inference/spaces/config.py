@@ -1,0 +1,30 @@
+"""Settings of design spaces: `space` and `sub_space` of conf group `search`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..strategies.checks import OneShotConfigError
+
+STOCK, SUB_SPACE = SPACES = ("stock", "sub_space")
+"""Values of `search.space`; conf/search/default.yaml says what each does."""
+
+DRAFTING = ("draft",)
+"""Strategies that draw from the narrowed decisions of a design space."""
+
+FEWEST, MOST = 5, 8
+"""Range of Fasor's n_p (section 5)."""
+
+
+@dataclass(frozen=True)
+class SubSpaceConfig:
+    """Searches with `space` sub_space; conf/search/default.yaml says what each field means."""
+
+    primitives: int = 7
+    weights: str | None = None
+
+    def __post_init__(self) -> None:
+        if not FEWEST <= self.primitives <= MOST:
+            raise OneShotConfigError(
+                f"search.sub_space.primitives={self.primitives}: choose {FEWEST} to {MOST} of Table 1's eight"
+            )
