@@ -44,8 +44,8 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
     stores = LoweredStores(mod)
     if hardware.kind != "cpu":
         least = stores.compulsory_bytes
-        moved = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
-        return ProgramCounts((least, least, least, moved), full_vectors(flops, hardware))
+        past_l2 = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
+        return ProgramCounts((least, least, least, past_l2), full_vectors(flops, hardware))
     moved = [stores.traffic_bytes(register_bytes(hardware.vector_bits))]
     for size in (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes):
         moved.append(stores.traffic_bytes(size, LINE_BYTES) if size else moved[-1])

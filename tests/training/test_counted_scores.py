@@ -38,7 +38,7 @@ def test_the_scores_of_a_task_are_different_targets(tmp_path, monkeypatch):
     scores = dataset_scores(data)
     for task in TASKS:
         of_task = data.workload_hash == task.workload_hash
-        # Latencies differ little: what differs is what was counted, and not alike for both scores.
+        # Latencies differ little: the counts of the programs differ, and not alike for both scores.
         memory, core = np.log(scores.memory[of_task]), np.log(scores.core[of_task])
         assert memory.std() > 0.1 and core.std() > 0.1
         assert np.std(memory - core) > 0.1
