@@ -242,7 +242,7 @@ def _note(result: Result) -> str:
         f"{result.machine}, {values['threads']} threads, {result.search}, {result.date}. {_types(values)}, "
         "batch 1; each in a process of its own, in turns. Above 1 the tuned network is ahead. Of the peak: "
         "operations of the tasks a second over the peak of the cores, "
-        f"{_peaks(values['networks'])} GFLOP/s by multiply-adds in registers."
+        f"{_peaks(values['networks'])} GFLOP/s by float32 multiply-adds in registers."
     )
     if failed:
         said += f" Failed: {'; '.join(failed)}."
