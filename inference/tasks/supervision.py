@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,8 @@ from .search import TaskSearch
 _DEATHS_ALLOWED = 1
 """Searchers that may die of a task before it is given up."""
 
-_OF_A_CHILD = 0.25
-"""Share of a child's round for candidates of start sources: the others are adapted programs and its own."""
+_GIVEN, _GIVEN_TO_A_CHILD = 0.5, 0.25
+"""Shares of a task's first round for candidates of start sources; a child has adapted programs besides."""
 
 
 class SearchSupervisor:
@@ -89,8 +90,9 @@ class SearchSupervisor:
                     learned.setdefault(start.trace, start.latency_s)
                 elif not search.rounds:
                     given.append(start.trace)
-        if planned.is_child:
-            given = given[: int(_OF_A_CHILD * planned.budget.measured)]
+        if planned.budget.search:  # which has programs of its own that are to be measured, too
+            share = _GIVEN_TO_A_CHILD if planned.is_child else _GIVEN
+            given = given[: math.ceil(share * planned.budget.measured)]
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget

@@ -146,8 +146,17 @@ def test_an_idle_searcher_takes_over_from_a_busy_one():
     assert supervisor.choices(1) == ([], [other])
 
 
-@pytest.mark.parametrize(("is_child", "first"), [(False, 4), (True, 2)])
-def test_templates_leave_most_of_a_childs_round_to_adapted_programs(is_child, first):
+@pytest.mark.parametrize(
+    ("budget", "is_child", "first"),
+    [
+        (RoundBudget(8), False, 4),
+        (RoundBudget(4), False, 2),
+        (RoundBudget(8), True, 2),
+        (RoundBudget(4), True, 1),
+        (RoundBudget(4, search=False), False, 4),
+    ],
+)
+def test_templates_leave_room_for_other_programs(budget, is_child, first):
     class Templates(StartSource):
         def starts(self, task):
             return [Start(f"template {number}") for number in range(4)]
@@ -155,7 +164,7 @@ def test_templates_leave_most_of_a_childs_round_to_adapted_programs(is_child, fi
     searcher = FakeSearcher()
     search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()), rounds=0)
     supervisor = SearchSupervisor([searcher], [search], [Templates()])
-    supervisor.ask(0, Round(search, RoundBudget(8), starts=("adapted",), is_child=is_child))
+    supervisor.ask(0, Round(search, budget, starts=("adapted",), is_child=is_child))
     expected = (*(f"template {number}" for number in range(first)), "adapted")
     assert searcher.requests[0].starts == expected
 
