@@ -48,7 +48,7 @@ def test_the_scores_of_a_task_are_different_targets(tmp_path, monkeypatch):
 
     config = settings(
         tmp_path,
-        epochs=40,
+        epochs=150,
         model=ModelConfig("mlp", {"width": 32, "outputs": list(columns)}),
         split=SplitConfig(validation=0, test=0),
     )
