@@ -26,7 +26,7 @@ from ..dataset.tvm_compat import parse_target
 from ..errors import UserError
 from .deploy.compile import how_to_run
 from .deploy.outputs import OutputCheck
-from .deploy.trial import Trial
+from .deploy.trial import Trial, Tuned
 from .predicted_schedules import PredictedSchedules
 from .profiling import StageClock
 from .result import (
@@ -109,7 +109,8 @@ class TuningRun:
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
             tuner, results = self.tune(tasks, opened)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        timed = trial.timed(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        tuned = Tuned(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        timed = trial.timed(tuned)
         results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
         result = replace(

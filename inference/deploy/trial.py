@@ -58,6 +58,19 @@ class Timed:
     """Tasks that run without their schedule, since TVM builds no code for it."""
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """A network whose tasks are tuned."""
+
+    relax_mod: tvm.IRModule
+    network: Network
+    target: Target
+    database: TuningDatabase
+    results: Sequence[TaskResult]
+    lowering_s: float
+    """Seconds that the conversion to Relax took."""
+
+
 class Trial:
     """Trial of one network of a run."""
 
@@ -76,92 +89,56 @@ class Trial:
         self.elapsed_s = elapsed_s
         self.predicted = predicted
 
-    def timed(
-        self,
-        relax_mod: tvm.IRModule,
-        network: Network,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-        lowering_s: float,
-    ) -> Timed:
-        """Timings that the executor allows; `lowering_s` is how long the conversion to Relax took."""
+    def timed(self, tuned: Tuned) -> Timed:
+        """Timings that the executor allows."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
-            self._export_unchecked(config.export, relax_mod, target, database, results)
+            self._export_unchecked(config.export, tuned)
         elif config.executor.kind == "local":
-            return self._compare(relax_mod, network, target, database, results, lowering_s)
+            return self._compare(tuned)
         else:
             self.console.print(
                 f"executor={config.executor.kind}: the network is not timed, since it does not run here"
             )
         return Timed()
 
-    def _compile(
-        self,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-        lowering_s: float,
-        names: Sequence[str],
-    ) -> list[CompiledForm]:
+    def _compile(self, tuned: Tuned, names: Sequence[str]) -> list[CompiledForm]:
         """The forms of these names."""
         # The plots take a second to import, which a thread does while TVM compiles.
         Thread(target=import_module, args=("..report.write", __package__), daemon=True).start()
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            tuned = self._tuned(relax_mod, target, database, results)
-            forms = [CompiledForm(TUNED, tuned, self.elapsed_s())]
+            forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
             if UNTUNED in names:
                 began = time.perf_counter()
-                untuned = compile_network(relax_mod, target)
-                ready_s = lowering_s + time.perf_counter() - began
+                untuned = compile_network(tuned.relax_mod, tuned.target)
+                ready_s = tuned.lowering_s + time.perf_counter() - began
                 forms.append(CompiledForm(UNTUNED, untuned, ready_s))
         return forms
 
-    def _tuned(
-        self,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-    ) -> CompiledNetwork:
+    def _compiled(self, tuned: Tuned) -> CompiledNetwork:
         # The database may hold slower schedules of such tasks, from earlier runs.
         unscheduled = {
-            task.workload_hash for task in results if task.tuned_latency_s is None and not task.predicted
+            task.workload_hash
+            for task in tuned.results
+            if task.tuned_latency_s is None and not task.predicted
         }
-        measured = database.best_schedules([task.workload_hash for task in results])
+        measured = tuned.database.best_schedules([task.workload_hash for task in tuned.results])
         schedules = measured if self.predicted is None else self.predicted.behind(measured)
-        return compile_network(relax_mod, target, schedules, unscheduled=unscheduled)
+        return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled)
 
-    def _export_unchecked(
-        self,
-        library: Path,
-        relax_mod: tvm.IRModule,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-    ) -> None:
+    def _export_unchecked(self, library: Path, tuned: Tuned) -> None:
         """Writes the library of a network that does not run here."""
         with self.watch.stage("compile"), self.console.status("compiling the network"):
-            tuned = self._tuned(relax_mod, target, database, results)
-        for name in tuned.unbuildable:
+            compiled = self._compiled(tuned)
+        for name in compiled.unbuildable:
             self.console.print(f"{name} runs untuned: {NOT_BUILT}", style="yellow", markup=False)
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
-            tuned.export(library)
+            compiled.export(library)
         self.console.print("the exported network was neither run nor checked here", style="yellow")
 
-    def _compare(
-        self,
-        relax_mod: tvm.IRModule,
-        network: Network,
-        target: Target,
-        database: TuningDatabase,
-        results: Sequence[TaskResult],
-        lowering_s: float,
-    ) -> Timed:
+    def _compare(self, tuned: Tuned) -> Timed:
         """Compiles, checks and exports the tuned network; times it beside the untuned one and rivals."""
-        config = self.config
+        config, network, target = self.config, tuned.network, tuned.target
         on_cpu = target.kind.name == "llvm"
         if on_cpu and get_cc() is None:
             self.console.print(
@@ -170,7 +147,7 @@ class Trial:
                 style="yellow",
             )
         # Without a schedule, nothing runs on a GPU.
-        names = [TUNED, UNTUNED] if on_cpu and self._time_for_untuned(results) else [TUNED]
+        names = [TUNED, UNTUNED] if on_cpu and self._time_for_untuned(tuned.results) else [TUNED]
         with Comparison(
             network,
             config.network_arguments,
@@ -181,38 +158,40 @@ class Trial:
             dtype=config.lowering.dtype,
         ) as comparison:
             comparison.start()  # imports beside the compilation
-            forms = self._compile(relax_mod, target, database, results, lowering_s, names)
-            tuned = forms[0].compiled
+            forms = self._compile(tuned, names)
+            compiled = forms[0].compiled
             with self.watch.stage("link"), self.console.status("generating code"):
                 comparison.enter(forms)  # rivals import beside the check
             with self.watch.stage("check outputs"):
                 reference = network.reference_outputs()
-                check, agreement = self._checked(network, tuned, reference)
+                check, agreement = self._checked(network, compiled, reference)
             with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
                 comparison.prepare(reference, None if agreement is None else check.tolerance)
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
-        exported = self._export(config.export, tuned, network, on_cpu) if check.agrees else []
+        exported = self._export(config.export, compiled, network, on_cpu) if check.agrees else []
         timed = Timed(
             contestants,
             comparison.left_out,
             check,
             exported,
             agreement=agreement,
-            unbuildable=tuned.unbuildable,
+            unbuildable=compiled.unbuildable,
         )
         if not on_cpu:
             return timed
         with self.watch.stage("profile the network"), self.console.status("profiling the network"):
-            return replace(timed, profile=tuned.profile(*network.inputs), peak_gflops=fma_peak_gflops(target))
+            return replace(
+                timed, profile=compiled.profile(*network.inputs), peak_gflops=fma_peak_gflops(target)
+            )
 
     def _checked(
-        self, network: Network, tuned: CompiledNetwork, reference: Sequence[NDArray[Any]]
+        self, network: Network, compiled: CompiledNetwork, reference: Sequence[NDArray[Any]]
     ) -> tuple[OutputCheck, Agreement | None]:
         """Difference of the outputs from the original's, and their agreement in another data type."""
-        outputs = tuned(*network.inputs)
+        outputs = compiled(*network.inputs)
         if (dtype := self.config.lowering.dtype) != WIDE:
-            agreement = measure_agreement(network, dtype, tuned)
+            agreement = measure_agreement(network, dtype, compiled)
             return compare_narrow_outputs(reference, outputs, agreement.pytorch_difference), agreement
         check = compare_outputs(reference, outputs)
         if not check.agrees:
@@ -220,13 +199,13 @@ class Trial:
         return check, None
 
     def _export(
-        self, library: Path | None, tuned: CompiledNetwork, network: Network, on_cpu: bool
+        self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool
     ) -> list[Contestant]:
         """Writes the library of the tuned network, if it is wanted, and times it as users run it."""
         if library is None:
             return []
         with self.watch.stage("export"), self.console.status(f"writing {library}"):
-            tuned.export(library)
+            compiled.export(library)
         if not on_cpu:
             return []
         with self.watch.stage("time the export"), self.console.status("timing the export"):
