@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -105,3 +106,30 @@ class SampledStrategy(Strategy):
         found = self._at_random.propose()
         self._sampler.mark_measured(trace for trace, _ in found)
         return found
+
+
+class DescendingSampler(ProgramSampler):
+    """A program sampler whose later candidates descend from earlier ones."""
+
+    @abstractmethod
+    def descend_from(self, traces: Iterable[str]) -> None:
+        """Makes candidates parents of later ones before they are measured."""
+
+    @abstractmethod
+    def propose_quickly(self, count: int) -> list[Found]:
+        """`count` candidates of a short search."""
+
+
+class DescendingStrategy(SampledStrategy):
+    """A sampler whose candidates descend from earlier ones as a strategy."""
+
+    _sampler: DescendingSampler
+
+    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+        """See Strategy; later candidates descend from start candidates, too."""
+        found = super().take_starts(starts)
+        self._sampler.descend_from(trace for trace, _ in found)
+        return found
+
+    def _propose_quickly(self) -> list[Found]:
+        return self._sampler.propose_quickly(QUICK_PROPOSALS)

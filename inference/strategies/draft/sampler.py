@@ -11,7 +11,6 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ....dataset.measure import MeasureOutcome
-from ....dataset.program_sampling import ProgramSampler
 from ....dataset.program_sampling.counts import DUPLICATE, CandidateCounts
 from ....dataset.program_sampling.sampler import Proposal
 from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
@@ -20,6 +19,7 @@ from ....dataset.threads import linear_algebra_threads
 from ...profiling import StageClock
 from ...surrogate.base import Surrogate
 from ..base import Narrow
+from ..sampled import DescendingSampler
 from .drafter import Drafter, verified
 from .drafts import Draft, DraftConfig
 from .model import DraftModel
@@ -29,7 +29,7 @@ _PARENTS = 8
 _QUICK_GENERATIONS = 2
 
 
-class DraftSampler(ProgramSampler):
+class DraftSampler(DescendingSampler):
     """Drafts with a `DraftModel`, and replays the drafts of the highest expected improvement."""
 
     name = "draft"
@@ -79,11 +79,11 @@ class DraftSampler(ProgramSampler):
             self._pool.learn(self._drafter.rated(list(latencies_s)), latencies_s)
 
     def descend_from(self, traces: Iterable[str]) -> None:
-        """Makes candidates parents of later drafts before they are measured."""
+        """See DescendingSampler."""
         self._starts += traces
 
     def propose_quickly(self, count: int) -> list[Proposal]:
-        """`count` candidates of a short search."""
+        """See DescendingSampler; candidates of a short search."""
         short = replace(self._config, generations=min(_QUICK_GENERATIONS, self._config.generations))
         return self._handed_on(dict(self._round(short, count)))
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from tvm.target import Target
 
 from ....dataset.hardware import Hardware
-from ..base import Found, Strategy, StrategyConfig, StrategySetting
+from ..base import Strategy, StrategyConfig, StrategySetting
 from ..evolutionary import EvolutionaryConfig, EvolutionaryStrategy
-from ..sampled import QUICK_PROPOSALS, SampledStrategy
+from ..sampled import DescendingStrategy
 from .checkpoint import fitting_checkpoint
 from .config import DraftingConfig
 from .drafter import UnreadableSpaceError
@@ -22,11 +21,10 @@ from .sampler import DraftSampler
 _LOG = logging.getLogger(__name__)
 
 
-class DraftStrategy(SampledStrategy):
+class DraftStrategy(DescendingStrategy):
     """Rates decisions by the thousand with a draft model, and replays only the best drafts."""
 
     Config = DraftingConfig
-    _sampler: DraftSampler
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
@@ -76,12 +74,3 @@ class DraftStrategy(SampledStrategy):
             _LOG.info("%s cannot be drafted (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)
         return cls(sampler, setting)
-
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
-        """See Strategy; drafts descend from start candidates, too."""
-        found = super().take_starts(starts)
-        self._sampler.descend_from(trace for trace, _ in found)
-        return found
-
-    def _propose_quickly(self) -> list[Found]:
-        return self._sampler.propose_quickly(QUICK_PROPOSALS)

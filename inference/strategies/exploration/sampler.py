@@ -15,7 +15,6 @@ from ....dataset.drafting.space import Choices
 from ....dataset.features.reading import task_reading
 from ....dataset.hardware import Hardware
 from ....dataset.measure import MeasureOutcome
-from ....dataset.program_sampling import ProgramSampler
 from ....dataset.program_sampling.counts import DUPLICATE, CandidateCounts
 from ....dataset.program_sampling.sampler import Proposal
 from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
@@ -26,6 +25,7 @@ from ....models.explorer import Explorer
 from ....training.exploration.environment import Environment, TaskSpace
 from ....training.exploration.walks import Visited, explore
 from ...profiling import StageClock
+from ..sampled import DescendingSampler
 from .config import ExplorationConfig
 
 _PARENTS = 8
@@ -38,14 +38,14 @@ class UnexplorableError(Exception):
 
 @dataclass(frozen=True)
 class ExplorerResources:
-    """What all tasks of a process share: the network, the judge of its programs, and the device."""
+    """Parts that all tasks of a process share: the network, the judge of its programs, and the device."""
 
     explorer: Explorer
     environment: Environment
     hardware: Hardware
 
 
-class ExplorationSampler(ProgramSampler):
+class ExplorationSampler(DescendingSampler):
     """Walks with an explorer in each sketch of a task, and proposes the programs judged best.
 
     Sketches have equal shares of the candidates. Walks begin with the fastest measured programs and the start
@@ -96,7 +96,7 @@ class ExplorationSampler(ProgramSampler):
         return replace(super().counts, drafted=len(self._judged))
 
     def descend_from(self, traces: Iterable[str]) -> None:
-        """Makes candidates starts of later walks before they are measured."""
+        """See DescendingSampler."""
         self._starts += traces
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
@@ -105,7 +105,7 @@ class ExplorationSampler(ProgramSampler):
         self._latencies_s |= {trace: outcome.latency_s for (trace, _), outcome in pairs}
 
     def propose_quickly(self, count: int) -> list[Proposal]:
-        """`count` candidates of one iteration."""
+        """See DescendingSampler; candidates of one iteration."""
         return self._handed_on(self._round(count, iterations=1))
 
     def _draw(self) -> Iterable[Proposal]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +11,9 @@ from tvm.target import Target
 from ....dataset.hardware import Hardware
 from ....models.checkpoint import load_explorer, shipped_explorers
 from ....training.exploration.environment import Environment
-from ..base import Found, Strategy, StrategyConfig, StrategySetting
+from ..base import Strategy, StrategyConfig, StrategySetting
 from ..evolutionary import EvolutionaryConfig, EvolutionaryStrategy
-from ..sampled import QUICK_PROPOSALS, SampledStrategy
+from ..sampled import DescendingStrategy
 from .config import AUTO, ExplorationConfig
 from .sampler import ExplorationSampler, ExplorerResources, UnexplorableError
 
@@ -24,11 +23,10 @@ _SHIPPED = {"llvm": "cpu-explorer", "cuda": "cuda-explorer"}
 """Name of the explorer for each kind of target, whether or not it is shipped yet."""
 
 
-class ExplorationStrategy(SampledStrategy):
+class ExplorationStrategy(DescendingStrategy):
     """Walks of an explorer, whose best programs are replayed and rated by the cost model."""
 
     Config = ExplorationConfig
-    _sampler: ExplorationSampler
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
@@ -75,12 +73,3 @@ class ExplorationStrategy(SampledStrategy):
             _LOG.info("%s cannot be explored (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)
         return cls(sampler, setting)
-
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
-        """See Strategy; walks begin with start candidates, too."""
-        found = super().take_starts(starts)
-        self._sampler.descend_from(trace for trace, _ in found)
-        return found
-
-    def _propose_quickly(self) -> list[Found]:
-        return self._sampler.propose_quickly(QUICK_PROPOSALS)
