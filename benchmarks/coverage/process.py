@@ -108,7 +108,7 @@ def is_unsearched(found: Mapping[str, Any]) -> bool:
 
 
 def of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What the row keeps of `report.json`."""
+    """Values of `report.json` that the row keeps."""
     tasks = report["tasks"]
     steps = {step: report["profile_s"][step] for step in TO_TASKS if step in report["profile_s"]}
     return {

@@ -1,4 +1,4 @@
-"""How good is Fasor's deep Q-network at searching, beside random and evolutionary search? Nothing is timed.
+"""Search by Fasor's deep Q-network beside random and evolutionary search. Nothing is timed.
 
     python -m benchmarks.explorer --tasks 40
 

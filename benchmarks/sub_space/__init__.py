@@ -1,4 +1,4 @@
-"""Which primitives change the memory and core scores, and what does the sub-space of the top ones lose?
+"""Primitives that change the memory and core scores, and the loss of the sub-space of the top ones.
 
     python -m benchmarks.sub_space --dataset data/cpu      # pairs of one dataset; its rows are kept
     python -m benchmarks.sub_space --summarise             # weights, over all kept rows

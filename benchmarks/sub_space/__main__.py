@@ -97,7 +97,7 @@ def weights_of(pairs: Sequence[Sequence[Any]]) -> dict[str, dict[str, float]]:
 def judged_rows(
     dataset: Path, weights: dict[str, dict[str, float]], seconds: float, rng: np.random.Generator
 ) -> list[dict[str, list[float]]]:
-    """What sub-spaces keep of held-out tasks, in random order within the time."""
+    """Shares that sub-spaces keep of held-out tasks, in random order within the time."""
     tasks = [task for task in measured_tasks(dataset) if task.held_out and len(task.records) >= 8]
     until = time.monotonic() + seconds
     rows = []
