@@ -11,6 +11,7 @@ import time
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 
 import tvm
+from foretune.dataset.measure.isolation import isolated_timing
 from foretune.dataset.networks import load_network
 from tvm import relax
 
@@ -27,14 +28,13 @@ def main() -> None:
     for name, _, path in (word.partition("=") for word in named):
         calls[name] = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())["main"]
         calls[name](*inputs)
-    # TVM binds its other threads to the cores after the first; this one must not share a core with them.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     samples: dict[str, list[float]] = {name: [] for name in calls}
-    for _, name in in_turns(list(calls), TURNS):
-        calls[name](*inputs)  # brings the weights back into the caches
-        before = time.perf_counter()
-        calls[name](*inputs)
-        samples[name].append(time.perf_counter() - before)
+    with isolated_timing():
+        for _, name in in_turns(list(calls), TURNS):
+            calls[name](*inputs)  # brings the weights back into the caches
+            before = time.perf_counter()
+            calls[name](*inputs)
+            samples[name].append(time.perf_counter() - before)
     print(json.dumps({name: statistics.median(values) for name, values in samples.items()}))
 
 

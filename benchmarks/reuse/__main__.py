@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.task import Task
@@ -18,11 +18,24 @@ from foretune.errors import UserError
 
 from .. import reuse
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
+from ..common import (
+    RESULTS,
+    ROOT,
+    in_turns,
+    kept_run,
+    machine_name,
+    read_json,
+    start,
+    this_machine,
+    write_result,
+)
 from ..networks.__main__ import cause_of
 from ..networks.runs import DisturbedError
 from . import operator_sets, second_shapes, single_pairs, whole_networks
 from .methods import BACKEND, Searched, searched
+
+if TYPE_CHECKING:
+    from foretune.dataset.hardware import Hardware
 
 WITH_PROGRAMS = ".json.xz"
 """Suffix of kept runs that hold programs."""
@@ -33,7 +46,9 @@ FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 class Runs:
     """Runs of one part, each kept as soon as it is done."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace, earlier: Mapping[str, Any] | None = None) -> None:
+        """`earlier` is the committed result of this machine that is extended, by default none."""
+        self.earlier = earlier or {}
         self._arguments = arguments
         self._began = time.monotonic()
         self._minutes = MINUTES[arguments.part] if arguments.minutes is None else arguments.minutes
@@ -67,10 +82,10 @@ class Runs:
 def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Part `networks`."""
     names = arguments.networks or whole_networks.NETWORKS
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
     for network, seed in whole_networks.turns(names, arguments.runs or 3):
-        name = f"{network}-{seed}"
-        if not runs.in_time(name):
+        name, known = f"{network}-{seed}", found.setdefault(network, [])
+        if any(run["off"]["seed"] == seed for run in known) or not runs.in_time(name):
             continue
         run = runs.kept(
             name,
@@ -80,17 +95,17 @@ def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
             ),
         )
         if run is not None:
-            found[network].append(run)
+            known.append(run)
             print(whole_networks.describe(network, seed, run), flush=True)
     return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
 
 
 def shapes(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Part `shapes`."""
-    found: dict[str, list[Any]] = {}
+    found = {name: list(each) for name, each in runs.earlier.get("shapes", {}).items()}
     for seed, network in in_turns(arguments.networks or list(second_shapes.CASES), arguments.runs or 1):
-        name = f"{network}-{seed}"
-        if not runs.in_time(name):
+        name, known = f"{network}-{seed}", found.setdefault(network, [])
+        if any(run["first"]["seed"] == seed for run in known) or not runs.in_time(name):
             continue
         run = runs.kept(
             name,
@@ -98,9 +113,9 @@ def shapes(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
             partial(second_shapes.one_case, network, seed, arguments.overrides),
         )
         if run is not None:
-            found.setdefault(network, []).append(run)
+            known.append(run)
             print(second_shapes.describe(network, seed, run), flush=True)
-    return {"shapes": found}
+    return {"shapes": {name: each for name, each in found.items() if each}}
 
 
 def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
@@ -108,7 +123,7 @@ def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     target, trials = parse_target("llvm"), arguments.trials
     kinds = arguments.types or list(single_pairs.TYPES)
     listed = {kind: single_pairs.pairs_of(kind, arguments.pairs, target, trials) for kind in kinds}
-    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    found = {kind: list(each) for kind, each in runs.earlier.get("types", {}).items()}
 
     def backend(task: Task, pool: WorkerPool) -> Searched | None:
         """The backend's search of an operator, which all pairs with it share."""
@@ -123,10 +138,13 @@ def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     with WorkerPool(target) as pool:
         for number in range(arguments.pairs):
             for kind in kinds:
-                name = f"{kind}-{number}"
-                if number >= len(listed[kind]) or not runs.in_time(name):
+                name, known = f"{kind}-{number}", found.setdefault(kind, [])
+                if number >= len(listed[kind]):
                     continue
                 pair = listed[kind][number]
+                is_known = any(single_pairs.is_of(run, pair) for run in known)
+                if is_known or not runs.in_time(name):
+                    continue
                 source, own = backend(pair.parent, pool), backend(pair.child, pool)
                 if source is None or own is None:
                     continue
@@ -140,7 +158,7 @@ def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
                     partial(single_pairs.one_pair, pair, source, own, pool, target, trials=trials, seed=0),
                 )
                 if run is not None:
-                    found[kind].append(run)
+                    known.append(run)
                     print(single_pairs.describe(kind, run), flush=True)
     return {
         "trials": trials,
@@ -152,11 +170,14 @@ def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
 def sets(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Part `sets`: all methods of a set, then the next set."""
     trials = arguments.trials
-    found: dict[str, list[Any]] = {}
+    found = {name: list(each) for name, each in runs.earlier.get("sets", {}).items()}
     for seed, name in in_turns(arguments.sets or list(operator_sets.SETS), arguments.runs or 1):
-        settings = {"set": name, "trials": trials, "seed": seed}
+        settings, known = {"set": name, "trials": trials, "seed": seed}, found.setdefault(name, [])
+        wanted = arguments.methods or operator_sets.methods_of(name)
+        if seed < len(known) and known[seed].keys() >= set(wanted):
+            continue
         methods: dict[str, Any] = {}
-        for method in arguments.methods or operator_sets.methods_of(name):
+        for method in wanted:
             run_name = f"{name}-{method}-{seed}"
             if not runs.in_time(run_name):
                 continue
@@ -178,8 +199,8 @@ def sets(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
         )
         if latency_s is not None:
             print(f"{name}: " + ", ".join(f"{m} {1e3 * s:.3f} ms" for m, s in latency_s.items()), flush=True)
-            found.setdefault(name, []).append(operator_sets.summary(methods, latency_s))
-    return {"trials": trials, "sets": found}
+            known[seed:] = [operator_sets.summary(methods, latency_s)]
+    return {"trials": trials, "sets": {name: each for name, each in found.items() if each}}
 
 
 PARTS = {"networks": networks, "shapes": shapes, "pairs": pairs, "sets": sets}
@@ -206,15 +227,41 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--minutes", type=float, help=f"begin no run after so many ({MINUTES})")
     add("--again", action="store_true", help="run anew what is kept")
     add("--keep", action="store_true", help="keep runs of earlier commits too")
+    add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/reuse"), help="(%(default)s)")
     add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     return parser.parse_args(words)
 
 
+def earlier_result(arguments: argparse.Namespace, machine: Hardware) -> dict[str, Any]:
+    """Result that `--extend` adds to, with the `commit` of its manifest; empty where there is none.
+
+    Raises UserError for one of other trials or overrides.
+    """
+    folder = arguments.out / f"reuse_{arguments.part}" / machine_name(asdict(machine))
+    if not arguments.extend or not (folder / "result.json").is_file():
+        return {}
+    result = read_json(folder / "result.json")
+    for field in ("overrides", "trials"):
+        mine = getattr(arguments, field)
+        if field in result and result[field] != mine:
+            raise UserError(
+                f"--extend: {folder} has {field}={result[field]}, this run {mine}; give the same or leave "
+                "--extend out"
+            )
+    return {**result, "commit": read_json(folder / "manifest.json")["commit"]}
+
+
+def notes_of(earlier: Mapping[str, Any]) -> str:
+    """Sentence of a manifest on the result that was extended."""
+    return f"adds to the runs of commit {earlier['commit']}" if earlier else ""
+
+
 def main() -> None:
     arguments = arguments_of()
-    begun, runs = start(), Runs(arguments)
+    begun, machine = start(), this_machine()
+    runs = Runs(arguments, earlier_result(arguments, machine))
     result = PARTS[arguments.part](arguments, runs)
     if runs.left_out:
         print(f"no time for {', '.join(runs.left_out)}; the same command goes on with them", flush=True)
@@ -228,7 +275,8 @@ def main() -> None:
             **result,
         },
         begun,
-        this_machine(),
+        machine,
+        notes=notes_of(runs.earlier),
         results=arguments.out,
     )
     print(f"wrote {path}")

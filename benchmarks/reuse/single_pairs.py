@@ -147,6 +147,11 @@ def one_pair(
     }
 
 
+def is_of(run: Mapping[str, Any], pair: Pair) -> bool:
+    """Whether a kept run is of a pair."""
+    return run["parent"] == pair.parent.name and run["child"] == pair.child.name
+
+
 def estimates(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     """Ratios of estimated to measured programs of Algorithm 1 (section 6.1); None for no run of it."""
     pairs = [

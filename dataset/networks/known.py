@@ -110,6 +110,15 @@ def _tokens(vocabulary: int = 30522, length: int = 128) -> Mapping[str, Any]:
 ZOO: Mapping[str, ZooEntry] = {
     "alexnet": _image("alexnet", "alexnet"),
     "bert_base": _transformer("BertModel", "BertConfig", _tokens()),
+    "bert_large": _transformer(
+        "BertModel",
+        "BertConfig",
+        _tokens(),
+        hidden_size=1024,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        intermediate_size=4096,
+    ),
     "bert_small": _transformer(
         "BertModel",
         "BertConfig",
@@ -128,7 +137,9 @@ ZOO: Mapping[str, ZooEntry] = {
     "mobilenetv3_large": _image("mobilenetv3", "mobilenetv3_large_w1"),
     "resnet18": _image("resnet", "resnet18"),
     "resnet34": _image("resnet", "resnet34"),
+    "resnest50": _image("resnesta", "resnesta50"),
     "resnet50": _image("resnet", "resnet50"),
+    "roberta_base": _transformer("RobertaModel", "RobertaConfig", _tokens(50265)),
     "resnext50": _image("resnext", "resnext50_32x4d"),
     "shufflenetv2": _image("shufflenetv2", "shufflenetv2_w1"),
     "squeezenet": _image("squeezenet", "squeezenet_v1_1"),

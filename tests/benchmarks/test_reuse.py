@@ -9,11 +9,24 @@ import pytest
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.operators.registry import OPERATOR_SETTINGS
 from foretune.dataset.tvm_compat import parse_target
+from foretune.errors import UserError
 from foretune.inference.network_set import members_of
 from foretune.inference.result import TUNED
+from support.records import HARDWARE
 
+from benchmarks.common import write_json
 from benchmarks.reuse import operator_sets, second_shapes, single_pairs, whole_networks
-from benchmarks.reuse.__main__ import PARTS, Runs, arguments_of, networks, pairs, sets, shapes
+from benchmarks.reuse.__main__ import (
+    PARTS,
+    Runs,
+    arguments_of,
+    earlier_result,
+    networks,
+    notes_of,
+    pairs,
+    sets,
+    shapes,
+)
 from benchmarks.reuse.methods import METHODS, Searched, settings_of
 from benchmarks.tables import reuse_searches
 
@@ -149,7 +162,7 @@ def test_methods_search_as_they_say():
 
 def test_types_and_sets_are_known():
     assert set(single_pairs.TYPES.values()) <= set(OPERATOR_SETTINGS)
-    assert [len(members_of(**one)) for one in operator_sets.SETS.values()] == [1, 1, 1, 1, 1, 4, 2]
+    assert [len(members_of(**one)) for one in operator_sets.SETS.values()] == [1] * 7 + [8, 2]
 
 
 def test_pairs_of_a_type_are_the_same_each_time_and_can_reuse_each_other():
@@ -226,6 +239,51 @@ def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, mon
     assert "mobilenetv2-eto_no_bridges-0" in runs.left_out
     assert sets(arguments, Runs(arguments))["sets"] == found
     assert len(made) == 5
+
+
+def test_a_part_goes_on_from_the_committed_result_of_the_machine(tmp_path, monkeypatch):
+    made = []
+
+    def run(network, seed, folder, overrides):
+        made.append((network, seed))
+        one = one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012))
+        return {**one, "off": {**one["off"], "seed": seed}}
+
+    monkeypatch.setattr(whole_networks, "one_of_each", run)
+    words = ["--part", "networks", "--networks", "resnet18", "--out", str(tmp_path), "--runs-in"]
+    one = arguments_of([*words, str(tmp_path / "a"), "--runs", "1"])
+    folder = tmp_path / "reuse_networks" / "some-cpu"
+    write_json(folder / "result.json", {"overrides": [], **networks(one, Runs(one))})
+    write_json(folder / "manifest.json", {"commit": "abc"})
+    more = arguments_of([*words, str(tmp_path / "b"), "--runs", "2", "--extend"])
+    earlier = earlier_result(more, HARDWARE)
+    found = networks(more, Runs(more, earlier))
+    assert made == [("resnet18", 0), ("resnet18", 1)]
+    assert [one["off"]["seed"] for one in found["networks"]["resnet18"]["runs"]] == [0, 1]
+    assert notes_of(earlier) == "adds to the runs of commit abc"
+    others = arguments_of([*words, str(tmp_path / "b"), "--extend", "--", "search.rounds=2"])
+    with pytest.raises(UserError, match=r"overrides=\[\], this run \['search.rounds=2'\]"):
+        earlier_result(others, HARDWARE)
+    assert earlier_result(one, HARDWARE) == {} and notes_of({}) == ""
+
+
+def test_a_set_with_all_its_methods_is_not_searched_again(tmp_path, monkeypatch):
+    counts = {"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "best": ["{}"]}
+    made = []
+
+    def one_run(name, method, trials, seed):
+        made.append((name, method))
+        return counts
+
+    monkeypatch.setattr(operator_sets, "one_run", one_run)
+    monkeypatch.setattr(operator_sets, "timed", lambda name, runs: dict.fromkeys(runs, 0.001))
+    arguments = arguments_of(["--part", "sets", "--sets", "dcgan", "bert_base", "--runs-in", str(tmp_path)])
+    methods = operator_sets.methods_of("dcgan")
+    every = {method: {"programs": 9} for method in methods}
+    found = sets(arguments, Runs(arguments, {"sets": {"dcgan": [every], "bert_base": [{"backend": {}}]}}))
+    assert made == [("bert_base", method) for method in methods]
+    assert found["sets"]["dcgan"] == [every]
+    assert [list(run) for run in found["sets"]["bert_base"]] == [methods]
 
 
 def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypatch):
