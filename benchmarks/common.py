@@ -9,6 +9,7 @@ Each result is `results/<benchmark>/<machine>/result.json`; `manifest.json` besi
 
 from __future__ import annotations
 
+import argparse
 import json
 import lzma
 import math
@@ -22,6 +23,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -48,6 +50,15 @@ _BREAK = re.compile(r"\n *")
 _FAMILIES = {"23": "zen2", "26": "zen5"}
 
 T = TypeVar("T")
+
+
+def argument_parser(package: ModuleType) -> argparse.ArgumentParser:
+    """Parser of `python -m PACKAGE`, whose help begins with the package's docstring."""
+    return argparse.ArgumentParser(
+        prog=f"python -m {package.__name__}",
+        description=package.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
 
 
 # Where and when a result was measured.

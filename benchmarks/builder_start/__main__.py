@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
@@ -12,15 +11,11 @@ from tvm import te
 from tvm.s_tir import meta_schedule as ms
 
 from .. import builder_start
-from ..common import RESULTS, in_turns, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, in_turns, start, this_machine, write_result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.builder_start",
-        description=builder_start.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(builder_start)
     parser.add_argument("--turns", type=int, default=3, help="(%(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
     arguments = parser.parse_args()

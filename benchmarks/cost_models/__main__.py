@@ -24,7 +24,7 @@ from hydra import compose, initialize_config_module
 from rich.console import Console
 
 from .. import cost_models
-from ..common import RESULTS, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from .records import records_of, united
 
 
@@ -171,11 +171,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.cost_models",
-        description=cost_models.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(cost_models)
     add = parser.add_argument
     names = [table.checkpoints[0] for table in SHIPPED]
     add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")

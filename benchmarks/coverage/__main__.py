@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import coverage
-from ..common import RESULTS, kept_run, read_json, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, kept_run, read_json, start, this_machine, write_result
 from .networks import NETWORKS, NOT_COUNTED
 from .process import sweep_one
 
@@ -31,11 +31,7 @@ INSTALL = {"timm": _ALONE, "torchvision": _ALONE, "pytorchcv": _EXTRA, "transfor
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.coverage",
-        description=coverage.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(coverage)
     add = parser.add_argument
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="NAME", help="(all)")
     add("--most", type=int, help="run at most so many networks that are not kept")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,14 @@ from tests.support.cuda_programs import OPERATORS
 from tests.support.cuda_reuse import PAIRS
 
 from .. import cuda_emulation
-from ..common import ROOT, kept_run, start, this_machine, write_result
+from ..common import ROOT, argument_parser, kept_run, start, this_machine, write_result
 from . import correctness, costs
 
 OUTPUTS = ROOT / "outputs" / "benchmarks" / "cuda_emulation"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.cuda_emulation",
-        description=cuda_emulation.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(cuda_emulation)
     parser.add_argument(
         "--programs", type=int, default=4, help="programs of an operator or pair (%(default)s)"
     )

@@ -20,7 +20,7 @@ from foretune.training.exploration.environment import Environment
 from foretune.training.exploration.tasks import load_tasks, task_space
 
 from .. import explorer as benchmark
-from ..common import RESULTS, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from .recorded import recorded_scores
 from .searches import Searches
 
@@ -29,11 +29,7 @@ DATASETS = ("cpu", "cpu-zen3", "cpu-zen5")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.explorer",
-        description=benchmark.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(benchmark)
     parser.add_argument("--data", type=Path, default=Path("data"), help="(%(default)s)")
     parser.add_argument("--explorer", default="cpu-explorer", help="(%(default)s)")
     parser.add_argument("--environment", default="cpu-draft", help="(%(default)s)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..common import RESULTS, ROOT, kept_run, read_json, start, write_result
+from .. import families
+from ..common import RESULTS, ROOT, argument_parser, kept_run, read_json, start, write_result
 from . import DEVELOPED_ON, GROUPINGS, POOL
 from .pools import NetworkPool, load_pools
 
@@ -119,7 +119,7 @@ def _constants() -> dict[str, float]:
 
 def main() -> None:
     """Runs one part and writes what is there of all parts."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.families", description=__doc__)
+    parser = argument_parser(families)
     parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
     parser.add_argument("--seeds", type=int, default=10)

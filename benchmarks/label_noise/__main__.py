@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections import defaultdict
@@ -20,6 +19,7 @@ from foretune.models.metrics import evaluate, scores_from_latency
 from scipy.stats import spearmanr
 
 from .. import label_noise
+from ..common import argument_parser
 
 
 def chosen_records(store, hardware_id, count, seed, min_hours):
@@ -86,11 +86,7 @@ def ceiling_of(pairs):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.label_noise",
-        description=label_noise.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(label_noise)
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument("--tasks", type=int, default=20, help="number of tasks (%(default)s)")
     parser.add_argument("--min-hours", type=float, default=1.0, help="age of the records (%(default)s)")

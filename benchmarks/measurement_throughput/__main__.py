@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from foretune.dataset.tvm_compat import parse_target
 from tvm.s_tir import meta_schedule as ms
 
 from .. import measurement_throughput
-from ..common import RESULTS, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, start, this_machine, write_result
 
 WINDOW = {"batch": 1, "kernel": 3, "padding": 1}
 TASKS = {
@@ -57,11 +56,7 @@ def speed(row):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.measurement_throughput",
-        description=measurement_throughput.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(measurement_throughput)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--candidates", type=int, default=16, help="random candidates of each task")
     parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")

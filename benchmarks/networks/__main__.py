@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import networks
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
 from .overlap import in_records
 from .runs import DisturbedError, side_by_side, tune
 
@@ -86,11 +86,7 @@ def describe(network: str, seed: int, run: dict[str, Any]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.networks",
-        description=networks.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(networks)
     add = parser.add_argument
     add("--set", choices=SETS, default="headline", help="(%(default)s)")
     add("--networks", nargs="+", help="these instead, as the result networks_chosen")

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import no_measurement
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
 from ..networks.runs import DisturbedError, side_by_side, tune
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "squeezenet")
@@ -43,11 +43,7 @@ def describe(network: str, seed: int, run: dict[str, Any]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.no_measurement",
-        description=no_measurement.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(no_measurement)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--runs", type=int, default=1, help="seeds of each (%(default)s)")

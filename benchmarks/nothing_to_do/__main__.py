@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import nothing_to_do
 from ..checkouts import python_in, tune_command
-from ..common import RESULTS, ROOT, read_json, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, read_json, start, this_machine, write_result
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 LIMIT_S = 1800.0
@@ -46,11 +46,7 @@ def measure(network: str, runs: int, overrides: Sequence[str]) -> dict[str, Any]
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nothing_to_do",
-        description=nothing_to_do.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(nothing_to_do)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--runs", type=int, default=3, help="of each after the first (%(default)s)")

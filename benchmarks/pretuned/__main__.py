@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from foretune.inference.starts.schedules import PretunedSchedules
 from tvm.s_tir import meta_schedule as ms
 
 from .. import pretuned
-from ..common import RESULTS, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, start, this_machine, write_result
 
 THRESHOLDS = (0.6, 0.9)
 PROGRAMS = 4
@@ -37,11 +36,7 @@ DATASETS = ("cpu", "cpu-last", "cpu-proposed", "cpu-targets", "cpu-zen3", "cpu-z
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.pretuned",
-        description=pretuned.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(pretuned)
     parser.add_argument("--data", type=Path, default=Path("data"), help="(%(default)s)")
     parser.add_argument("--checkpoint", default="cpu", help="(%(default)s)")
     parser.add_argument("--tasks", type=int, default=40, help="held-out tasks, by chance (%(default)s)")

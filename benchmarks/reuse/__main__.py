@@ -21,6 +21,7 @@ from ..checkouts import commit_of
 from ..common import (
     RESULTS,
     ROOT,
+    argument_parser,
     in_turns,
     kept_run,
     machine_name,
@@ -210,11 +211,7 @@ MINUTES = {"networks": 45.0, "shapes": 30.0, "pairs": 40.0, "sets": 30.0}
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reuse",
-        description=reuse.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(reuse)
     add = parser.add_argument
     add("--part", choices=PARTS, required=True)
     add("--networks", nargs="+", help=f"of the part networks ({' '.join(whole_networks.NETWORKS)})")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import reuse_ranges
-from ..common import RESULTS, read_json, start, this_machine, write_json, write_result
+from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result
 from .study import CHOICES, measured_tasks, pair_rows, reuse_pairs
 
 FIELDS = ("hit", "kept", "chance", "hit_elsewhere", "kept_elsewhere")
@@ -18,11 +17,7 @@ CHOSEN_ON = "cpu"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reuse_ranges",
-        description=reuse_ranges.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(reuse_ranges)
     parser.add_argument("--dataset", type=Path, help="folder of a dataset")
     parser.add_argument("--summarise", action="store_true", help="write the result of all kept datasets")
     parser.add_argument("--most", type=int, default=6000, help="pairs of a dataset at most, by chance")

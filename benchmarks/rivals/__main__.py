@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import rivals
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
 from .runs import FORETUNE, measure
 
 NETWORKS = (
@@ -23,11 +23,7 @@ NETWORKS = (
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.rivals",
-        description=rivals.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(rivals)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")

@@ -19,6 +19,7 @@ from ..checkouts import commit_of
 from ..common import (
     RESULTS,
     ROOT,
+    argument_parser,
     geometric_mean,
     in_turns,
     kept_run,
@@ -74,11 +75,7 @@ def describe(name: str, runs: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.single_tasks",
-        description=single_tasks.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(single_tasks)
     add = parser.add_argument
     add("--tasks", nargs="+", default=TEN, metavar="SOURCE:NUMBER", help="(ten tasks)")
     add("--seeds", type=int, default=3, help="how many (%(default)s)")

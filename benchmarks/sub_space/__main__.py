@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections import defaultdict
@@ -15,18 +14,14 @@ from foretune.inference.spaces.primitives import PRIMITIVES
 from foretune.inference.spaces.sub_space import BOUNDS, SHIPPED
 
 from .. import sub_space
-from ..common import RESULTS, read_json, start, this_machine, write_json, write_result
+from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result
 from .study import differences, kept, measured_tasks
 
 COUNTS = (5, 6, 7, 8)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.sub_space",
-        description=sub_space.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(sub_space)
     parser.add_argument("--dataset", type=Path, help="folder of a dataset")
     parser.add_argument(
         "--judge", type=Path, help="folder of a dataset whose held-out tasks judge the weights"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Mapping
 from itertools import islice
@@ -24,7 +23,7 @@ from tvm import te, topi
 from tvm.target import Target
 
 from .. import templates
-from ..common import RESULTS, start, this_machine, write_result
+from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from .peak import peak_gflops
 
 TYPES = {
@@ -49,11 +48,7 @@ CONVOLUTIONS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.templates",
-        description=templates.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(templates)
     parser.add_argument("--target", default="llvm", help="target (%(default)s)")
     parser.add_argument("--templates", type=int, default=4, help="templates of a shape (%(default)s)")
     parser.add_argument("--types", nargs="+", default=list(TYPES), choices=TYPES, help="(all)")

@@ -19,7 +19,7 @@ from foretune.training.transfer import of_device
 from hydra import initialize_config_module
 
 from .. import transfer
-from ..common import RESULTS, read_json, start, this_machine, write_json, write_result
+from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result
 from .page import write_page
 from .study import METRICS, Runner, Source, Study, pending, summarised, tasks_of
 
@@ -30,11 +30,7 @@ log = logging.getLogger("transfer")
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.transfer",
-        description=transfer.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(transfer)
     parser.add_argument("--dataset", type=Path, required=True)
     parser.add_argument(
         "--source", nargs=2, metavar=("CHECKPOINT", "DATASET"), help="in place of the other devices"

@@ -16,7 +16,7 @@ from tvm.target import Target
 
 from .. import tuning_curves
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, kept_run, machine_name, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, kept_run, machine_name, start, this_machine, write_result
 from ..tables.stock import beside
 from ..tasks import TEN, is_operator, tasks_named, time_in_turns
 from .tuners import FORETUNE, METASCHEDULE, TUNERS, Run, run_foretune, run_metaschedule
@@ -80,11 +80,7 @@ def with_latencies(
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tuning_curves",
-        description=tuning_curves.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(tuning_curves)
     add = parser.add_argument
     add("--tasks", nargs="+", default=TEN, metavar="SOURCE:NUMBER@TRIALS", help="(ten tasks)")
     add("--tuners", nargs="+", choices=TUNERS, default=["stock", "foretune"])
