@@ -46,3 +46,9 @@ def tune_command(checkout: Path) -> list[str]:
     if (checkout / "__main__.py").is_file():
         return ["-m", "foretune", "tune"]
     return ["-m", "foretune.inference.tune"]
+
+
+def cause_of(error: Exception) -> str:
+    """The last line that a failed command wrote to its standard error, or the exception's text."""
+    written = str(getattr(error, "stderr", None) or "").strip()
+    return (written.splitlines() or [str(error)])[-1][-300:]

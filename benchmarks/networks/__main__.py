@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import networks
-from ..checkouts import commit_of
+from ..checkouts import cause_of, commit_of
 from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
 from .overlap import in_records
 from .runs import DisturbedError, side_by_side, tune
@@ -66,12 +66,6 @@ def known_part(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
     """Part of a network that is among the records that models are trained on; see `in_records`."""
     path = arguments.runs_in / "in_records" / f"{network}.json"
     return kept_run(path, {"commit": commit_of(ROOT)}, partial(in_records, network))
-
-
-def cause_of(error: Exception) -> str:
-    """The last line that a failed command wrote to its standard error, or the exception's text."""
-    written = str(getattr(error, "stderr", None) or "").strip()
-    return (written.splitlines() or [str(error)])[-1][-300:]
 
 
 def describe(network: str, seed: int, run: dict[str, Any]) -> str:

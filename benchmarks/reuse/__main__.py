@@ -3,84 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import parse_target
-from foretune.errors import UserError
 
 from .. import reuse
-from ..checkouts import commit_of
-from ..common import (
-    RESULTS,
-    ROOT,
-    argument_parser,
-    in_turns,
-    kept_run,
-    machine_name,
-    read_json,
-    start,
-    this_machine,
-    write_result,
-)
-from ..networks.__main__ import cause_of
-from ..networks.runs import DisturbedError
+from ..common import argument_parser, in_turns, start, this_machine
+from ..kept_runs import KeptRuns, add_options, earlier_result
+from ..networks import contest
 from . import operator_sets, second_shapes, single_pairs, whole_networks
 from .methods import BACKEND, Searched, searched
-
-if TYPE_CHECKING:
-    from foretune.dataset.hardware import Hardware
 
 WITH_PROGRAMS = ".json.xz"
 """Suffix of kept runs that hold programs."""
 
-FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
-
-class Runs:
-    """Runs of one part, each kept as soon as it is done."""
-
-    def __init__(self, arguments: argparse.Namespace, earlier: Mapping[str, Any] | None = None) -> None:
-        """`earlier` is the committed result of this machine that is extended, by default none."""
-        self.earlier = earlier or {}
-        self._arguments = arguments
-        self._began = time.monotonic()
-        self._minutes = MINUTES[arguments.part] if arguments.minutes is None else arguments.minutes
-        self.folder = (arguments.runs_in / arguments.part).resolve()
-        self.failures: list[dict[str, Any]] = []
-        self.left_out: list[str] = []
-
-    def in_time(self, name: str) -> bool:
-        """Whether another run may begin; one that may not is noted."""
-        if time.monotonic() - self._began <= 60 * self._minutes:
-            return True
-        self.left_out.append(name)
-        return False
-
-    def kept(
-        self, name: str, settings: dict[str, Any], make: Callable[[], Any], suffix: str = ".json"
-    ) -> Any:
-        """The kept run of this name and these settings, or a new one; None where it failed."""
-        settings = {"commit": commit_of(ROOT), **settings}
-        free = ("commit",) if self._arguments.keep else ()
-        try:
-            path = self.folder / f"{name}{suffix}"
-            return kept_run(path, settings, make, again=self._arguments.again, free=free)
-        except FAILED as error:
-            cause = cause_of(error)
-            self.failures.append({"run": name, "error": cause})
-            print(f"{name}: failed: {cause}", flush=True)
-            return None
-
-
-def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `networks`."""
     names = arguments.networks or whole_networks.NETWORKS
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
@@ -91,17 +34,17 @@ def networks(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
         run = runs.kept(
             name,
             {"network": network, "seed": seed, "overrides": arguments.overrides},
-            lambda network=network, seed=seed: whole_networks.one_of_each(  # type: ignore[misc]
-                network, seed, runs.folder, arguments.overrides
+            partial(
+                contest.one_of_each, network, seed, runs.folder, whole_networks.SEARCHES, arguments.overrides
             ),
         )
         if run is not None:
             known.append(run)
-            print(whole_networks.describe(network, seed, run), flush=True)
+            print(contest.describe(network, seed, run), flush=True)
     return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
 
 
-def shapes(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+def shapes(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `shapes`."""
     found = {name: list(each) for name, each in runs.earlier.get("shapes", {}).items()}
     for seed, network in in_turns(arguments.networks or list(second_shapes.CASES), arguments.runs or 1):
@@ -119,7 +62,7 @@ def shapes(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     return {"shapes": {name: each for name, each in found.items() if each}}
 
 
-def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `pairs`: the first pair of each type, then the second, and so on."""
     target, trials = parse_target("llvm"), arguments.trials
     kinds = arguments.types or list(single_pairs.TYPES)
@@ -168,7 +111,7 @@ def pairs(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     }
 
 
-def sets(arguments: argparse.Namespace, runs: Runs) -> dict[str, Any]:
+def sets(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `sets`: all methods of a set, then the next set."""
     trials = arguments.trials
     found = {name: list(each) for name, each in runs.earlier.get("sets", {}).items()}
@@ -221,62 +164,23 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")
     add("--trials", type=int, default=64, help="candidates that the backend measures of a task (%(default)s)")
     add("--runs", type=int, help="seeds of each network (3) or set (1)")
-    add("--minutes", type=float, help=f"begin no run after so many ({MINUTES})")
-    add("--again", action="store_true", help="run anew what is kept")
-    add("--keep", action="store_true", help="keep runs of earlier commits too")
-    add("--extend", action="store_true", help="add to the committed result of this machine")
-    add("--runs-in", type=Path, default=Path("outputs/benchmarks/reuse"), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add_options(parser, "outputs/benchmarks/reuse", str(MINUTES))
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     return parser.parse_args(words)
 
 
-def earlier_result(arguments: argparse.Namespace, machine: Hardware) -> dict[str, Any]:
-    """Result that `--extend` adds to, with the `commit` of its manifest; empty where there is none.
-
-    Raises UserError for one of other trials or overrides.
-    """
-    folder = arguments.out / f"reuse_{arguments.part}" / machine_name(asdict(machine))
-    if not arguments.extend or not (folder / "result.json").is_file():
-        return {}
-    result = read_json(folder / "result.json")
-    for field in ("overrides", "trials"):
-        mine = getattr(arguments, field)
-        if field in result and result[field] != mine:
-            raise UserError(
-                f"--extend: {folder} has {field}={result[field]}, this run {mine}; give the same or leave "
-                "--extend out"
-            )
-    return {**result, "commit": read_json(folder / "manifest.json")["commit"]}
-
-
-def notes_of(earlier: Mapping[str, Any]) -> str:
-    """Sentence of a manifest on the result that was extended."""
-    return f"adds to the runs of commit {earlier['commit']}" if earlier else ""
+def runs_of(arguments: argparse.Namespace, earlier: Mapping[str, Any] | None = None) -> KeptRuns:
+    """Runs of a part."""
+    part = arguments.part
+    return KeptRuns(arguments, MINUTES[part], folder=part, earlier=earlier)
 
 
 def main() -> None:
     arguments = arguments_of()
-    begun, machine = start(), this_machine()
-    runs = Runs(arguments, earlier_result(arguments, machine))
-    result = PARTS[arguments.part](arguments, runs)
-    if runs.left_out:
-        print(f"no time for {', '.join(runs.left_out)}; the same command goes on with them", flush=True)
-    path = write_result(
-        f"reuse_{arguments.part}",
-        {
-            "part": arguments.part,
-            "overrides": arguments.overrides,
-            "failures": runs.failures,
-            "left_out": runs.left_out,
-            **result,
-        },
-        begun,
-        machine,
-        notes=notes_of(runs.earlier),
-        results=arguments.out,
-    )
-    print(f"wrote {path}")
+    begun, machine, benchmark = start(), this_machine(), f"reuse_{arguments.part}"
+    runs = runs_of(arguments, earlier_result(arguments, benchmark, machine))
+    result = {"part": arguments.part, **PARTS[arguments.part](arguments, runs)}
+    print(f"wrote {runs.write(benchmark, result, begun, machine)}")
 
 
 if __name__ == "__main__":

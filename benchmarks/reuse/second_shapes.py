@@ -12,8 +12,8 @@ from foretune.errors import UserError
 from foretune.inference.result import TUNED
 
 from ..common import ROOT
+from ..networks.contest import ALONE
 from ..networks.runs import tune
-from .whole_networks import ALONE
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
     "explorer": exploration.methods,
+    "fasor": exploration.fasor,
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .reading import Results, markdown, not_measured
+from ..common import geometric_mean
+from .networks import NETWORKS, Runs, in_order
+from .reading import Result, Results, markdown, not_measured, times
 
 METHODS = {
     "random": "random programs",
@@ -43,3 +45,66 @@ def methods(results: Results) -> str:
         "environment, and the cost model's score of that program. Recorded latencies: the fastest of a "
         f"sketch over the fastest of the {result.values['recorded']} programs of a walk. {counts}.",
     )
+
+
+SEARCHES = {
+    "fasor": "`fasor`",
+    "without_pretuned": "`fasor` without pretuned starts",
+    "random": "`fasor`, random in place of the deep Q-network",
+    "evolutionary": "`fasor`, evolution in place of the deep Q-network",
+    "fasor_high_quality": "`fasor_high_quality`",
+    "pretuned": "default with pretuned starts",
+    "sub_space_6": "default in a sub-space of 6 primitives",
+    "dqn": "default with the deep Q-network",
+    "high_efficiency": "`high_efficiency`",
+}
+"""Searches beside the default one, by their name in a result."""
+
+
+def fasor(results: Results) -> str:
+    """One row for each search and machine: latency and time of each network beside the default search."""
+    found = results.of("fasor")
+    if not found:
+        return not_measured("python -m benchmarks.fasor")
+    names = list(dict.fromkeys(name for result in found for name, _ in in_order(result)))
+    rows = [
+        [result.machine, title, *cells]
+        for result in found
+        for search, title in SEARCHES.items()
+        if (cells := _cells(result, search, names))
+    ]
+    heads = ["machine", "search", *(NETWORKS.get(name, name) for name in names), "all", "programs"]
+    return markdown(
+        heads,
+        rows,
+        "Latency of the tuned network, and in brackets the time of search and measurement, over those of the "
+        "default search; networks are timed side by side. All: geometric means over the networks. Programs: "
+        "those measured, over those of the default search.",
+    )
+
+
+def _cells(result: Result, search: str, names: list[str]) -> list[str]:
+    """Cells of a search by network, of all, and of its programs; empty where it did not run."""
+    runs = {name: ran for name, every in in_order(result) if (ran := [run for run in every if search in run])}
+    if not runs:
+        return []
+    ratios = {name: (_latency(ran, search), _seconds(ran, search)) for name, ran in runs.items()}
+    every = [geometric_mean(each) for each in zip(*ratios.values(), strict=True)]
+    programs, default = (
+        sum(run[one]["measured"] for ran in runs.values() for run in ran) for one in (search, "default")
+    )
+    cells = [_cell(*ratios[name]) if name in ratios else "-" for name in names]
+    return [*cells, _cell(*every), times(programs / default)]
+
+
+def _cell(latency: float, seconds: float) -> str:
+    return f"{times(latency)} ({times(seconds)})"
+
+
+def _latency(runs: Runs, search: str) -> float:
+    timed = [run["side_by_side_s"] for run in runs]
+    return geometric_mean([one[search] / one["default"] for one in timed])
+
+
+def _seconds(runs: Runs, search: str) -> float:
+    return geometric_mean([run[search]["search_s"] / run["default"]["search_s"] for run in runs])

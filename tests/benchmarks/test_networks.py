@@ -12,8 +12,8 @@ from foretune.dataset.stored_tasks import task_row
 from foretune.dataset.task_shapes import shape_hash
 from support.paths import ROOT
 
-from benchmarks.checkouts import python_in, tune_command
-from benchmarks.networks.__main__ import SETS, arguments_of, cause_of, describe
+from benchmarks.checkouts import cause_of, python_in, tune_command
+from benchmarks.networks.__main__ import SETS, arguments_of, describe
 from benchmarks.networks.overlap import overlap
 from benchmarks.networks.runs import of_report
 from benchmarks.tables.networks import EAGER, TUNED, unseen

@@ -15,15 +15,15 @@ from foretune.inference.result import TUNED
 from support.records import HARDWARE
 
 from benchmarks.common import write_json
+from benchmarks.kept_runs import earlier_result, notes_of
+from benchmarks.networks import contest
 from benchmarks.reuse import operator_sets, second_shapes, single_pairs, whole_networks
 from benchmarks.reuse.__main__ import (
     PARTS,
-    Runs,
     arguments_of,
-    earlier_result,
     networks,
-    notes_of,
     pairs,
+    runs_of,
     sets,
     shapes,
 )
@@ -76,7 +76,7 @@ def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, mo
     monkeypatch.setattr(second_shapes, "tune", run)
     words = ["--part", "shapes", "--networks", "resnet18", "nowhere", "--runs-in", str(tmp_path)]
     arguments = arguments_of(words)
-    runs = Runs(arguments)
+    runs = runs_of(arguments)
     (found,) = shapes(arguments, runs)["shapes"]["resnet18"]
     assert found["second"]["search_s"] == 2.0 and found["alone"]["tuned_s"] == 0.001
     (first, (name, database)), (_, none) = asked[:2], asked[2]
@@ -226,7 +226,7 @@ def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, mon
     monkeypatch.setattr(operator_sets, "timed", timed)
     words = ["--part", "sets", "--sets", "dcgan", "--runs-in", str(tmp_path)]
     arguments = arguments_of(words)
-    found = sets(arguments, Runs(arguments))["sets"]
+    found = sets(arguments, runs_of(arguments))["sets"]
     methods = ["backend", "eto", "selective", "auto"]
     assert made == [*[("dcgan", method) for method in methods], ("dcgan", *methods)]
     assert [list(run) for run in found["dcgan"]] == [methods]
@@ -234,37 +234,37 @@ def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, mon
         **{"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "latency_s": 0.001}
     }
     late = arguments_of([*words[:2], *words[4:], "--minutes", "-1"])
-    runs = Runs(late)
+    runs = runs_of(late)
     assert sets(late, runs)["sets"] == {}
     assert "mobilenetv2-eto_no_bridges-0" in runs.left_out
-    assert sets(arguments, Runs(arguments))["sets"] == found
+    assert sets(arguments, runs_of(arguments))["sets"] == found
     assert len(made) == 5
 
 
 def test_a_part_goes_on_from_the_committed_result_of_the_machine(tmp_path, monkeypatch):
     made = []
 
-    def run(network, seed, folder, overrides):
+    def run(network, seed, folder, searches, overrides):
         made.append((network, seed))
         one = one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012))
         return {**one, "off": {**one["off"], "seed": seed}}
 
-    monkeypatch.setattr(whole_networks, "one_of_each", run)
+    monkeypatch.setattr(contest, "one_of_each", run)
     words = ["--part", "networks", "--networks", "resnet18", "--out", str(tmp_path), "--runs-in"]
     one = arguments_of([*words, str(tmp_path / "a"), "--runs", "1"])
     folder = tmp_path / "reuse_networks" / "some-cpu"
-    write_json(folder / "result.json", {"overrides": [], **networks(one, Runs(one))})
+    write_json(folder / "result.json", {"overrides": [], **networks(one, runs_of(one))})
     write_json(folder / "manifest.json", {"commit": "abc"})
     more = arguments_of([*words, str(tmp_path / "b"), "--runs", "2", "--extend"])
-    earlier = earlier_result(more, HARDWARE)
-    found = networks(more, Runs(more, earlier))
+    earlier = earlier_result(more, "reuse_networks", HARDWARE)
+    found = networks(more, runs_of(more, earlier))
     assert made == [("resnet18", 0), ("resnet18", 1)]
     assert [one["off"]["seed"] for one in found["networks"]["resnet18"]["runs"]] == [0, 1]
     assert notes_of(earlier) == "adds to the runs of commit abc"
     others = arguments_of([*words, str(tmp_path / "b"), "--extend", "--", "search.rounds=2"])
     with pytest.raises(UserError, match=r"overrides=\[\], this run \['search.rounds=2'\]"):
-        earlier_result(others, HARDWARE)
-    assert earlier_result(one, HARDWARE) == {} and notes_of({}) == ""
+        earlier_result(others, "reuse_networks", HARDWARE)
+    assert earlier_result(one, "reuse_networks", HARDWARE) == {} and notes_of({}) == ""
 
 
 def test_a_set_with_all_its_methods_is_not_searched_again(tmp_path, monkeypatch):
@@ -280,7 +280,7 @@ def test_a_set_with_all_its_methods_is_not_searched_again(tmp_path, monkeypatch)
     arguments = arguments_of(["--part", "sets", "--sets", "dcgan", "bert_base", "--runs-in", str(tmp_path)])
     methods = operator_sets.methods_of("dcgan")
     every = {method: {"programs": 9} for method in methods}
-    found = sets(arguments, Runs(arguments, {"sets": {"dcgan": [every], "bert_base": [{"backend": {}}]}}))
+    found = sets(arguments, runs_of(arguments, {"sets": {"dcgan": [every], "bert_base": [{"backend": {}}]}}))
     assert made == [("bert_base", method) for method in methods]
     assert found["sets"]["dcgan"] == [every]
     assert [list(run) for run in found["sets"]["bert_base"]] == [methods]
@@ -309,24 +309,24 @@ def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypa
     arguments = arguments_of(
         ["--part", "pairs", "--types", "FRB", "--pairs", "2", "--runs-in", str(tmp_path)]
     )
-    found = pairs(arguments, Runs(arguments))
+    found = pairs(arguments, runs_of(arguments))
     assert asked == [("backend", small.name), ("backend", large.name)]
     assert made == [(large.name, {"trace": 0.002}), (small.name, {"trace": 0.002})]
     assert found["estimates"] == {"mean": 9.0, "low": 9.0, "high": 9.0, "pairs": 2}
-    assert pairs(arguments, Runs(arguments)) == found
+    assert pairs(arguments, runs_of(arguments)) == found
     assert (len(asked), len(made)) == (2, 2)
 
 
 def test_runs_are_kept_and_failures_are_named(tmp_path, monkeypatch):
     made = []
 
-    def run(network, seed, folder, overrides):
+    def run(network, seed, folder, searches, overrides):
         made.append((network, seed, overrides))
         if network == "nowhere":
             raise OSError("no such network")
         return one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012))
 
-    monkeypatch.setattr(whole_networks, "one_of_each", run)
+    monkeypatch.setattr(contest, "one_of_each", run)
     words = [
         "--part",
         "networks",
@@ -339,10 +339,10 @@ def test_runs_are_kept_and_failures_are_named(tmp_path, monkeypatch):
         str(tmp_path),
     ]
     arguments = arguments_of([*words, "--", "search.rounds=2"])
-    runs = Runs(arguments)
+    runs = runs_of(arguments)
     assert list(networks(arguments, runs)["networks"]) == ["resnet18"]
     assert [failure["run"] for failure in runs.failures] == ["nowhere-0"]
-    networks(arguments, Runs(arguments))
+    networks(arguments, runs_of(arguments))
     assert made == [("resnet18", 0, ["search.rounds=2"]), *[("nowhere", 0, ["search.rounds=2"])] * 2]
     assert (
         json.loads((tmp_path / "networks" / "resnet18-0.json").read_text())["settings"]["network"]

@@ -1,0 +1,82 @@
+"""Entry of `python -m benchmarks.fasor`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from .. import fasor
+from ..common import argument_parser, in_turns, start, this_machine
+from ..kept_runs import KeptRuns, add_options, earlier_result
+from ..networks import contest
+
+NETWORKS = (
+    *("resnet18", "mobilenetv2", "bert_base", "alexnet", "efficientnet_b0", "vgg16"),
+    *("mobilenetv1", "resnet50"),
+)
+"""Networks of Tables 4 to 7 that are known by name."""
+
+EVOLVED = ("search=fasor", "search/strategy=evolutionary")
+"""Overrides by which 64 programs of MetaSchedule's evolution take the place of the deep Q-network's."""
+
+SEARCHES: Mapping[str, Sequence[str]] = {
+    "default": (),
+    "fasor": ("search=fasor",),
+    "fasor_high_quality": ("search=fasor_high_quality",),
+    "without_pretuned": ("search=fasor", "search.starts=known"),
+    "random": (*EVOLVED, "search.strategy.population_size=64", "search.strategy.generations=0"),
+    "evolutionary": (*EVOLVED, "search.strategy.population_size=32", "search.strategy.generations=1"),
+    "pretuned": ("search.starts=pretuned",),
+    "sub_space_6": ("search.space=sub_space", "search.sub_space.primitives=6"),
+    "dqn": ("search/strategy=dqn",),
+    "high_efficiency": ("search=high_efficiency",),
+}
+"""Overrides of `foretune tune` by the name of the search in a result."""
+
+MINUTES = 45.0
+"""Minutes after which no further run begins, by default."""
+
+
+def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
+    """A run of each search and network, by network."""
+    searches = {name: SEARCHES[name] for name in arguments.searches}
+    found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
+    for seed, network in in_turns(arguments.networks, arguments.runs):
+        name, known = f"{network}-{seed}", found.setdefault(network, [])
+        if any(run["default"]["seed"] == seed for run in known) or not runs.in_time(name):
+            continue
+        run = runs.kept(
+            name,
+            {"network": network, "seed": seed, "searches": list(searches), "overrides": arguments.overrides},
+            partial(contest.one_of_each, network, seed, runs.folder, searches, arguments.overrides),
+        )
+        if run is not None:
+            known.append(run)
+            print(contest.describe(network, seed, run), flush=True)
+    return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser(fasor)
+    add = parser.add_argument
+    add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
+    add("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES), help="with default (all)")
+    add("--runs", type=int, default=1, help="seeds of each network (%(default)s)")
+    add_options(parser, "outputs/benchmarks/fasor", str(MINUTES))
+    add("overrides", nargs="*", metavar="OVERRIDE", help="for every foretune tune, after a --")
+    arguments = parser.parse_args(words)
+    arguments.searches = list(dict.fromkeys(["default", *arguments.searches]))
+    return arguments
+
+
+def main() -> None:
+    arguments = arguments_of()
+    begun, machine = start(), this_machine()
+    runs = KeptRuns(arguments, MINUTES, earlier=earlier_result(arguments, "fasor", machine))
+    print(f"wrote {runs.write('fasor', networks(arguments, runs), begun, machine)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Runs of a benchmark that takes hours: each is kept, time is limited, and a later call goes on."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretune.errors import UserError
+
+from .checkouts import cause_of, commit_of
+from .common import RESULTS, ROOT, Start, kept_run, machine_name, read_json, write_result
+from .networks.runs import DisturbedError
+
+if TYPE_CHECKING:
+    from foretune.dataset.hardware import Hardware
+
+FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
+
+
+def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str) -> None:
+    """Adds the options of `KeptRuns`; `minutes` says in the help what the default limit is."""
+    add = parser.add_argument
+    add("--minutes", type=float, help=f"begin no run after so many ({minutes})")
+    add("--again", action="store_true", help="run anew what is kept")
+    add("--keep", action="store_true", help="keep runs of earlier commits too")
+    add("--extend", action="store_true", help="add to the committed result of this machine")
+    add("--runs-in", type=Path, default=Path(folder), help="(%(default)s)")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+
+
+class KeptRuns:
+    """Runs, each kept as soon as it is done."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        minutes: float,
+        *,
+        folder: str = "",
+        earlier: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Takes the options of `add_options`.
+
+        Args:
+            minutes: limit where `--minutes` gives none.
+            folder: part of the benchmark, a folder in `--runs-in`.
+            earlier: result that is extended.
+        """
+        self.earlier = earlier or {}
+        self.folder = (arguments.runs_in / folder).resolve()
+        self.failures: list[dict[str, Any]] = []
+        self.left_out: list[str] = []
+        self._arguments = arguments
+        self._ends = time.monotonic() + 60 * (minutes if arguments.minutes is None else arguments.minutes)
+
+    def in_time(self, name: str) -> bool:
+        """Whether another run may begin; one that may not is noted."""
+        if time.monotonic() <= self._ends:
+            return True
+        self.left_out.append(name)
+        return False
+
+    def kept(
+        self, name: str, settings: dict[str, Any], make: Callable[[], Any], suffix: str = ".json"
+    ) -> Any:
+        """The kept run of this name and these settings, or a new one; None where it failed."""
+        settings = {"commit": commit_of(ROOT), **settings}
+        free = ("commit",) if self._arguments.keep else ()
+        try:
+            path = self.folder / f"{name}{suffix}"
+            return kept_run(path, settings, make, again=self._arguments.again, free=free)
+        except FAILED as error:
+            cause = cause_of(error)
+            self.failures.append({"run": name, "error": cause})
+            print(f"{name}: failed: {cause}", flush=True)
+            return None
+
+    def write(self, benchmark: str, result: Mapping[str, Any], begun: Start, machine: Hardware) -> Path:
+        """Writes a result with what failed and what was left out; returns its folder."""
+        if self.left_out:
+            print(f"no time for {', '.join(self.left_out)}; the same command goes on with them", flush=True)
+        common = {
+            "overrides": self._arguments.overrides,
+            "failures": self.failures,
+            "left_out": self.left_out,
+        }
+        notes = notes_of(self.earlier)
+        return write_result(
+            benchmark, {**common, **result}, begun, machine, notes=notes, results=self._arguments.out
+        )
+
+
+def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
+    """Result that `--extend` adds to, with the `commit` of its manifest; empty where there is none.
+
+    Raises UserError for one of other trials or overrides.
+    """
+    folder = arguments.out / benchmark / machine_name(asdict(machine))
+    if not arguments.extend or not (folder / "result.json").is_file():
+        return {}
+    result = read_json(folder / "result.json")
+    for field in ("overrides", "trials"):
+        mine = getattr(arguments, field, None)
+        if field in result and result[field] != mine:
+            raise UserError(
+                f"--extend: {folder} has {field}={result[field]}, this run {mine}; give the same or leave "
+                "--extend out"
+            )
+    return {**result, "commit": read_json(folder / "manifest.json")["commit"]}
+
+
+def notes_of(earlier: Mapping[str, Any]) -> str:
+    """Sentence of a manifest on the result that was extended."""
+    return f"adds to the runs of commit {earlier['commit']}" if earlier else ""

@@ -1,0 +1,49 @@
+"""Networks tuned by several searches in turns, and timed side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..common import ROOT
+from .runs import side_by_side, tune
+
+ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
+"""Overrides by which a run times the tuned network alone."""
+
+
+def one_of_each(
+    network: str, seed: int, folder: Path, searches: Mapping[str, Sequence[str]], overrides: Sequence[str]
+) -> dict[str, Any]:
+    """A run of each search from an empty database, in another order for each seed, and their networks timed.
+
+    `searches` are overrides of `foretune tune` by name, `overrides` those of all. `side_by_side_s` are the
+    latencies in seconds of the networks, by search.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(searches)
+    libraries = {name: folder / f"{network}-{seed}-{name}.so" for name in names}
+    try:
+        runs = {
+            name: _run(network, seed, [*ALONE, *searches[name], *overrides], libraries[name])
+            for name in (names[(seed + place) % len(names)] for place in range(len(names)))
+        }
+        return {**runs, "side_by_side_s": side_by_side(network, libraries)}
+    finally:
+        for library in libraries.values():
+            library.unlink(missing_ok=True)
+
+
+def _run(network: str, seed: int, overrides: Sequence[str], library: Path) -> dict[str, Any]:
+    run = tune(ROOT, network, seed, overrides, export=library, timed=False)
+    return {**run, "search_s": run["stage_s"]["search and measure"]}
+
+
+def describe(network: str, seed: int, run: Mapping[str, Any]) -> str:
+    """One line about a run of each search."""
+    parts = [
+        f"{name} {run[name]['measured']} programs, {run[name]['search_s']:.1f} s, {1e3 * latency_s:.3f} ms"
+        for name, latency_s in run["side_by_side_s"].items()
+    ]
+    return f"{network}, seed {seed}: {'; '.join(parts)}"

@@ -1,0 +1,59 @@
+"""Fasor's search beside the default one: what is run, and the table."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.fasor.__main__ import SEARCHES, arguments_of, networks
+from benchmarks.kept_runs import KeptRuns
+from benchmarks.networks import contest
+from benchmarks.tables import exploration
+
+
+def ran(default, fasor):
+    named = {"default": default, "fasor": fasor}
+    found = {name: {"seed": 0, "measured": n, "search_s": s} for name, (n, s, _) in named.items()}
+    return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in named.items()}}
+
+
+def test_each_network_is_tuned_by_each_search_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    made = []
+
+    def one_of_each(network, seed, folder, searches, overrides):
+        made.append((network, seed, list(searches)))
+        return ran((100, 50.0, 0.010), (0, 5.0, 0.011))
+
+    monkeypatch.setattr(contest, "one_of_each", one_of_each)
+    words = ["--networks", "resnet18", "vgg16", "--searches", "fasor", "--runs-in", str(tmp_path)]
+    arguments = arguments_of(words)
+    found = networks(arguments, KeptRuns(arguments, 1.0))["networks"]
+    searches = ["default", "fasor"]
+    assert made == [("resnet18", 0, searches), ("vgg16", 0, searches)]
+    assert networks(arguments, KeptRuns(arguments, 1.0))["networks"] == found
+    extended = KeptRuns(arguments, -1.0, earlier={"networks": {"resnet18": found["resnet18"]}})
+    again = arguments_of([*words, "--again"])
+    assert networks(again, extended)["networks"] == {"resnet18": found["resnet18"]}
+    assert extended.left_out == ["vgg16-0"] and len(made) == 2
+
+
+def test_the_searches_are_known():
+    assert SEARCHES["default"] == ()
+    assert set(SEARCHES) == {"default", *exploration.SEARCHES}
+    with pytest.raises(SystemExit):
+        arguments_of(["--searches", "faster"])
+
+
+def test_the_table_has_latency_and_time_beside_the_default_search():
+    values = {
+        "networks": {
+            "resnet18": {"runs": [ran((100, 50.0, 0.010), (25, 5.0, 0.011))]},
+            "vgg16": {"runs": [ran((300, 50.0, 0.010), (75, 20.0, 0.044))]},
+        }
+    }
+    result = SimpleNamespace(values=values, machine="CPU")
+    table = exploration.fasor(SimpleNamespace(of=lambda benchmark: [result]))
+    assert "| CPU | `fasor` | 1.10x (0.10x) | 4.40x (0.40x) | 2.20x (0.20x) | 0.25x |" in table
+    assert "high_efficiency" not in table
+    assert "python -m benchmarks.fasor" in exploration.fasor(SimpleNamespace(of=lambda benchmark: []))
