@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import families
-from ..common import RESULTS, ROOT, argument_parser, kept_run, read_json, start, write_result
+from ..common import RESULTS, ROOT, argument_parser, kept_run, machine_name, read_json, start, write_result
 from . import DEVELOPED_ON, GROUPINGS, POOL
 from .pools import NetworkPool, load_pools
 
@@ -141,11 +141,8 @@ def main() -> None:
     except LimitReachedError:
         print("the limit is reached; the same command goes on")
         return
-    path = SCRATCH / "parts.json"
-    parts = {**(read_json(path) if path.exists() else {}), arguments.part: found}
-    from ..common import write_json
-
-    write_json(path, parts)
+    known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
+    parts = {**(read_json(known) if known.exists() else {}), arguments.part: found}
     folder = write_result(
         "families",
         parts,
