@@ -102,6 +102,15 @@ def test_what_runs_nothing_imports_neither_torch_nor_tvm(words):
     assert done.returncode == 0, done.stderr
 
 
+def test_tuning_imports_networkx_for_trees_of_eto_alone():
+    code = (
+        "import sys\nimport foretune.inference.tune, foretune.inference.tasks.planners\n"
+        "assert 'networkx' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # --- the commands
 
 

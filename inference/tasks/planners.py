@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from tvm.target import Target
 
@@ -22,7 +23,9 @@ from .budget.registry import make_planner
 from .planner import TaskPlanner
 from .reuse.order import ChildBudget, ReuseRules, Selected
 from .reuse.planner import ReusePlanner
-from .reuse.published import PublishedTrees
+
+if TYPE_CHECKING:
+    from .reuse.published import PublishedTrees
 
 KNOWN_PROGRAMS = 16
 """Programs of a task that are read from the database for those that reuse it."""
@@ -68,6 +71,8 @@ class PlannerFactory:
 
     @cached_property
     def _trees(self) -> PublishedTrees:
+        from .reuse.published import PublishedTrees  # networkx takes 0.3 s, and only these trees need it
+
         return PublishedTrees(self._config.eto, self._target, StockSpace(self._config.max_code))
 
     @cached_property

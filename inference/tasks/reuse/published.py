@@ -16,8 +16,9 @@ from ....dataset.tvm_compat import NoDesignSpaceError, make_tune_context, target
 from ...reuse.bridges import all_bridges, bridge_task, one_hop_bridges
 from ...reuse.conditions import Operator, SketchSignature, UnreadableOperatorError, can_reuse, operator_of
 from ...reuse.config import ALL_BRIDGES, NO_BRIDGES, EtoConfig
+from ...reuse.least_cost import LeastCostSelection
 from ...reuse.search_cost import SearchCost
-from ...reuse.selection import GivenSelection, LeastCostSelection
+from ...reuse.selection import GivenSelection
 from ...reuse.selective_tuning import Space, selective_tuning, similarity, steps_of
 from ...reuse.tree import ReuseTree
 from ...spaces.base import DesignSpace
