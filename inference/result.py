@@ -269,6 +269,9 @@ class TuneResult:
     """Assumed power of the machine while it tunes, in watts; None for no estimate of energy."""
     co2_kg_per_kwh: float | None = None
     """Assumed emission per kilowatt-hour."""
+    pretraining_s: float | None = None
+    """Seconds that measuring the data and training the models of the search took once, for all runs; None
+    without a model, or where its card does not tell."""
     comparison_runs: list[ComparisonRun] = field(default_factory=list)
     simulated: bool = False
     """True for a dry run, whose latencies are made up."""

@@ -28,6 +28,7 @@ from .deploy.compile import how_to_run
 from .deploy.outputs import OutputCheck
 from .deploy.trial import Trial, Tuned
 from .predicted_schedules import PredictedSchedules
+from .pretraining import pretraining_s
 from .profiling import StageClock
 from .result import (
     NOT_BUILT,
@@ -156,6 +157,7 @@ class TuningRun:
             profile_s=self.work.seconds,
             power_w=config.report.power_w,
             co2_kg_per_kwh=config.report.co2_kg_per_kwh,
+            pretraining_s=pretraining_s(workforce.models),
             simulated=config.executor.kind in ("dry_run", "replay"),
         )
 

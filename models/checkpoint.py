@@ -142,6 +142,11 @@ def save_checkpoint(directory: Path, model: FeatureNetwork, card: Card) -> Card:
     return card
 
 
+def load_card(path_or_name: str | Path) -> Card:
+    """Card of a checkpoint of either kind, without its weights; raises as `load_checkpoint` does."""
+    return _read_card(_resolve(path_or_name))
+
+
 def load_network(path_or_name: str | Path) -> StoredNetwork:
     """Loads a checkpoint of either kind; raises as `load_checkpoint` does, whatever its features are."""
     path = _resolve(path_or_name)

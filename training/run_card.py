@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
+from ..dataset.measuring_time import measuring_s
 from ..models.card import Card, DataSummary, SplitSummary
 from ..models.checkpoint import Checkpoint
 from .config import TrainConfig
@@ -61,6 +62,7 @@ def run_card(
             "notes": config.notes,
             "epochs": epochs,
             "seconds": round(seconds, 1),
+            "measuring_s": round(measuring_s(config.dataset), 1),
         },
         std_scale=outcome.predictor.std_scale,
         std_floor=outcome.predictor.std_floor,

@@ -41,6 +41,15 @@ class ReportConfig:
 
 
 @dataclass(frozen=True)
+class PretrainingEstimate:
+    """Estimate for the data and the training of the models, which all runs share."""
+
+    seconds: float
+    kwh: float
+    co2_kg: float
+
+
+@dataclass(frozen=True)
 class EnergyEstimate:
     """Estimate for one tuning run."""
 
@@ -51,6 +60,8 @@ class EnergyEstimate:
     runs_to_pay_back: float | None
     """Runs of the network after which the time saved, and so the energy, exceeds that of tuning; None if the
     tuned network is no faster."""
+    pretraining: PretrainingEstimate | None
+    """Data and training of the models; None where that is not known."""
 
 
 def estimate_energy(result: TuneResult) -> EnergyEstimate | None:
@@ -58,6 +69,8 @@ def estimate_energy(result: TuneResult) -> EnergyEstimate | None:
     if result.power_w is None or result.co2_kg_per_kwh is None:
         return None
     kwh = result.power_w * result.total_s / _JOULES_PER_KWH
+    once = result.pretraining_s
+    once_kwh = result.power_w * (once or 0.0) / _JOULES_PER_KWH
     tuned_s = result.median_s(TUNED)
     peers = {
         one.name: one.median_s
@@ -71,4 +84,5 @@ def estimate_energy(result: TuneResult) -> EnergyEstimate | None:
         co2_kg=kwh * result.co2_kg_per_kwh,
         peer=peer,
         runs_to_pay_back=result.total_s / saved_s if saved_s > 0 else None,
+        pretraining=PretrainingEstimate(once, once_kwh, once_kwh * result.co2_kg_per_kwh) if once else None,
     )

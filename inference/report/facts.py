@@ -73,7 +73,12 @@ def _energy(result: TuneResult) -> list[Fact]:
     if estimate.runs_to_pay_back is not None:
         detail += f"; paid back after {estimate.runs_to_pay_back:,.0f} runs compared with {estimate.peer}"
     value = f"{significant(estimate.kwh * 1e3)} Wh, {significant(estimate.co2_kg * 1e3)} g CO2"
-    return [Fact("Energy, estimated", value, detail)]
+    found = [Fact("Energy, estimated", value, detail)]
+    if (once := estimate.pretraining) is not None:
+        value = f"{significant(once.kwh)} kWh, {significant(once.co2_kg)} kg CO2"
+        detail = f"{duration(once.seconds)} of measuring data and of training, once for all runs"
+        found.append(Fact("Energy of the models", value, detail))
+    return found
 
 
 def _comparisons(result: TuneResult) -> list[Fact]:

@@ -63,6 +63,14 @@ class Workforce:
         unmeasured = target_hardware(target, measured=False) if self._waits else None
         self.executor = self._made() if unmeasured is None else NoExecutor(unmeasured)
 
+    @property
+    def models(self) -> list[str]:
+        """Checkpoints that are searched with: cost model and those of the strategy; none before `start`."""
+        if not self._started:
+            return []
+        of_strategy = (getattr(self.search.strategy, name, None) for name in ("checkpoint", "environment"))
+        return [name for name in (self.checkpoint, *of_strategy) if name is not None]
+
     def close(self) -> None:
         """Ends the processes."""
         self._stack.close()

@@ -107,6 +107,15 @@ def test_energy_is_power_times_time_and_says_so() -> None:
     )
 
 
+def test_the_models_cost_their_data_and_training_once() -> None:
+    """65 W for two hours are 0.13 kWh, or 62.4 g at 0.48 kg a kWh."""
+    result = make_result(power_w=65.0, co2_kg_per_kwh=0.48, pretraining_s=7200.0)
+    fact = facts(result)[-1]
+    assert (fact.label, fact.value) == ("Energy of the models", "0.130 kWh, 0.0624 kg CO2")
+    assert fact.detail == "2 h 00 min of measuring data and of training, once for all runs"
+    assert facts(replace(result, pretraining_s=None))[-1].label == "Energy, estimated"
+
+
 def test_energy_without_assumptions_or_gain() -> None:
     assert estimate_energy(make_result()) is None
     slower_than_eager = estimate_energy(make_result(power_w=65.0, co2_kg_per_kwh=0.48))

@@ -1,0 +1,27 @@
+"""Time that the measurement of a dataset took, by the timestamps of its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from .store import RecordStore
+
+PAUSE_S = 600.0
+"""Seconds between two batches of a device after which it counts as having paused."""
+
+
+def measuring_s(folder: Path) -> float:
+    """Seconds of all devices together, without pauses; 0.0 for a folder without records.
+
+    A batch has one timestamp, when it was done: the first one of a device and the first after a pause count
+    nothing.
+    """
+    columns = RecordStore(folder).columns("hardware_id", "timestamp")
+    devices, when = (columns[name].to_numpy(zero_copy_only=False) for name in columns.column_names)
+    found = 0.0
+    for device in np.unique(devices):
+        gaps = np.diff(np.sort(when[devices == device]))
+        found += float(gaps[gaps <= PAUSE_S].sum())
+    return found
