@@ -108,8 +108,8 @@ def load_cpu_intrinsics() -> None:
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Parse `llvm`, `cuda`, a TVM tag such as `nvidia/nvidia-a100`, a JSON object or a mapping into a target.
 
-    `llvm` alone means this machine's CPU with its core count, `cuda` alone the device that TVM detects.
-    Raises UnknownTargetError.
+    `llvm` alone means this machine's CPU with its core count and all its instruction sets, `cuda` alone the
+    device that TVM detects. Raises UnknownTargetError.
     """
     if isinstance(spec, Target):
         return spec
@@ -118,6 +118,8 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
             spec = json.loads(spec)
         if spec == "llvm":
             spec = {"kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "num-cores": available_cores()}
+            if lacking := _unnamed_instruction_sets(Target(spec)):
+                spec["mattr"] = [f"+{name}" for name in lacking]
         elif spec == "cuda":
             if not tvm.cuda().exist:
                 raise UnknownTargetError(
@@ -166,12 +168,28 @@ def missing_instruction_sets(target: Target) -> list[str]:
 
     Code that uses one ends the process. LLVM asks the CPU itself, which sees what a virtual machine hides.
     """
-    here = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    here = _host_features()
     return sorted(
         name
         for name in llvm_get_cpu_features(target)
-        if _INSTRUCTION_SETS.fullmatch(name) and not int(here.get(name, 1))
+        if _INSTRUCTION_SETS.fullmatch(name) and not here.get(name, True)
     )
+
+
+def _unnamed_instruction_sets(target: Target) -> list[str]:
+    """Instruction sets of this machine's CPU that a CPU target lacks.
+
+    LLVM names a CPU by its model number, which a virtual machine may make up. AVX10 is a name for others.
+    """
+    lacking = {name for name, is_there in _host_features().items() if is_there}
+    lacking -= set(llvm_get_cpu_features(target))
+    return sorted(n for n in lacking if _INSTRUCTION_SETS.fullmatch(n) and not n.startswith("avx10"))
+
+
+def _host_features() -> dict[str, bool]:
+    """Whether this machine's CPU has each feature that LLVM knows of its architecture."""
+    found = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+    return {str(name): bool(int(is_there)) for name, is_there in found.items()}
 
 
 _SHARE_ALL_CORES = -3
