@@ -28,7 +28,7 @@ from ..tvm_compat import as_task_module, workload_hash
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
 Arguments: TypeAlias = tuple[relax.Expr, ...]
-"""Arguments of one call; a constant is a `relax.Constant`."""
+"""Arguments of one call; a constant is a `tvm.ir.GenericConst`."""
 
 Run: TypeAlias = Callable[[int, Sequence[relax.Expr]], relax.Expr]
 """Emits a call of an alternative's function, by its number, with these arguments; returns the result."""
