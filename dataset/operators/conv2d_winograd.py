@@ -36,6 +36,7 @@ Only the products are tiled: with the four transforms tiled too there are 243 de
 samples fit a GPU.
 """
 
+
 @register
 @dataclass(frozen=True, kw_only=True)
 class WinogradConv2d(SlidingWindow):

@@ -36,7 +36,9 @@ def template_programs(
 ) -> Iterator[tuple[Template | WinogradTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first.
 
-    A convolution by Winograd's algorithm has templates of its own. Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
+    A convolution by Winograd's algorithm has templates of its own.
+
+    Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
     """
     if target.kind.name != "llvm":

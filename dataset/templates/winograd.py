@@ -85,7 +85,9 @@ def read_winograd(mod: tvm.IRModule) -> Winograd | None:
     data, output = (extents(found[name].writes[0].source) for name in (DATA_TRANSFORM, OUTPUT_TRANSFORM))
     names = list(found)
     steps = tuple(names[names.index(OUTPUT) + 1 :])
-    if any(extents(found[name].writes[0].source) != extents(found[OUTPUT].writes[0].source) for name in steps):
+    if any(
+        extents(found[name].writes[0].source) != extents(found[OUTPUT].writes[0].source) for name in steps
+    ):
         return None
     images, rows, columns, tile, _, out_channels = output
     return Winograd(
