@@ -27,7 +27,7 @@ AUTO = Lowering(winograd="auto")
 
 
 def network_of(size: tuple[int, int] = (12, 12), batch: int = 1, **arguments: Any) -> Network:
-    arguments = {"in_channels": 16, "out_channels": 16, "kernel_size": 3, "padding": 1, **arguments}
+    arguments = {"in_channels": 32, "out_channels": 32, "kernel_size": 3, "padding": 1, **arguments}
     return load_network(
         "support.networks:OneConvolution", inputs=[[batch, arguments["in_channels"], *size]], kwargs=arguments
     )
@@ -114,8 +114,8 @@ def test_the_lowering_says_which_tiles() -> None:
     assert found_in(network, Lowering())[1] == []
     assert [one.kind for one in found_in(network, Lowering(winograd=[4]))[1]] == ["Winograd F(4x4, 3x3)"]
     assert found_in(network, Lowering(winograd="auto", channels_last=False))[1] == []
-    # Eight lanes divide eight channels.
-    narrow = network_of(in_channels=8, out_channels=8)
+    # Eight lanes divide 24 channels, sixteen do not.
+    narrow = network_of(in_channels=24, out_channels=24)
     assert found_in(narrow, target=AVX2)[1] and not found_in(narrow)[1]
 
 
@@ -155,7 +155,7 @@ def test_outputs_are_those_of_pytorch(
     here = parse_target("llvm")
     if epilogue.get("residual"):
         padding = 1
-    network = network_of(size, batch, padding=padding, **epilogue)
+    network = network_of(size, batch, padding=padding, in_channels=16, out_channels=16, **epilogue)
     mod, (alternative,) = found_in(network, Lowering(winograd=[tile]))
     changed = with_alternatives(mod, [alternative])
     (task,) = alternative.offer.tasks

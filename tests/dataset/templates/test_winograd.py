@@ -22,8 +22,8 @@ LARGE = Winograd(4, (1, 14, 14), 64, 64, padded=True, steps=("T_add", "compute")
 
 
 def task_of(tile: int, size: tuple[int, int], residual: bool = False, batch: int = 1) -> tvm.IRModule:
-    arguments = {"in_channels": 16, "out_channels": 16, "kernel_size": 3, "padding": 1, "residual": residual}
-    network = load_network("support.networks:OneConvolution", inputs=[[batch, 16, *size]], kwargs=arguments)
+    arguments = {"in_channels": 32, "out_channels": 32, "kernel_size": 3, "padding": 1, "residual": residual}
+    network = load_network("support.networks:OneConvolution", inputs=[[batch, 32, *size]], kwargs=arguments)
     lowering = Lowering(winograd=[tile])
     target = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
     (alternative,) = find_alternatives(to_relax(network, target, lowering), target, lowering)
@@ -33,7 +33,7 @@ def task_of(tile: int, size: tuple[int, int], residual: bool = False, batch: int
 def test_the_task_is_read_back() -> None:
     task = read_winograd(task_of(4, (14, 26)))
     assert task is not None
-    assert (task.tile, task.tiles, task.in_channels, task.out_channels) == (4, (1, 4, 7), 16, 16)
+    assert (task.tile, task.tiles, task.in_channels, task.out_channels) == (4, (1, 4, 7), 32, 32)
     assert task.padded and task.steps == ("T_add", "compute") and task.last == "compute"
     assert task.products == 36
     # The operator of sampled tasks has other stages.
@@ -52,9 +52,9 @@ def test_programs_compute_the_convolution(tile: int, size: tuple[int, int], resi
     staged = next(template for template in templates if template.block is None)
     blocked = next(template for template in templates if template.block is not None)
     rng = np.random.default_rng(0)
-    data = rng.standard_normal((2, *size, 16)).astype(np.float32)
-    weight = (rng.standard_normal((3, 3, 16, 16)) / 12).astype(np.float32)
-    bias = rng.standard_normal((1, 1, 1, 16)).astype(np.float32)
+    data = rng.standard_normal((2, *size, 32)).astype(np.float32)
+    weight = (rng.standard_normal((3, 3, 32, 32)) / 17).astype(np.float32)
+    bias = rng.standard_normal((1, 1, 1, 32)).astype(np.float32)
     images, kernel = torch.from_numpy(data).permute(0, 3, 1, 2), torch.from_numpy(weight).permute(3, 2, 0, 1)
     expected = torch.nn.functional.conv2d(images, kernel, padding=1).permute(0, 2, 3, 1).numpy() + bias
     expected = np.maximum(expected + data if residual else expected, 0)
@@ -111,8 +111,8 @@ def test_the_closed_form_by_hand() -> None:
         t for t in winograd_templates(LARGE, [FMA], None, 1) if t.block == (1, 14) and t.vectors == 2
     )
     assert template.row_tile == (1, 14)
-    # A register tile of 14 x 2 sums takes 64 steps of 14 cycles and 28 to store. A block has 36 products of two
-    # panels, and there are 14 blocks. Between the stages are 36 * 14 * 128 floats, within a megabyte, and the
+    # A register tile of 14 x 2 sums takes 64 steps of 14 cycles and 28 to store. A block has 36 products of
+    # two panels, and there are 14 blocks. Between the stages are 36 * 14 * 128 floats, within a megabyte. The
     # weight of 36 * 64 * 64 floats, over half of one, is read for each block at 16 bytes a cycle.
     weight = 4 * 36 * 64 * 64
     assert cycles(LARGE, template, 1 << 20, 1) == 14 * 36 * 2 * (64 * 14 + 28) + 14 * weight / 16
