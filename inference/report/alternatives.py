@@ -10,8 +10,9 @@ from .table import MISSING
 ALTERNATIVE_HEADS = ("Algorithm", "Places", "Direct", "Instead", "Ratio", "Taken")
 ALTERNATIVE_TITLE = "Algorithms"
 ALTERNATIVE_NOTE = (
-    "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks that "
-    "it replaces (direct), and of those that take their place (instead). The network takes the faster one."
+    "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks "
+    "that it replaces (direct), and of those that take their place (instead). The network takes the faster "
+    "one."
 )
 
 

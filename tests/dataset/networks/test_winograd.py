@@ -142,7 +142,7 @@ def test_bfloat16_is_refused() -> None:
     epilogue=st.sampled_from([{}, {"relu": False}, {"bias": False}, {"residual": True}]),
     tile=st.sampled_from([2, 4]),
 )
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_outputs_are_those_of_pytorch(
     monkeypatch: pytest.MonkeyPatch,
     size: tuple[int, int],
