@@ -77,6 +77,11 @@ class Lowering:
                 f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
                 f"few digits in {self.dtype}; leave one of them out"
             )
+        if self.winograd != OFF and self.channels_last is False:
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.channels_last=false: the algorithm has channels "
+                "last; leave one of them out"
+            )
         if self.dtype not in DTYPES:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
 
@@ -88,8 +93,8 @@ class Lowering:
         return tuple(TRANSFORMS) if self.winograd == AUTO else tuple(self.winograd)
 
     def check_for(self, target: Target) -> None:
-        """Raises MissingInstructionError where the target has no products of the data type."""
-        if self.dtype != WIDE:
+        """Raises MissingInstructionError where the target lacks the products that are asked for."""
+        if self.dtype != WIDE or self.winograd_tiles:
             require_instructions(target, self.dtype, self.dtype, WIDE)
 
 

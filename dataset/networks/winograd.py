@@ -24,7 +24,7 @@ from ..anchor import describe
 from ..operators.conv2d import Conv2d
 from ..operators.shared.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
 from ..templates.contraction import Contraction, read_contraction
-from ..templates.instructions import target_instructions
+from ..templates.instructions import require_instructions
 from ..tvm_compat import as_task_module
 from .alternatives import Alternative, Arguments, Piece, Run, pieces
 from .lowering import Lowering
@@ -46,14 +46,17 @@ _TILES, _CHANNELS = 16, 64
 
 
 def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
-    """Alternatives by the tile sizes of `lowering.winograd`; none off a CPU."""
-    instructions = target_instructions(target, WIDE, WIDE, WIDE)
-    if not lowering.winograd_tiles or not instructions:
+    """Alternatives by the tile sizes of `lowering.winograd`.
+
+    Raises MissingInstructionError where the target has no multiply-add of float32 vectors.
+    """
+    if not lowering.winograd_tiles:
         return []
+    lanes = require_instructions(target, WIDE, WIDE, WIDE)[0].lanes
     return [
         alternative
         for piece in pieces(mod)
-        for alternative in _alternatives(piece, lowering.winograd_tiles, instructions[0].lanes)
+        for alternative in _alternatives(piece, lowering.winograd_tiles, lanes)
     ]
 
 

@@ -20,9 +20,12 @@ WINOGRAD_SKETCHES = 8
 
 
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
-    """The space by `search.space`; raises OneShotConfigError for the sub-space of a GPU or unknown device."""
-    if config.space == STOCK and read_winograd(task.mod) is not None:
-        # The rules leave the numbers of its transforms to run time, which makes them hopeless.
+    """The space by `search.space`, or templates for Winograd's algorithm.
+
+    Raises OneShotConfigError for the sub-space of a GPU or unknown device.
+    """
+    if read_winograd(task.mod) is not None:
+        # The default rules leave the numbers of its transforms to run time, which makes them hopeless.
         return TemplateSpace(hardware, WINOGRAD_SKETCHES)
     if config.space == STOCK:
         return StockSpace(config.max_code)

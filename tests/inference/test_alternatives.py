@@ -24,7 +24,7 @@ from foretune.inference.result_file import load_result
 from foretune.inference.tasks.alternatives import needed_tasks, take
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
+from foretune.inference.tune_config import TuneConfig, TuneConfigError
 from foretune.inference.tuning_database import MissingScheduleError, TuningDatabase, opened_database
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
@@ -99,21 +99,20 @@ def test_the_network_takes_the_faster_way_of_each_piece(tmp_path: Path) -> None:
     (of_body,), (of_residual,) = body.offer.tasks, residual.offer.tasks
     latencies_s = {of_body: 0.4e-3, of_residual: 1.2e-3, **dict.fromkeys(tasks, 1e-3)}
     fill(tmp_path, latencies_s)
-    for _ in range(2):  # a second run chooses the same
-        result = run(config(tmp_path), QUIET)
-        assert chosen(result) == [
-            (2, 2, pytest.approx(1e-3), pytest.approx(0.4e-3)),
-            (1, 0, pytest.approx(1e-3), pytest.approx(1.2e-3)),
-        ]
-        weights = {task.workload_hash: task.weight for task in result.tasks}
-        assert [weights[task.workload_hash] for task in (*tasks[:2], of_body, of_residual)] == [0, 1, 2, 0]
-        assert sum(task.candidates_measured for task in result.tasks) == 0
-        assert result.outputs_match
-        assert result.bridges() == []
-        # The speed-up is over the untuned network, which has none of them.
-        (taken,) = [task for task in result.tasks if task.workload_hash == of_body.workload_hash]
-        assert taken.untuned_latency_s == pytest.approx(1.0)
-        assert load_result(tmp_path / "report" / "report.json").alternatives == result.alternatives
+    result = run(config(tmp_path), QUIET)
+    assert chosen(result) == [
+        (2, 2, pytest.approx(1e-3), pytest.approx(0.4e-3)),
+        (1, 0, pytest.approx(1e-3), pytest.approx(1.2e-3)),
+    ]
+    weights = {task.workload_hash: task.weight for task in result.tasks}
+    assert [weights[task.workload_hash] for task in (*tasks[:2], of_body, of_residual)] == [0, 1, 2, 0]
+    assert sum(task.candidates_measured for task in result.tasks) == 0
+    assert result.outputs_match
+    assert result.bridges() == []
+    # The speed-up is over the untuned network, which has none of them.
+    (taken,) = [task for task in result.tasks if task.workload_hash == of_body.workload_hash]
+    assert taken.untuned_latency_s == pytest.approx(1.0)
+    assert load_result(tmp_path / "report" / "report.json").alternatives == result.alternatives
     page = (tmp_path / "report" / "report.html").read_text()
     assert "Winograd F(2x2, 3x3) of" in page and "1 of 2 alternatives taken" in page
 
@@ -186,3 +185,8 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
     assert all(result.from_database for result in third)
     choices = [take(mod, alternatives, results).alternatives for results in (second, third)]
     assert choices[0] == choices[1]
+
+
+def test_without_a_measurement_there_is_nothing_to_choose_by(tmp_path: Path) -> None:
+    with pytest.raises(TuneConfigError, match=r"lowering\.winograd=\[2\] search\.measure=false"):
+        config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False))

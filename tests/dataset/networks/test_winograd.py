@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
+from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.dataset.networks import Lowering, find_alternatives, load_network, to_relax
 from foretune.dataset.networks import winograd as kind
 from foretune.dataset.networks.alternatives import Alternative, call_counts, with_alternatives
@@ -16,6 +18,7 @@ from foretune.dataset.networks.winograd import LARGEST_ROUNDING, gain, rounding
 from foretune.dataset.networks.winograd_function import tile_counts
 from foretune.dataset.operators.conv2d import Conv2d
 from foretune.dataset.operators.shared.winograd import F2, F4
+from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from hypothesis import HealthCheck, given, settings
@@ -113,15 +116,15 @@ def test_the_lowering_says_which_tiles() -> None:
     network = network_of()
     assert found_in(network, Lowering())[1] == []
     assert [one.kind for one in found_in(network, Lowering(winograd=[4]))[1]] == ["Winograd F(4x4, 3x3)"]
-    assert found_in(network, Lowering(winograd="auto", channels_last=False))[1] == []
     # Eight lanes divide 24 channels, sixteen do not.
     narrow = network_of(in_channels=24, out_channels=24)
     assert found_in(narrow, target=AVX2)[1] and not found_in(narrow)[1]
 
 
 @pytest.mark.parametrize("target", [{"kind": "llvm"}, "nvidia/nvidia-a100"], ids=["plain", "cuda"])
-def test_a_target_without_vector_instructions_has_none(target: Any) -> None:
-    assert found_in(network_of(), Lowering(winograd="auto"), parse_target(target))[1] == []
+def test_a_target_without_vector_instructions_is_refused(target: Any) -> None:
+    with pytest.raises(MissingInstructionError, match="no multiply-add instruction for float32"):
+        to_relax(network_of(), parse_target(target), AUTO)
 
 
 @pytest.mark.parametrize("winograd", ["fast", [3], [], [4, 6], "24", 4, None])
@@ -133,6 +136,16 @@ def test_unknown_tiles_are_refused(winograd: Any) -> None:
 def test_bfloat16_is_refused() -> None:
     with pytest.raises(LoweringError, match=r"lowering\.winograd=auto lowering\.dtype=bfloat16"):
         Lowering(winograd="auto", dtype="bfloat16")
+
+
+def test_channels_first_are_refused() -> None:
+    with pytest.raises(LoweringError, match=r"lowering\.winograd=\[4\] lowering\.channels_last=false"):
+        Lowering(winograd=[4], channels_last=False)
+
+
+def test_records_are_not_of_alternatives(tmp_path: Path) -> None:
+    with pytest.raises(GenerateConfigError, match=r"lowering\.winograd=auto: records are of"):
+        GenerateConfig(tmp_path, networks=["resnet18"], lowering=AUTO)
 
 
 @given(
