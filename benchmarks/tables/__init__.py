@@ -22,6 +22,7 @@ from . import (
     sub_space,
     templates,
     today,
+    winograd,
 )
 from .reading import Results
 
@@ -58,6 +59,8 @@ TABLES: Mapping[str, Table] = {
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
+    "winograd-layers": winograd.layers,
+    "winograd-networks": winograd.networks,
     "explorer": exploration.methods,
     "fasor": exploration.fasor,
     "records": records.records,

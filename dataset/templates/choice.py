@@ -74,9 +74,8 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
         busy = steps / words * max(multiplied, loaded)
         stored = template.row_tiles * template.vectors * template.rows
     else:
-        sums = template.rows * template.vectors
-        busy = steps * max(sums / _PER_CYCLE, (template.rows + template.vectors) / _PER_CYCLE, _LATENCY)
-        stored = sums
+        busy = busy_cycles(steps, template.rows, template.vectors)
+        stored = template.rows * template.vectors
     computed = tiles * (busy + _TILE_START + _ROW_START * stored)
     element = 4 / instruction.step
     sizes = task.row_count, task.column.extent
@@ -89,6 +88,11 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
     busy_cores = min(cores, panels * row_tiles * task.batch_count)
     uneven = math.ceil(shared / busy_cores) * busy_cores / shared if shared >= busy_cores else 1.0
     return max(computed, moved / _MOVE_BYTES) / busy_cores * min(uneven, 2.0)
+
+
+def busy_cycles(steps: float, rows: int, vectors: int) -> float:
+    """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
+    return steps * max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
 
 
 def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:

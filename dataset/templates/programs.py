@@ -19,6 +19,8 @@ from .overflow import check_accumulator
 from .template import Template
 from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
+from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
+from .winograd_schedule import apply_winograd
 
 
 def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None, count: int) -> list[str]:
@@ -31,14 +33,22 @@ def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None
 
 def template_programs(
     mod: tvm.IRModule, target: Target, hardware: Hardware | None, require: bool = False
-) -> Iterator[tuple[Template, Schedule]]:
+) -> Iterator[tuple[Template | WinogradTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first.
+
+    A convolution by Winograd's algorithm has templates of its own.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
     """
-    task = read_contraction(mod) if target.kind.name == "llvm" else None
-    if task is None:
+    if target.kind.name != "llvm":
+        return
+    if (winograd := read_winograd(mod)) is not None:
+        fused = target_instructions(target, "float32", "float32", "float32")
+        for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
+            yield choice, scheduled_winograd(mod, winograd, choice)
+        return
+    if (task := read_contraction(mod)) is None:
         return
     instructions = (require_instructions if require else target_instructions)(target, *task.types)
     if instructions:
@@ -48,6 +58,13 @@ def template_programs(
             yield template, scheduled(mod, task, template, target)
         except ScheduleError:  # loops of a form that the template does not know
             continue
+
+
+def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:
+    """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_winograd(sch, task, template)
+    return sch
 
 
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:
