@@ -29,9 +29,10 @@ from ...errors import UserError
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .low_precision import in_bfloat16
+from .quantisation import INT8
 from .stored_type import NARROW, WIDE
 
-DTYPES = (WIDE, NARROW)
+DTYPES = (WIDE, NARROW, INT8)
 """Data types that a network is lowered in."""
 
 CHANNELS_LAST = {
@@ -63,8 +64,10 @@ class Lowering:
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target has no products of the data type."""
-        if self.dtype != WIDE:
-            require_instructions(target, self.dtype, self.dtype, WIDE)
+        if self.dtype == NARROW:
+            require_instructions(target, NARROW, NARROW, WIDE)
+        if self.dtype == INT8:
+            require_instructions(target, "uint8", INT8, "int32")
 
 
 AS_FASTEST = Lowering()
