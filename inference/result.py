@@ -157,12 +157,14 @@ class Agreement:
     dtype: str
     inputs: int
     """Number of those random inputs."""
-    pytorch_difference: float | None
-    """Of PyTorch eager in the data type; None where the module does not run in it."""
+    rival_difference: float | None
+    """Of the rival; None where it does not run the network in the data type."""
     top_1: float
     """Share of the rows of outputs whose largest element is where it is in float32."""
-    pytorch_top_1: float | None
-    """The same of PyTorch eager in the data type."""
+    rival_top_1: float | None
+    """The same of the rival."""
+    rival: str = "PyTorch"
+    """Name of what else runs in the data type: PyTorch eager in bfloat16, ONNX Runtime in int8."""
 
 
 def comparable(contestant: Contestant) -> bool:

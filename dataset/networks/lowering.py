@@ -7,7 +7,8 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`.
+- bfloat16, where it is asked for: see `low_precision`. A network in int8 comes with products of integers: see
+  `integer_products`.
 """
 
 from __future__ import annotations
@@ -56,11 +57,18 @@ class Lowering:
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
-    """Data type of activations and of weights of products: float32 or bfloat16."""
+    """Data type of activations and of weights of products: float32, bfloat16 or int8."""
+    calibration: str | None = None
+    """File of `calibration_inputs` for int8; None for random inputs."""
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+        if self.calibration is not None and self.dtype != INT8:
+            raise LoweringError(
+                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it out, "
+                f"or use lowering.dtype={INT8}"
+            )
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target has no products of the data type."""

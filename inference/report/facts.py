@@ -132,10 +132,10 @@ def _agreement(result: TuneResult) -> list[Fact]:
     if found is None:
         return []
     detail = f"same largest output as in float32, mean of {found.inputs} random inputs"
-    if found.pytorch_top_1 is not None and found.pytorch_difference is not None:
+    if found.rival_top_1 is not None and found.rival_difference is not None:
         detail += (
-            f"; PyTorch in {found.dtype}: {found.pytorch_top_1:.1%}, "
-            f"difference {found.pytorch_difference:.1e}"
+            f"; {found.rival} in {found.dtype}: {found.rival_top_1:.1%}, "
+            f"difference {found.rival_difference:.1e}"
         )
     return [Fact(f"Top-1 agreement in {found.dtype}", f"{found.top_1:.1%}", detail)]
 
