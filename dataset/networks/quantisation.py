@@ -27,8 +27,8 @@ from .onnx_export import export_onnx
 
 INT8 = "int8"
 
-_QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool")
-"""Operators that are quantised. What stands between products stays float32, as PyTorch's default has it."""
+_QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
+"""Operators that are quantised. Rounding to unsigned integers replaces a ReLU behind a product."""
 
 _IN_FLOAT = ("Gemm", "MatMul")
 """Operators whose results stay float32, since a bias, an activation or a norm follows in float32."""
