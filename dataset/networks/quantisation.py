@@ -127,7 +127,11 @@ def _quantise(
     else:
         assert network.onnx_path is not None
         exported = network.onnx_path
-    quant_pre_process(str(exported), str(prepared), skip_symbolic_shape=True)
+    # The exporter has folded batch norms, and ONNX Runtime would put reshapes between products and what follows.
+    exported_here = network.module is not None
+    quant_pre_process(
+        str(exported), str(prepared), skip_optimization=exported_here, skip_symbolic_shape=True
+    )
     names = [name for name, _, _ in onnx_import.input_signature(prepared)]
     quantize_static(
         str(prepared),
@@ -146,11 +150,10 @@ def _quantise(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps advice to quantise otherwise off the screen."""
-    root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.ERROR)
+    """Keeps warnings of the exporter and of ONNX Runtime, which users cannot act on, off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        root.setLevel(before)
+        logging.disable(before)
