@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from .loading import Network, first_line
 from .onnx_export import export_onnx
 
 INT8 = "int8"
+
+_Result = TypeVar("_Result")
 
 _QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
 """Operators that are quantised. Rounding to unsigned integers replaces a ReLU behind a product."""
@@ -89,7 +92,7 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as scratch, _quiet():
         try:
-            _quantise(network, runs, Path(scratch), path)
+            _in_thread(lambda: _quantise(network, runs, Path(scratch), path))
         except UserError:
             raise
         except Exception as error:  # the exporter and ONNX Runtime raise many types
@@ -106,13 +109,27 @@ def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[
         import onnxruntime as ort
     except ImportError:
         return None
-    try:
+
+    def run() -> list[NDArray[Any]]:
         session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         names = [value.name for value in session.get_inputs()]
         found = session.run(None, dict(zip(names, inputs, strict=True)))
+        return [np.asarray(output) for output in found]
+
+    try:
+        return _in_thread(run)
     except Exception:  # its own types
         return None
-    return [np.asarray(output) for output in found]
+
+
+def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Result of ONNX Runtime's work in a thread that ends with it.
+
+    ONNX Runtime configures the tiles of AMX once in a thread. Where a network of TVM has configured them
+    otherwise since, its next product ends the process.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 def _quantise(
