@@ -284,6 +284,8 @@ class TuneResult:
     recast: list[str] = field(default_factory=list)
     """Operators that run in another data type, since TVM builds no code for their own, such as
     `equal of bool in int32`."""
+    float_products: int = 0
+    """Number of products of a network in int8 that stay float32, since they have no form in integers."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""

@@ -20,6 +20,7 @@ from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
 from ..dataset.networks import Network, extract_tasks, load_network, recast_operators, to_relax
+from ..dataset.networks.integer_products import float_products
 from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
@@ -124,6 +125,7 @@ class TuningRun:
             left_out=timed.left_out,
             network_profile=timed.profile,
             recast=recast_operators(relax_mod),
+            float_products=float_products(relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )

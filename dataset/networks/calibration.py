@@ -52,10 +52,12 @@ def _of_file(network: Network, file: str | Path) -> Iterator[tuple[NDArray[Any],
             f"{field}: {len(arrays)} arrays, but network={network.name} has {len(network.inputs)} inputs; "
             "give one array for each, in their order"
         )
-    counts = {_runs(field, number, *pair) for number, pair in enumerate(zip(arrays, network.inputs, strict=True))}
+    pairs = enumerate(zip(arrays, network.inputs, strict=True))
+    counts = {_runs(field, number, array, shaped) for number, (array, shaped) in pairs}
     if len(counts) > 1:
         raise CalibrationError(
-            f"{field}: the arrays hold {' and '.join(map(str, sorted(counts)))} runs; give as many of each input"
+            f"{field}: the arrays hold {' and '.join(map(str, sorted(counts)))} runs; give as many of each "
+            "input"
         )
     for run in range(counts.pop()):
         yield tuple(
@@ -77,5 +79,7 @@ def _runs(field: str, number: int, array: NDArray[Any], shaped: NDArray[Any]) ->
             f"{field}: array {number} is {array.dtype}, and the input is {shaped.dtype}; convert it"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise CalibrationError(f"{field}: array {number} has values that are not finite; leave those inputs out")
+        raise CalibrationError(
+            f"{field}: array {number} has values that are not finite; leave those inputs out"
+        )
     return len(array) // len(shaped)

@@ -51,9 +51,10 @@ def to_relax(
 
     `extract_tasks` and compilation both start from this module, so that a tuned task is found again in the
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
-    another data type (`recast_operators`). In int8 the network is quantised first, unless it is already. `stage` is a clock's context for each step, by its name. Raises
-    NetworkExportError with the step that failed, and MissingInstructionError where the target has no
-    products of `lowering.dtype`.
+    another data type (`recast_operators`). In int8 the network is quantised first, unless it is already.
+    `stage` is a clock's context for each step, by its name. Raises NetworkExportError with the step that
+    failed, MissingInstructionError where the target has no products of `lowering.dtype`, and the errors of
+    `quantised`.
     """
     lowering.check_for(target)
     if lowering.dtype == INT8 and network.quantised_path is None:

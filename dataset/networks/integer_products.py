@@ -1,14 +1,14 @@
-"""Products of a quantised network in integers: 8-bit operands, 32-bit sums, and the rest where a sum is complete.
+"""Products of a quantised network in integers: 8-bit operands and 32-bit sums.
 
 An ONNX file in QDQ form computes in float32 between pairs of QuantizeLinear and DequantizeLinear. A product
 of two dequantised operands is a product of integers but for constant factors and summands:
 
     sum s_x (x - z_x) s_w w  =  s_x s_w (sum x w  -  z_x sum w)
 
-The pass takes the product of integers, then one factor and one summand for each output channel, which fold the
-bias too. TVM fuses them, an activation behind them, and the next quantisation into the product's function
+The pass takes the product of integers, then one factor and one summand for each output channel, which fold
+the bias too. TVM fuses them, an activation behind them, and the next quantisation into the product's function
 (Bolt, section 3.1, epilogue fusion). Scales are arrays and no immediates, so that layers of one shape are one
-task.
+task. What has no integer form is computed in float32, from dequantised values.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ FLOAT_PRODUCTS = "foretune.float_products"
 
 _STEP = 4
 """Products that the instructions add at once: input channels come in such groups."""
+
+
+def float_products(mod: tvm.IRModule) -> int:
+    """Number of products that stay float32 in a module of `in_integers`, lowered or not; 0 for others."""
+    return int((mod.attrs or {}).get(FLOAT_PRODUCTS, 0))
 
 
 @tvm.transform.module_pass(opt_level=0, name="InIntegers")
@@ -165,7 +170,7 @@ class _InIntegers(PyExprMutator):
         operand, kernel, padding = data.data, values, [int(at) for at in attrs.padding]
         zero, rank = int(data.zero_point), values.ndim - 2
         lacking = -values.shape[1] % _STEP if int(attrs.groups) == 1 else 0
-        # Zeros around an image stand for the zero point. Channels that the instructions want get zero weights.
+        # Around an image is the zero point. Channels that fill up a group have weights of zero.
         around = list(zip(padding[:rank], padding[rank:], strict=True))
         if zero == 0 or not any(padding):
             around = [(0, 0)] * rank

@@ -66,8 +66,8 @@ class Lowering:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
         if self.calibration is not None and self.dtype != INT8:
             raise LoweringError(
-                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it out, "
-                f"or use lowering.dtype={INT8}"
+                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it "
+                f"out, or use lowering.dtype={INT8}"
             )
 
     def check_for(self, target: Target) -> None:

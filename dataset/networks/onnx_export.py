@@ -19,6 +19,4 @@ def export_onnx(
     tensors = tuple(torch.from_numpy(array) for array in inputs)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # deprecations inside the exporter, which users cannot act on
-        torch.onnx.export(
-            module, tensors, str(path), dynamo=True, verbose=False, external_data=not one_file
-        )
+        torch.onnx.export(module, tensors, str(path), dynamo=True, verbose=False, external_data=not one_file)

@@ -81,8 +81,8 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
     if is_quantised(network):
         if calibration is not None:
             raise QuantisationError(
-                f"lowering.calibration={calibration}: network={network.onnx_path} is quantised already; leave "
-                "it out, or give the float32 network"
+                f"lowering.calibration={calibration}: network={network.onnx_path} is quantised already; "
+                "leave it out, or give the float32 network"
             )
         return replace(network, quantised_path=network.onnx_path)
     for module in ("onnxruntime", "onnx", *(() if network.module is None else ("onnxscript",))):
@@ -97,8 +97,8 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
             raise
         except Exception as error:  # the exporter and ONNX Runtime raise many types
             raise QuantisationError(
-                f"lowering.dtype={INT8}: network={network.name} cannot be quantised: {first_line(error)}; give "
-                "an ONNX file in QDQ form, or use another data type"
+                f"lowering.dtype={INT8}: network={network.name} cannot be quantised: {first_line(error)}; "
+                "give an ONNX file in QDQ form, or use another data type"
             ) from error
     return replace(network, quantised_path=path, quantised_s=time.perf_counter() - start)
 
@@ -132,9 +132,7 @@ def _in_thread(work: Callable[[], _Result]) -> _Result:
         return pool.submit(work).result()
 
 
-def _quantise(
-    network: Network, runs: Sequence[Sequence[NDArray[Any]]], scratch: Path, path: Path
-) -> None:
+def _quantise(network: Network, runs: Sequence[Sequence[NDArray[Any]]], scratch: Path, path: Path) -> None:
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -144,11 +142,9 @@ def _quantise(
     else:
         assert network.onnx_path is not None
         exported = network.onnx_path
-    # The exporter has folded batch norms, and ONNX Runtime would put reshapes between products and what follows.
-    exported_here = network.module is not None
-    quant_pre_process(
-        str(exported), str(prepared), skip_optimization=exported_here, skip_symbolic_shape=True
-    )
+    # PyTorch's exporter folds batch norms itself. ONNX Runtime would put reshapes behind products as well.
+    folded = network.module is not None
+    quant_pre_process(str(exported), str(prepared), skip_optimization=folded, skip_symbolic_shape=True)
     names = [name for name, _, _ in onnx_import.input_signature(prepared)]
     quantize_static(
         str(prepared),

@@ -30,7 +30,7 @@ class Steps:
 
     @classmethod
     def of(cls, data: Any, parameters: Sequence[Any], axis: int) -> Steps | None:
-        """From the arguments of `quantize` or `dequantize`; None where scale or zero point are no constants."""
+        """From the arguments of `quantize` or `dequantize`; None where scale or zero point are computed."""
         if not all(isinstance(parameter, tvm.ir.GenericConst) for parameter in parameters):
             return None
         scale, zero = (parameter.value.numpy() for parameter in parameters)

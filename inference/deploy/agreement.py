@@ -47,7 +47,7 @@ def measure_agreement(
 
 
 def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:
-    """Outputs of the rival for the example inputs; None where it does not run the network in the data type."""
+    """Outputs of the rival for the example inputs; None where it does not run in the data type."""
     if dtype != INT8:
         return network.outputs_in(getattr(torch, dtype))
     assert network.quantised_path is not None

@@ -18,8 +18,8 @@ ROUNDING_FACTOR = 3.0
 
 NARROW_TOLERANCE = {"bfloat16": 2.0**-5, "int8": 2.0**-2}
 """Largest accepted difference of a network in a narrower data type from float32 over the largest reference
-output, where the rival's own difference is not known: several roundings of 2^-9, or of 2^-9 of an array's range,
-which a few large values stretch."""
+output, where the rival's own difference is not known: several roundings of 2^-9 each; in int8 of 2^-9 of an
+array's range, which a few large values stretch."""
 
 NARROW_ROUNDING = {"bfloat16": 2.0**-8, "int8": 2.0**-6}
 """Difference of such a network over the largest reference output that is always accepted."""
@@ -71,8 +71,8 @@ def compare_narrow_outputs(
 ) -> OutputCheck:
     """Compares outputs of a network in bfloat16 or int8 with `reference`, those in float32.
 
-    The accepted difference is NARROW_FACTOR times that of a rival in the data type, or NARROW_TOLERANCE relative
-    to the largest output where that is None or not finite.
+    The accepted difference is NARROW_FACTOR times that of a rival in the data type, or NARROW_TOLERANCE
+    relative to the largest output where that is None or not finite.
     """
     check = compare_outputs(reference, actual)
     scale = max(

@@ -155,10 +155,12 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: untuned tasks, schedules from a database, recast operators, lost time."""
+    """Remarks below the table: untuned tasks, schedules from a database, recast operators, others in float32, lost time."""
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
         found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
     found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
+    if result.float_products:
+        found.append(f"{result.float_products} products have no form in int8 and stay float32.")
     return found + time_notes(result)

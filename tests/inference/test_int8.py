@@ -27,7 +27,7 @@ pytest.importorskip("onnxscript")
 
 SERVER = "target={kind: llvm, mcpu: sapphirerapids, num-cores: 2}"
 lacks = missing_instruction_sets(parse_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2}))
-runs_here = pytest.mark.skipif(bool(lacks) or get_cc() is None, reason="no int8 instructions, or no C++ compiler")
+runs_here = pytest.mark.skipif(bool(lacks) or get_cc() is None, reason="no int8 instructions, or no compiler")
 
 
 def settings(folder: Path, *overrides: str) -> TuneConfig:
@@ -55,17 +55,16 @@ def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) 
         settings(
             tmp_path,
             *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", SERVER),
-            *(f"export={library}", "rivals=[onnxruntime,openvino,eager]"),
+            *(f"export={library}", "rivals=[onnxruntime,openvino]"),
         )
     )
     products = [task for task in result.tasks if task.operator == "conv2d"]
     assert products and all(task.candidates_measured == 2 and not task.failures for task in products)
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
     assert result.agreement.rival == "ONNX Runtime" and result.agreement.rival_top_1 is not None
-    assert {one.name: one.dtype for one in result.contestants if not one.error} == {
-        **dict.fromkeys(("tuned TVM", "untuned TVM", "ONNX Runtime", "OpenVINO"), "int8"),
-        "PyTorch eager": "float32",
-    }
+    assert {one.name: (one.dtype, one.error) for one in result.contestants} == dict.fromkeys(
+        ("tuned TVM", "untuned TVM", "ONNX Runtime", "OpenVINO"), ("int8", "")
+    )
     document = tmp_path / "report" / "report.json"
     assert load_result(document).agreement == result.agreement
     assert any(fact.label == "Top-1 agreement in int8" for fact in facts(result))
@@ -90,7 +89,9 @@ def test_a_quantised_file_of_a_transformer_block_is_tuned_as_it_is(tmp_path: Pat
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
     assert sum(task.weight for task in result.tasks if task.operator == "dense") == 6
     assert not (tmp_path / "report" / "quantised.onnx").exists()
-    assert "quantised by" not in console.export_text()
+    shown = console.export_text()
+    assert "quantised by" not in shown
+    assert result.float_products == 2 and "2 products have no form in int8 and stay float32" in shown
 
 
 def test_a_target_without_int8_ends_a_run_before_its_search(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Products of quantised networks in integers: values worked by hand, any scales and shapes, what stays float32."""
+"""Products of quantised networks in integers: values by hand, any scales and shapes, what stays float32."""
 
 from __future__ import annotations
 
@@ -64,11 +64,9 @@ def calls(mod: tvm.IRModule) -> list[relax.Call]:
 
 def types_of(mod: tvm.IRModule, name: str) -> list[tuple[str, ...]]:
     """Data types of the arguments and of the result of the calls of an operator."""
-    return [
-        (*(str(arg.ty.dtype) for arg in call.args if isinstance(arg.ty, relax.TensorType)), str(call.ty.dtype))
-        for call in calls(mod)
-        if call.op.name == name
-    ]
+    own = [call for call in calls(mod) if call.op.name == name]
+    values = [[arg for arg in (*call.args, call) if isinstance(arg.ty, relax.TensorType)] for call in own]
+    return [tuple(str(value.ty.dtype) for value in each) for each in values]
 
 
 def dense(data: NDArray[Any], weight: NDArray[Any], of_data: Grid, of_weight: Grid) -> tvm.IRModule:
@@ -176,7 +174,8 @@ def convolution(
 ) -> tvm.IRModule:
     def body(builder: relax.BlockBuilder, x: Any) -> Any:
         value = builder.emit(dequantize(x, of_data, str(data.dtype)))
-        kernel = builder.emit(dequantize(relax.const(weight), (scales, np.zeros_like(scales, "int8")), "int8"))
+        of_weight = scales, np.zeros_like(scales, "int8")
+        kernel = builder.emit(dequantize(relax.const(weight), of_weight, "int8"))
         result = builder.emit(relax.op.nn.conv2d(value, kernel, **options))
         result = builder.emit(relax.op.add(result, relax.const(bias.reshape(1, -1, 1, 1))))
         return quantize(result, of_output)

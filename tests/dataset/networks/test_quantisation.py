@@ -1,4 +1,4 @@
-"""Quantised networks: made from modules and ONNX files, taken as they are, refused; their tasks and outputs."""
+"""Quantised networks: made from modules and ONNX files, taken as they are, refused; tasks and outputs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_target_without_integer_products_is_one_clear_error() -> None:
 
 
 def test_calibration_without_int8_is_refused() -> None:
-    with pytest.raises(LoweringError, match=r"lowering\.calibration=c\.npz: lowering\.dtype=float32 needs none"):
+    with pytest.raises(LoweringError, match=r"calibration=c\.npz: lowering\.dtype=float32 needs none"):
         Lowering(calibration="c.npz")
 
 
