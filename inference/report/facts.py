@@ -155,7 +155,7 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: untuned tasks, schedules from a database, recast operators, others in float32, lost time."""
+    """Remarks below the table: untuned tasks, schedules from a database, other data types, lost time."""
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
