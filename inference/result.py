@@ -158,12 +158,14 @@ class Agreement:
     dtype: str
     inputs: int
     """Number of those random inputs."""
-    pytorch_difference: float | None
-    """Of PyTorch eager in the data type; None where the module does not run in it."""
+    rival_difference: float | None
+    """Of the rival; None where it does not run the network in the data type."""
     top_1: float
     """Share of the rows of outputs whose largest element is where it is in float32."""
-    pytorch_top_1: float | None
-    """The same of PyTorch eager in the data type."""
+    rival_top_1: float | None
+    """The same of the rival."""
+    rival: str = "PyTorch"
+    """Name of what else runs in the data type: PyTorch eager in bfloat16, ONNX Runtime in int8."""
 
 
 def comparable(contestant: Contestant) -> bool:
@@ -306,6 +308,8 @@ class TuneResult:
     recast: list[str] = field(default_factory=list)
     """Operators that run in another data type, since TVM builds no code for their own, such as
     `equal of bool in int32`."""
+    float_products: int = 0
+    """Number of products of a network in int8 that stay float32, since they have no form in integers."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""

@@ -118,7 +118,10 @@ def result_from_json(document: Any) -> TuneResult:
 
 
 def _agreement(values: Mapping[str, Any] | None) -> Agreement | None:
-    return None if values is None else _build(Agreement, values)
+    if values is None:
+        return None
+    # Older files know PyTorch alone.
+    return _build(Agreement, {name.replace("pytorch_", "rival_"): value for name, value in values.items()})
 
 
 def _network_profile(values: Mapping[str, Any] | None) -> NetworkProfile | None:

@@ -20,6 +20,7 @@ from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
 from ..dataset.networks import (
+    Network,
     extract_tasks,
     find_alternatives,
     load_network,
@@ -27,6 +28,8 @@ from ..dataset.networks import (
     to_relax,
 )
 from ..dataset.networks.alternatives import Offer, offered_tasks
+from ..dataset.networks.integer_products import float_products
+from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -111,7 +114,7 @@ class TuningRun:
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
             ):
-                network = load_network(**config.network_arguments)
+                network = self._loaded()
                 began = time.perf_counter()
                 relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
                 lowering_s = time.perf_counter() - began
@@ -138,6 +141,7 @@ class TuningRun:
             network_profile=timed.profile,
             recast=recast_operators(relax_mod),
             alternatives=taken.alternatives,
+            float_products=float_products(relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )
@@ -145,6 +149,26 @@ class TuningRun:
         if check is not None and not check.agrees:
             raise OutputMismatchError(_mismatch(config, check))
         return result
+
+    def _loaded(self) -> Network:
+        """The network, in int8 with its quantised form beside the report."""
+        config = self.config
+        network = load_network(**config.network_arguments)
+        if config.lowering.dtype == INT8:
+            path = config.output / "quantised.onnx"
+            with self.work.stage("quantisation"):
+                network = quantised(network, config.lowering.calibration, path)
+            if network.quantised_s:
+                by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
+                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+        elif is_quantised(network):
+            self.console.print(
+                f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "
+                f"products run in integers with lowering.dtype={INT8}",
+                style="yellow",
+                soft_wrap=True,
+            )
+        return network
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without what the trial of a network adds."""

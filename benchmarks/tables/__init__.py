@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from . import (
     chosen,
@@ -33,7 +34,8 @@ TABLES: Mapping[str, Table] = {
     "unseen": networks.unseen,
     "coverage": coverage.coverage,
     "rivals": rivals.networks,
-    "rivals-bfloat16": rivals.networks_in_bfloat16,
+    "rivals-bfloat16": partial(rivals.networks_in, "bfloat16"),
+    "rivals-int8": partial(rivals.networks_in, "int8"),
     "rivals-costs": rivals.costs,
     "rivals-lost": rivals.lost,
     "networks": networks.headline,

@@ -7,7 +7,8 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`.
+- bfloat16, where it is asked for: see `low_precision`. A network in int8 comes with products of integers: see
+  `integer_products`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .low_precision import in_bfloat16
+from .quantisation import INT8
 from .stored_type import NARROW, WIDE
 
 OFF, AUTO = "off", "auto"
 
-DTYPES = (WIDE, NARROW)
+DTYPES = (WIDE, NARROW, INT8)
 """Data types that a network is lowered in."""
 
 CHANNELS_LAST = {
@@ -58,7 +60,9 @@ class Lowering:
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
-    """Data type of activations and of weights of products: float32 or bfloat16."""
+    """Data type of activations and of weights of products: float32, bfloat16 or int8."""
+    calibration: str | None = None
+    """File of `calibration_inputs` for int8; None for random inputs."""
     winograd: Any = OFF
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
     list."""
@@ -84,6 +88,11 @@ class Lowering:
             )
         if self.dtype not in DTYPES:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+        if self.calibration is not None and self.dtype != INT8:
+            raise LoweringError(
+                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it "
+                f"out, or use lowering.dtype={INT8}"
+            )
 
     @property
     def winograd_tiles(self) -> tuple[int, ...]:
@@ -94,7 +103,9 @@ class Lowering:
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target lacks the products that are asked for."""
-        if self.dtype != WIDE or self.winograd_tiles:
+        if self.dtype == INT8:
+            require_instructions(target, "uint8", INT8, "int32")
+        elif self.dtype != WIDE or self.winograd_tiles:
             require_instructions(target, self.dtype, self.dtype, WIDE)
 
 

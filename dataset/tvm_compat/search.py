@@ -47,6 +47,9 @@ def make_tune_context(
     candidates there by cause.
     """
     load_tensor_intrinsics()
+    if space == "post-order-apply" and target.kind.name == "llvm":
+        # Rules for CPUs with VNNI tile loops for an intrinsic that does not match the weights of networks.
+        space = ms.space_generator.PostOrderApply(None, *["llvm"] * 3)
     with interrupts_deferred():
         return ms.TuneContext(
             mod=mod,

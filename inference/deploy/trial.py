@@ -195,7 +195,7 @@ class Trial:
         outputs = compiled(*network.inputs)
         if (dtype := self.config.lowering.dtype) != WIDE:
             agreement = measure_agreement(network, dtype, compiled)
-            return compare_narrow_outputs(reference, outputs, agreement.pytorch_difference), agreement
+            return compare_narrow_outputs(reference, outputs, agreement.rival_difference, dtype), agreement
         check = compare_outputs(reference, outputs)
         if not check.agrees:
             check = compare_outputs(reference, outputs, network.rounding_error(reference))

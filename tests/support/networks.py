@@ -217,3 +217,19 @@ class OneConvolution(nn.Module):
         y = self.convolution(x)
         y = y + x if self.residual else y
         return torch.relu(y) if self.relu else y
+
+
+class TransformerBlock(nn.Module):
+    """Attention and a multi-layer perceptron with residuals and layer norms."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        scores = torch.softmax(self.query(y) @ self.key(y).transpose(1, 2) / 6, -1)
+        x = x + self.output(scores @ self.value(y))
+        return x + self.narrow(nn.functional.gelu(self.widen(self.second(x))))
