@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -145,7 +146,9 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
     if any(block.init is not None or len(block.writes) != 1 or _reduces(block) for block in others):
         return None
     operands = {region.source for region in anchor.reads}
-    prepared = tuple(block.name_hint for block in others if block.writes[0].source in operands)
+    prepared = tuple(
+        block.name_hint for block in others if block.writes[0].source in operands and not _only_copies(block)
+    )
     last = blocks[-1]
     epilogue = None if last.name_hint == anchor.name_hint else last.name_hint
     sums = anchor.writes[0].source
@@ -153,6 +156,15 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
         return None  # such as a reshape, whose rows are not the contraction's
     inlined = tuple(b.name_hint for b in others if b.name_hint not in prepared and b.name_hint != epilogue)
     return {"inlined": inlined, "prepared": prepared, "epilogue": epilogue}
+
+
+def _only_copies(block: SBlock) -> bool:
+    """Whether the block stores its input as it is, as a padding of nothing does."""
+    value, written = getattr(block.body, "value", None), block.writes[0].region
+    return isinstance(value, TensorLoad) and all(
+        iterator.var.same_as(stored.min) and iterator.var.same_as(read)
+        for iterator, stored, read in zip_longest(block.iter_vars, written, value.indices)
+    )
 
 
 def _reduces(block: SBlock) -> bool:
