@@ -16,23 +16,38 @@ from .choice import ranked
 from .contraction import Contraction, read_contraction
 from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
+from .profiler import LightProfiler
 from .template import Template
 from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
 
 
-def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None, count: int) -> list[str]:
+def template_traces(
+    mod: tvm.IRModule,
+    target: Target,
+    hardware: Hardware | None,
+    count: int,
+    profiler: LightProfiler | None = None,
+    margin: float | None = None,
+) -> list[str]:
     """Traces of up to `count` templates of a task, the most promising first; empty where none fits.
 
-    Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
+    With a profiler, templates that are predicted to take over 1 + `margin` times as long as the first are
+    left out. Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
     """
-    return [trace_to_json(sch.trace) for _, sch in islice(template_programs(mod, target, hardware), count)]
+    programs = template_programs(mod, target, hardware, profiler=profiler, margin=margin)
+    return [trace_to_json(sch.trace) for _, sch in islice(programs, count)]
 
 
 def template_programs(
-    mod: tvm.IRModule, target: Target, hardware: Hardware | None, require: bool = False
+    mod: tvm.IRModule,
+    target: Target,
+    hardware: Hardware | None,
+    require: bool = False,
+    profiler: LightProfiler | None = None,
+    margin: float | None = None,
 ) -> Iterator[tuple[Template, Schedule]]:
-    """Yields templates of a task with their programs, the most promising first.
+    """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
@@ -43,11 +58,17 @@ def template_programs(
     instructions = (require_instructions if require else target_instructions)(target, *task.types)
     if instructions:
         check_accumulator(task)
-    for template in ranked(task, instructions, hardware, target_cores(target)):
+    profile = profiler.profile(instructions) if profiler is not None and instructions else None
+    best = None
+    for template, estimate in ranked(task, instructions, hardware, target_cores(target), profile):
+        if None not in (profile, margin, best) and estimate > (1 + margin) * best:
+            return
         try:
-            yield template, scheduled(mod, task, template, target)
+            program = scheduled(mod, task, template, target)
         except ScheduleError:  # loops of a form that the template does not know
             continue
+        best = estimate if best is None else best
+        yield template, program
 
 
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:

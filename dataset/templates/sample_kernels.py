@@ -82,7 +82,9 @@ def sample_module(tiles: Sequence[RegisterTile]) -> tvm.IRModule:
         with IRBuilder() as builder, T.prim_func(s_tir=True):
             T.func_name(tile.name)
             sizes = [tirx.Var(f"n{number}", "int64") for number in range(3)]
-            memory = [T.arg(name, T.buffer((size,), "uint8")) for name, size in zip("ABC", sizes, strict=True)]
+            memory = [
+                T.arg(name, T.buffer((size,), "uint8")) for name, size in zip("ABC", sizes, strict=True)
+            ]
             numbers = [T.arg(name, tirx.Var(name, "int64")) for name in ("pitch", "steps", "repeats")]
             with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", _llvm_ir(tile)):
                 pointers = [buffer.access_ptr("rw") for buffer in memory]
@@ -154,7 +156,9 @@ def _vectors(tile: RegisterTile) -> _Body:
     for number, (r, v) in enumerate(each):
         stored += [f"%cp{r}_{v} = getelementptr i8, ptr %c, i64 {number * 4 * lanes}"]
         stored += [f"store {sums} %t{r}_{v}, ptr %cp{r}_{v}, align 1"]
-    return _Body(f"declare {sums} @{intrinsic}({sums}, {operand}, {operand})", "", _text(lines), _text(stored))
+    return _Body(
+        f"declare {sums} @{intrinsic}({sums}, {operand}, {operand})", "", _text(lines), _text(stored)
+    )
 
 
 def _tiles(tile: RegisterTile) -> _Body:
@@ -178,11 +182,12 @@ def _tiles(tile: RegisterTile) -> _Body:
         lines += [f"%ap{t} = getelementptr i8, ptr %a, i64 %ai{t}"]
         lines += [f"call void @llvm.x86.tileloadd64(i8 {DATA + t}, ptr %ap{t}, i64 %pitch)"]
     for v in range(tile.vectors):
-        lines += [f"%bi{v} = add i64 %bk, {v * _TILE_BYTES}", f"%bp{v} = getelementptr i8, ptr %b, i64 %bi{v}"]
+        lines += [
+            f"%bi{v} = add i64 %bk, {v * _TILE_BYTES}",
+            f"%bp{v} = getelementptr i8, ptr %b, i64 %bi{v}",
+        ]
         lines += [f"call void @llvm.x86.tileloadd64(i8 {WEIGHTS + v}, ptr %bp{v}, i64 {LINE})"]
-    lines += [
-        f"call void @{multiply}(i8 {number[t, v]}, i8 {DATA + t}, i8 {WEIGHTS + v})" for t, v in pairs
-    ]
+    lines += [f"call void @{multiply}(i8 {number[t, v]}, i8 {DATA + t}, i8 {WEIGHTS + v})" for t, v in pairs]
     stored = []
     for place in number.values():
         stored += [f"%cp{place} = getelementptr i8, ptr %c, i64 {place * _TILE_BYTES}"]
