@@ -219,6 +219,26 @@ class ComparisonRun:
 
 
 @dataclass(frozen=True)
+class AlternativeResult:
+    """Another way to compute a piece of the network. Latencies are seconds of one place, None if not known."""
+
+    name: str
+    """The algorithm, and the functions that it replaces."""
+    replaced: list[str]
+    """Names of the tasks that it replaces, called in a row."""
+    tasks: list[str]
+    """Names of the tasks that take their place."""
+    places: int
+    """Places of the network that it is offered for."""
+    taken: int
+    """Places where the compiled network computes it so; 0 where something else is faster."""
+    direct_s: float | None
+    """Sum of the replaced tasks."""
+    alternative_s: float | None
+    """Sum of the tasks that take their place."""
+
+
+@dataclass(frozen=True)
 class NetworkOutcome:
     """One network of a set that was tuned together."""
 
@@ -287,6 +307,9 @@ class TuneResult:
     measured."""
     agreement: Agreement | None = None
     """Agreement with the network in float32, None where it is in float32 or did not run here."""
+    alternatives: list[AlternativeResult] = field(default_factory=list)
+    """Alternatives to the tasks as the network has them, with those that it takes; tasks that it does without
+    have weight 0."""
     networks: list[NetworkOutcome] = field(default_factory=list)
     """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
 

@@ -19,7 +19,14 @@ from tvm.target import Target
 from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
-from ..dataset.networks import extract_tasks, load_network, recast_operators, to_relax
+from ..dataset.networks import (
+    extract_tasks,
+    find_alternatives,
+    load_network,
+    recast_operators,
+    to_relax,
+)
+from ..dataset.networks.alternatives import Offer, offered_tasks
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -37,6 +44,7 @@ from .result import (
 from .result_file import load_comparison_runs
 from .starts.asked import asked_starts
 from .surrogate.memory import SurrogateMemory
+from .tasks.alternatives import needed_tasks, take
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
@@ -107,7 +115,10 @@ class TuningRun:
                 relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
                 lowering_s = time.perf_counter() - began
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
-            tuner, results = self.tune(tasks, opened)
+                alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
+            tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
+        taken = take(relax_mod, alternatives, found)
+        relax_mod, results = taken.relax_mod, taken.results
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
         tuned = Tuned(relax_mod, network, opened.target, opened.database, results, lowering_s)
         timed = trial.timed(tuned)
@@ -123,6 +134,7 @@ class TuningRun:
             left_out=timed.left_out,
             network_profile=timed.profile,
             recast=recast_operators(relax_mod),
+            alternatives=taken.alternatives,
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )
@@ -204,6 +216,7 @@ class TuningRun:
         database: TuningDatabase,
         planners: PlannerFactory,
         retune: bool = False,
+        offers: Sequence[Offer] = (),
     ) -> bool:
         return anything_due(
             tasks,
@@ -212,6 +225,7 @@ class TuningRun:
             planners.make(breadth_first=self.config.breadth_first),
             retune=retune,
             predicted=self.predicted,
+            offers=offers,
         )
 
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
@@ -220,11 +234,13 @@ class TuningRun:
             self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
         return database
 
-    def tune(self, tasks: Sequence[Task], opened: Opened) -> tuple[NetworkTuner, list[TaskResult]]:
-        """Searches the tasks as far as they are due, and returns their results."""
+    def tune(
+        self, tasks: Sequence[Task], opened: Opened, offers: Sequence[Offer] = ()
+    ) -> tuple[NetworkTuner, list[TaskResult]]:
+        """Searches the tasks and their alternatives as far as they are due, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
-            database.require(tasks)
+            database.require(needed_tasks(tasks, offers, database.latency_of))
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
@@ -236,10 +252,13 @@ class TuningRun:
                 here=config.executor.kind == "local",
                 retune=config.retune,
             )
-            if searches and self._anything_due(tasks, database, planners, config.retune):
+            if searches and self._anything_due(
+                tasks, database, planners, config.retune, offers
+            ):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
-            bar = progress.add_task("tune", total=len(tasks))
+            total = len(tasks) + len(offered_tasks(tasks, offers))
+            bar = progress.add_task("tune", total=total)
             tuner = NetworkTuner(
                 config.search,
                 workforce.executor,
@@ -262,7 +281,7 @@ class TuningRun:
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_progress=lambda name, done: progress.update(
-                    bar, description=name, completed=int(done * len(tasks))
+                    bar, description=name, completed=int(done * total)
                 ),
                 around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
             )
@@ -270,12 +289,12 @@ class TuningRun:
                 with self.watch.stage("search and measure"):
                     # Nothing runs but the network where all schedules must be there.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
-                    results = tuner.tune(tasks, untuned_s)
-                    if self.searches and not self._anything_due(tasks, database, planners):
+                    results = tuner.tune(tasks, untuned_s, offers)
+                    if self.searches and not self._anything_due(tasks, database, planners, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(
-                    f"{tuner.tuned} of {len(tasks)} tasks have a schedule; what was measured is kept in "
+                    f"{tuner.tuned} of {total} tasks have a schedule; what was measured is kept in "
                     f"{database.folder}"
                 )
                 raise

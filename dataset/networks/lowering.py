@@ -12,7 +12,7 @@ On a CPU this takes changes outside the search over schedules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,13 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ...errors import UserError
+from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .low_precision import in_bfloat16
 from .stored_type import NARROW, WIDE
+
+OFF, AUTO = "off", "auto"
 
 DTYPES = (WIDE, NARROW)
 """Data types that a network is lowered in."""
@@ -56,10 +59,33 @@ class Lowering:
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
     """Data type of activations and of weights of products: float32 or bfloat16."""
+    winograd: Any = OFF
+    """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
+    list."""
 
     def __post_init__(self) -> None:
+        if self.winograd not in (OFF, AUTO):
+            sizes = self.winograd
+            listed = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0
+            if not listed or any(size not in TRANSFORMS for size in sizes):
+                raise LoweringError(
+                    f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
+                    f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
+                )
+        if self.winograd != OFF and self.dtype != WIDE:
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
+                f"few digits in {self.dtype}; leave one of them out"
+            )
         if self.dtype not in DTYPES:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+
+    @property
+    def winograd_tiles(self) -> tuple[int, ...]:
+        """Tile sizes that `winograd` asks for; empty where it is off."""
+        if self.winograd == OFF:
+            return ()
+        return tuple(TRANSFORMS) if self.winograd == AUTO else tuple(self.winograd)
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target has no products of the data type."""

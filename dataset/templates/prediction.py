@@ -39,7 +39,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
         stored = template.row_tiles * template.vectors * template.rows
     else:
         sums = template.rows * template.vectors
-        busy = steps * max(sums / _PER_CYCLE, (template.rows + template.vectors) / _PER_CYCLE, _LATENCY)
+        busy = busy_cycles(steps, template.rows, template.vectors)
         stored = sums
     computed = tiles * (busy + _TILE_START + _ROW_START * stored)
     element = 4 / instruction.step
@@ -50,6 +50,11 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
     times = panels if template.order == COLUMNS_FIRST else row_tiles
     moved = once + again * (times if again > cache_bytes else 1)
     return max(computed, moved / _MOVE_BYTES) * _share_of_a_core(task, template, cores)
+
+
+def busy_cycles(steps: float, rows: int, vectors: int) -> float:
+    """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
+    return steps * max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
 
 
 def predicted_s(

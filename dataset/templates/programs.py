@@ -20,6 +20,8 @@ from .profiler import LightProfiler
 from .template import Template
 from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
+from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
+from .winograd_schedule import apply_winograd
 
 
 def template_traces(
@@ -46,14 +48,21 @@ def template_programs(
     require: bool = False,
     profiler: LightProfiler | None = None,
     margin: float | None = None,
-) -> Iterator[tuple[Template, Schedule]]:
+) -> Iterator[tuple[Template | WinogradTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
-    types that the target has no instruction for.
+    A convolution by Winograd's algorithm has templates of its own. Raises AccumulatorOverflowError. With
+    `require`, raises MissingInstructionError for a contraction of data types that the target has no
+    instruction for.
     """
-    task = read_contraction(mod) if target.kind.name == "llvm" else None
-    if task is None:
+    if target.kind.name != "llvm":
+        return
+    if (winograd := read_winograd(mod)) is not None:
+        fused = target_instructions(target, "float32", "float32", "float32")
+        for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
+            yield choice, scheduled_winograd(mod, winograd, choice)
+        return
+    if (task := read_contraction(mod)) is None:
         return
     instructions = (require_instructions if require else target_instructions)(target, *task.types)
     if instructions:
@@ -69,6 +78,13 @@ def template_programs(
             continue
         best = estimate if best is None else best
         yield template, program
+
+
+def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:
+    """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_winograd(sch, task, template)
+    return sch
 
 
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:

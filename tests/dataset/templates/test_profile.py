@@ -120,7 +120,7 @@ def test_templates_of_a_slow_register_tile_are_left_out(own_cache: Path) -> None
     fast = RegisterTile(FMA, 4, 2)
     costs[fast.name] = TileCost(0.0, 1e-9, 1e-9, 1e-9)
     light = LightProfiler(TARGET, HARDWARE)
-    light._profile = TileProfile(costs)  # noqa: SLF001 - in place of a measurement
+    light._profile = TileProfile(costs)
     (best, _), *_ = ranked(contraction, [FMA], HARDWARE, 2, TileProfile(costs))
     assert (best.rows, best.vectors) == (4, 2)
     two_orders = template_traces(task.module(), TARGET, HARDWARE, 4, light, 0.1)
