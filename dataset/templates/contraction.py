@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -98,9 +98,12 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     anchor = find_anchor_sblock(mod)
     if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
         return None
-    roles = _roles(_blocks(mod), anchor)
-    if roles is None:
-        return None
+    roles = _roles(blocks_of(mod), anchor)
+    return None if roles is None else contraction_of(mod, anchor, roles)
+
+
+def contraction_of(mod: tvm.IRModule, anchor: SBlock, roles: Mapping[str, Any]) -> Contraction | None:
+    """The contraction of one block, whose neighbours have these roles; None where its axes do not fit."""
     func = mod["main"]
     constant = {func.params[index] for index in layout_free(func)}
     sources, sums = [region.source for region in anchor.reads], anchor.writes[0].source
@@ -119,7 +122,7 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     return None
 
 
-def _blocks(mod: tvm.IRModule) -> list[SBlock]:
+def blocks_of(mod: tvm.IRModule) -> list[SBlock]:
     """All blocks but the root, in order."""
     found: list[SBlock] = []
     tvm_ffi.structural_walk(mod["main"].body, (SBlock, found.append))
@@ -147,7 +150,7 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
         return None
     operands = {region.source for region in anchor.reads}
     prepared = tuple(
-        block.name_hint for block in others if block.writes[0].source in operands and not _only_copies(block)
+        block.name_hint for block in others if block.writes[0].source in operands and not only_copies(block)
     )
     last = blocks[-1]
     epilogue = None if last.name_hint == anchor.name_hint else last.name_hint
@@ -158,7 +161,7 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
     return {"inlined": inlined, "prepared": prepared, "epilogue": epilogue}
 
 
-def _only_copies(block: SBlock) -> bool:
+def only_copies(block: SBlock) -> bool:
     """Whether the block stores its input as it is, as a padding of nothing does."""
     value, written = getattr(block.body, "value", None), block.writes[0].region
     return isinstance(value, TensorLoad) and all(
