@@ -66,9 +66,11 @@ class Chain:
     stages: tuple[Stage, ...]
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """Extents of the rows that all but the first stage share."""
-        return self.stages[-1].rows
+    def types(self) -> tuple[str, str, str]:
+        """Data types of data, weight and sums of the last product."""
+        last = self.stages[-1].contraction
+        assert last is not None  # which `read_chain` has seen to
+        return last.types
 
 
 def read_chain(mod: tvm.IRModule) -> Chain | None:
@@ -80,22 +82,33 @@ def read_chain(mod: tvm.IRModule) -> Chain | None:
     if len(places) < 2 or any(len(block.writes) != 1 for block in blocks):
         return None
     stages: list[Stage] = []
-    begin = 0
+    begin, result = 0, blocks[0]
     for number, place in enumerate(places):
         end = places[number + 1] if number + 1 < len(places) else len(blocks)
         after = blocks[place + 1 : end]
         while number + 1 < len(places) and after and (only_copies(after[-1]) or _pads(after[-1])):
             after.pop()
-        stage = _stage(mod, blocks[begin:place], blocks[place], after)
-        if stage is None:
+        before, anchor = blocks[begin:place], blocks[place]
+        stage = _stage(mod, before, anchor, after)
+        if stage is None or (number and not _reads(result, before, anchor, stage)):
             return None
         stages.append(stage)
+        result = after[-1] if after else anchor
         begin = place + 1 + len(after)
     return Chain(tuple(stages)) if _follow(stages) else None
 
 
+def _reads(result: SBlock, before: Sequence[SBlock], anchor: SBlock, stage: Stage) -> bool:
+    """Whether the data of a product is this result, perhaps copied or padded."""
+    source = anchor.reads[stage.contraction.data if stage.contraction else 0].source
+    for block in reversed(before):
+        if block.writes[0].source.same_as(source):
+            source = block.reads[0].source
+    return bool(result.writes[0].source.same_as(source))
+
+
 def _follow(stages: Sequence[Stage]) -> bool:
-    """Whether each stage reads the result of the one before, and no stage but the first spoils residence."""
+    """Whether the shapes of stages fit, and no stage but the first spoils residence."""
     *others, last = stages
     if not last.is_pointwise or last.contraction is None:
         return False
@@ -107,7 +120,8 @@ def _follow(stages: Sequence[Stage]) -> bool:
             return False
         if not (stage.is_pointwise or (depthwise and before.is_pointwise)):
             return False
-    return all(stage.contraction is None or not stage.contraction.batch for stage in others)
+    types = {stage.contraction.types for stage in stages if stage.contraction is not None}
+    return len(types) == 1 and not any(stage.contraction and stage.contraction.batch for stage in others)
 
 
 def _stage(

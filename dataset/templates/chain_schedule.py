@@ -98,9 +98,7 @@ def _register_tiles(
             term = [pair]
         extent = int(sch.get(depth).extent)
         unroll = next(count for count in (4, 2, 1) if extent % count == 0)
-        depth, inside = split_by_decision(
-            sch, depth, unroll if rows * vectors <= 16 else 1, MOST_UNROLLED
-        )
+        depth, inside = split_by_decision(sch, depth, unroll if rows * vectors <= 16 else 1, MOST_UNROLLED)
         again = [inside]
     sch.reorder(*units, *taps, depth, *again, tile_of_sums, vector_of_sums, lane_of_sums, *term)
     in_vectors(sch, [tile, vector, lane], lanes)

@@ -55,9 +55,13 @@ def rows_read(chain: Chain, block: int) -> list[int]:
 def resident_bytes(chain: Chain, block: int) -> int:
     """Bytes of the results, but for the last, that a block of rows keeps, and of padded copies of them."""
     size = 0
-    for number, (stage, lines) in enumerate(zip(chain.stages[:-1], rows_read(chain, block)[:-1], strict=True)):
-        line = stage.rows[-1] * stage.columns * stage.element_bytes if len(stage.rows) > 1 else (
-            stage.columns * stage.element_bytes
+    for number, (stage, lines) in enumerate(
+        zip(chain.stages[:-1], rows_read(chain, block)[:-1], strict=True)
+    ):
+        line = (
+            stage.rows[-1] * stage.columns * stage.element_bytes
+            if len(stage.rows) > 1
+            else (stage.columns * stage.element_bytes)
         )
         copies = 2 if chain.stages[number + 1].prepared else 1
         size += copies * lines * line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 
 import tvm
@@ -12,6 +13,9 @@ from tvm.target import Target
 from ..hardware import Hardware
 from ..replay import trace_to_json
 from ..tvm_compat import load_tensor_intrinsics, target_cores
+from .chain import Chain, read_chain
+from .chain_schedule import apply_chain
+from .chain_template import ChainTemplate, chain_templates
 from .choice import ranked
 from .contraction import Contraction, read_contraction
 from .instructions import require_instructions, target_instructions
@@ -48,10 +52,10 @@ def template_programs(
     require: bool = False,
     profiler: LightProfiler | None = None,
     margin: float | None = None,
-) -> Iterator[tuple[Template | WinogradTemplate, Schedule]]:
+) -> Iterator[tuple[Template | WinogradTemplate | ChainTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    A convolution by Winograd's algorithm has templates of its own. Raises AccumulatorOverflowError. With
+    A convolution by Winograd's algorithm and a chain of products have templates of their own. Raises AccumulatorOverflowError. With
     `require`, raises MissingInstructionError for a contraction of data types that the target has no
     instruction for.
     """
@@ -61,6 +65,12 @@ def template_programs(
         fused = target_instructions(target, "float32", "float32", "float32")
         for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
             yield choice, scheduled_winograd(mod, winograd, choice)
+        return
+    if (chain := read_chain(mod)) is not None:
+        found = target_instructions(target, *chain.types)
+        for fused_template in chain_templates(chain, found, hardware, target_cores(target)):
+            with suppress(ScheduleError):  # as below
+                yield fused_template, scheduled_chain(mod, chain, fused_template)
         return
     if (task := read_contraction(mod)) is None:
         return
@@ -84,6 +94,14 @@ def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemp
     """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
     sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
     apply_winograd(sch, task, template)
+    return sch
+
+
+def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) -> Schedule:
+    """Schedule of `main` by a template of chains; its trace is an ordinary one. Raises TVM's ScheduleError."""
+    load_tensor_intrinsics()
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_chain(sch, chain, template)
     return sch
 
 
