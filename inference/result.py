@@ -31,6 +31,7 @@ class TaskResult:
     flops: float
     """Floating-point operations of one call."""
     untuned_latency_s: float | None
+    """Without a schedule; of an alternative that the network takes, that of the tasks that it replaces."""
     tuned_latency_s: float | None
     candidates_scored: int
     candidates_measured: int
@@ -220,7 +221,7 @@ class ComparisonRun:
 
 @dataclass(frozen=True)
 class AlternativeResult:
-    """Another way to compute a piece of the network. Latencies are seconds of one place, None if not known."""
+    """Another way to compute a piece of the network; latencies are seconds of one place, None if unknown."""
 
     name: str
     """The algorithm, and the functions that it replaces."""
@@ -335,6 +336,11 @@ class TuneResult:
     def outputs_match(self) -> bool | None:
         """True if outputs are equal within the tolerance (NaN never is), None if not compared."""
         return None if self.max_abs_difference is None else self.max_abs_difference <= self.tolerance
+
+    def bridges(self) -> list[TaskResult]:
+        """Tasks that neither the network nor an alternative has, which a search added for others to reuse."""
+        known = {name for one in self.alternatives for name in (*one.replaced, *one.tasks)}
+        return [task for task in self.tasks if not task.weight and task.name not in known]
 
     def shares(self) -> list[float | None]:
         """Each task's share of the time that the network spends in its tasks, in the order of `tasks`."""

@@ -118,9 +118,11 @@ class TuningRun:
                 alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
             tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
         taken = take(relax_mod, alternatives, found)
-        relax_mod, results = taken.relax_mod, taken.results
+        results = taken.results
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        tuned = Tuned(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        tuned = Tuned(
+            taken.relax_mod, relax_mod, network, opened.target, opened.database, results, lowering_s
+        )
         timed = trial.timed(tuned)
         results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
@@ -252,9 +254,7 @@ class TuningRun:
                 here=config.executor.kind == "local",
                 retune=config.retune,
             )
-            if searches and self._anything_due(
-                tasks, database, planners, config.retune, offers
-            ):
+            if searches and self._anything_due(tasks, database, planners, config.retune, offers):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
             total = len(tasks) + len(offered_tasks(tasks, offers))

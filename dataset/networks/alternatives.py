@@ -156,7 +156,7 @@ def offered_tasks(tasks: Sequence[Task], offers: Sequence[Offer]) -> list[Task]:
 
 
 def places(chosen: Sequence[Alternative]) -> list[list[Site]]:
-    """Places where each of these is taken: a place goes to the first alternative that has one of its calls."""
+    """Places where each of these is taken; one goes to the first alternative that has any of its calls."""
     taken: set[relax.Var] = set()
     found = []
     for alternative in chosen:

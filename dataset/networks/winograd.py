@@ -1,9 +1,12 @@
 """Winograd's algorithm as an alternative for the 3x3 convolutions of a network (Lavin and Gray, CVPR 2016).
 
-A function is offered if it is one float32 convolution of a 3x3 kernel, stride 1 and dilation 1 without groups,
-channels last, with a constant weight and at most element-wise steps around it; if its channels are whole
-vectors of the target, which its templates need; if `gain` expects it to be faster; and if `rounding` finds its
-rounding errors small enough at every place that calls it.
+A function is offered if
+
+- it is one float32 convolution of a 3x3 kernel, stride 1 and dilation 1 without groups, channels last, with a
+  constant weight and at most element-wise steps around it;
+- its channels are whole vectors of the target, which its templates need;
+- `gain` expects it to be at least LEAST_GAIN times as fast;
+- `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ LARGEST_ROUNDING = 2e-5
 differ by (`inference.deploy.outputs.RELATIVE_TOLERANCE`), as the errors of its layers add up."""
 
 _WEIGHT_COST, _TRANSFORM_COST = 8, 8
-"""Multiply-adds in whose time an element of a weight is read, and one of a transform is computed and moved."""
+"""Multiply-adds that take as long as reading an element of a weight, and as one of a transform."""
 
 _TILES, _CHANNELS = 16, 64
 """Random tiles of data, and channels of the output, by which rounding errors are found."""
@@ -58,7 +61,7 @@ def gain(conv: Conv2d, transforms: Transforms) -> float:
     """Expected latency of a direct convolution over that of Winograd's, by a closed form in multiply-adds.
 
     With T tiles, C input and K output channels, and a = m + 2, the products take a^2 T C K multiply-adds in
-    place of 9 C K for each output pixel. The transforms touch a^2 T (C + K) elements, and the weight has a^2 C K
+    place of 9 C K for each output pixel. The transforms touch a^2 T (C + K) elements. The weight has a^2 C K
     elements in place of 9 C K, which small images do not make up for.
     """
     rows, columns = tile_counts(conv, transforms)
@@ -71,7 +74,7 @@ def gain(conv: Conv2d, transforms: Transforms) -> float:
 
 
 def rounding(weight: NDArray[np.float32], transforms: Transforms) -> float:
-    """Largest error of Winograd's algorithm in float32 over the largest output, on random normal tiles of data.
+    """Largest error of the algorithm in float32 over the largest output, on random normal tiles of data.
 
     `weight` is float32 [3, 3, in_channels, out_channels]; errors are those from float64.
     """

@@ -1,7 +1,8 @@
 """TIR of a fused 3x3 convolution by Winograd's algorithm, with the epilogue that the convolution has.
 
 Tiles have axes of their own, so that schedules can compute block by block of the image what a convolution
-needs: the transform of its data, the products and the transform of the outputs (`templates.winograd_schedule`).
+needs: the transform of its data, the products and the transform of the outputs
+(`templates.winograd_schedule`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MOST_TILES = 14
 
 
 def tile_counts(conv: Conv2d, transforms: Transforms) -> tuple[int, int]:
-    """Rows and columns of tiles; the last may reach over the edge, and columns are added to end in whole parts.
+    """Rows and columns of tiles; the last may reach over the edge, and columns are added to make whole parts.
 
     A part has at most MOST_TILES columns, and at least half as many.
     """
@@ -162,7 +163,7 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
 
 
 def _combined(matrix: NDArray[Any], row: tirx.Var, values: Sequence[Any]) -> Any:
-    """A row of the matrix times the values; once loops over rows are unrolled, the row's numbers are constant."""
+    """A row of the matrix times the values; unrolled loops over rows make the row's numbers constant."""
     return sum(
         (_number(matrix, row, column) * value for column, value in enumerate(values[1:], 1)),
         _number(matrix, row, 0) * values[0],

@@ -55,9 +55,10 @@ def template_programs(
 ) -> Iterator[tuple[Template | WinogradTemplate | ChainTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    A convolution by Winograd's algorithm and a chain of products have templates of their own. Raises AccumulatorOverflowError. With
-    `require`, raises MissingInstructionError for a contraction of data types that the target has no
-    instruction for.
+    A convolution by Winograd's algorithm and a chain of products have templates of their own.
+
+    Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
+    types that the target has no instruction for.
     """
     if target.kind.name != "llvm":
         return

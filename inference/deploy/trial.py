@@ -63,6 +63,9 @@ class Tuned:
     """A network whose tasks are tuned."""
 
     relax_mod: tvm.IRModule
+    """The network with the alternatives that it takes."""
+    untuned_mod: tvm.IRModule
+    """The network without alternatives, as it runs untuned."""
     network: Network
     target: Target
     database: TuningDatabase
@@ -110,7 +113,7 @@ class Trial:
             forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
             if UNTUNED in names:
                 began = time.perf_counter()
-                untuned = compile_network(tuned.relax_mod, tuned.target)
+                untuned = compile_network(tuned.untuned_mod, tuned.target)
                 ready_s = tuned.lowering_s + time.perf_counter() - began
                 forms.append(CompiledForm(UNTUNED, untuned, ready_s))
         return forms

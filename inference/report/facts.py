@@ -6,6 +6,7 @@ from collections import Counter
 
 from ...page import Fact, significant
 from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
+from .alternatives import alternative_facts
 from .coverage import coverage
 from .energy import estimate_energy
 from .network_time import time_notes
@@ -27,6 +28,7 @@ def facts(result: TuneResult) -> list[Fact]:
         *_agreement(result),
         *_exported(result),
         Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
+        *alternative_facts(result),
         *reuse_facts(result),
         *coverage(result.tasks),
         *_families(result),

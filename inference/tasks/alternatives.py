@@ -67,8 +67,8 @@ def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None])
     """Offers that are faster than what they replace, those first that a place should go to.
 
     An offer for several calls in a row must be faster than the fastest way of each of them, and goes first;
-    else the one that saves most does. `latency_s` is in seconds a call, by workload hash; None or inf where it
-    is not known, which a known alternative is faster than.
+    else the one that saves most does. `latency_s` is in seconds a call, by workload hash. None or inf is an
+    unknown latency, which a known alternative is faster than.
     """
     fastest_s: dict[str, float] = {}
     for offer in offers:
@@ -130,9 +130,23 @@ def take(
     chosen = [alternative for alternative in chosen if taken[id(alternative)]]
     changed = with_alternatives(relax_mod, chosen)
     counts = call_counts(changed)
+    untuned_s = {name: found.untuned_latency_s for name, found in by_name.items()}
+    # For a speed-up over the untuned network, which has none of them.
+    of_replaced = {
+        offer.tasks[0].workload_hash: _sum_s(offer.replaces, untuned_s)
+        for offer in (alternative.offer for alternative in chosen)
+        if len(offer.tasks) == 1
+    }
     return Taken(
         changed,
-        [replace(result, weight=counts[result.workload_hash]) for result in results],
+        [
+            replace(
+                result,
+                weight=counts[result.workload_hash],
+                untuned_latency_s=of_replaced.get(result.workload_hash, result.untuned_latency_s),
+            )
+            for result in results
+        ],
         [
             AlternativeResult(
                 name=offer.name,

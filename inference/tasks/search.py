@@ -26,10 +26,10 @@ class TaskSearch:
     """Open proposals, and what they measured in this run."""
     family: str = ""
     """Name of the family that the task belongs to."""
-    calls_instead: int = 0
-    """Places of the network that call it if it is faster than what it replaces; 0 for no alternative."""
     surrogate_group: str = ""
     """Name of the surrogate that the task shares with others, "" for its own."""
+    calls_instead: int = 0
+    """Places of the network that call it if it is faster than what it replaces; 0 for no alternative."""
     untuned_s: float = math.inf
     """Latency without a schedule, inf where it is not known or does not run."""
     known_s: float | None = None

@@ -119,7 +119,7 @@ class NetworkTuner:
         untuned_s: Sequence[float] | None = None,
         offers: Sequence[Offer] = (),
     ) -> list[TaskResult]:
-        """A result for each task, in order, then for each task of the offers and each bridge that was searched.
+        """A result for each task, in order, then for each of the offers' and each bridge that was searched.
 
         `untuned_s` are latencies in seconds without a schedule, inf where a task does not run; None takes
         those that earlier runs have noted, and measures the others during the first searches. Alternatives
