@@ -1,9 +1,10 @@
 """Back-to-back fusion as an alternative for calls in a row (Bolt, section 3.1.1).
 
 Two or three functions that follow each other are offered as one if they are a chain (`templates.chain`): a
-product of matrices or a convolution, and products or convolutions of 1x1 behind it; a depthwise convolution and
-one of 1x1; or an inverted residual, whose expansion, depthwise convolution and projection are all fused. What
-they have between them must stay within the second cache for a block of rows (`templates.chain_template`).
+product of matrices or a convolution, and products or convolutions of 1x1 behind it; a depthwise convolution
+and one of 1x1; or an inverted residual, whose expansion, depthwise convolution and projection are all fused.
+What they have between them must stay within the second cache for a block of rows
+(`templates.chain_template`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chains of products that are computed back to back: the result of one stays in cache as the data of the next.
+"""Chains of products that are computed back to back: the result of one stays in cache for the next.
 
 Bolt's persistent kernels (section 3.1.1) for a CPU. All stages but the first, and a depthwise convolution
 within an inverted residual, are products of matrices or convolutions of 1x1, stride 1 and no padding, so that
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import tvm
@@ -112,7 +113,7 @@ def _follow(stages: Sequence[Stage]) -> bool:
     *others, last = stages
     if not last.is_pointwise or last.contraction is None:
         return False
-    for before, stage in zip(stages, stages[1:], strict=False):
+    for before, stage in pairwise(stages):
         depthwise = stage.contraction is None
         read = stage.columns if depthwise else stage.depth
         same_rows = depthwise or stage.rows == before.rows

@@ -41,7 +41,7 @@ class ChainTemplate:
 
 
 def rows_read(chain: Chain, block: int) -> list[int]:
-    """Lines of each stage's result that `block` lines of the last one take, the borders that overlap included.
+    """Lines of each stage's result that `block` lines of the last one take, with the borders that overlap.
 
     One line for each row where the rows have one axis.
     """
@@ -89,7 +89,7 @@ def chain_templates(
 
 
 def cycles(chain: Chain, template: ChainTemplate, l1_bytes: int, cores: int) -> float:
-    """Estimated cycles: products of all stages with the rows that are computed twice, and traffic of results."""
+    """Estimated cycles: products of all stages, some rows of which are computed twice, and traffic of results."""
     last = chain.stages[-1]
     blocks = math.prod(last.rows[:-2]) * math.ceil(_blocked(last) / template.block)
     size = resident_bytes(chain, template.block)
@@ -137,7 +137,7 @@ def _candidates(chain: Chain, instruction: Instruction) -> Iterator[ChainTemplat
 
 
 def register_tile(rows: int, panels: int, instruction: Instruction) -> tuple[int, int]:
-    """Rows and vectors of the register tile with the fewest cycles for a product of so many rows and vectors."""
+    """Rows and vectors of the register tile that takes the fewest cycles for so many rows and vectors."""
     best, found = math.inf, (1, 1)
     for vectors in range(1, MOST_VECTORS + 1):
         if panels % vectors:

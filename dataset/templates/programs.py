@@ -99,7 +99,7 @@ def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemp
 
 
 def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) -> Schedule:
-    """Schedule of `main` by a template of chains; its trace is an ordinary one. Raises TVM's ScheduleError."""
+    """Schedule of `main` by a template of chains, with an ordinary trace. Raises TVM's ScheduleError."""
     load_tensor_intrinsics()
     sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
     apply_chain(sch, chain, template)
