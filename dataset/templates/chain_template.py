@@ -89,7 +89,7 @@ def chain_templates(
 
 
 def cycles(chain: Chain, template: ChainTemplate, l1_bytes: int, cores: int) -> float:
-    """Estimated cycles: products of all stages, some rows of which are computed twice, and traffic of results."""
+    """Estimated cycles: products of all stages, with rows that are computed twice, and traffic of results."""
     last = chain.stages[-1]
     blocks = math.prod(last.rows[:-2]) * math.ceil(_blocked(last) / template.block)
     size = resident_bytes(chain, template.block)

@@ -17,7 +17,7 @@ from .sub_space import SubSpace
 from .templates import TemplateSpace
 
 SKETCHES = 8
-"""Templates whose tile sizes a search of an alternative may change: Winograd's algorithm, or a fused chain."""
+"""Templates whose tile sizes a search may change, for Winograd's algorithm and for fused chains."""
 
 
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
