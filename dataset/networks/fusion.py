@@ -75,6 +75,18 @@ class _Joined:
         return run(0, given)
 
 
+def joined_arguments(alternative: Alternative, arguments: Sequence[Arguments]) -> Arguments:
+    """Arguments of the fused function, from those of the calls that it replaces."""
+    found: list[Arguments] = []
+
+    def run(_: int, given: Sequence[relax.Expr]) -> relax.Expr:
+        found.append(tuple(given))
+        return given[0]
+
+    alternative.compute(arguments, run)
+    return found[0]
+
+
 def _reads(piece: Piece) -> tuple[int, ...] | None:
     """Index of the argument of each call but the first that is the result of the one before.
 

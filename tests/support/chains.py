@@ -12,12 +12,11 @@ import tvm
 from foretune.dataset.measure.compilation import CHECKED, TIMED, compile_module, entries
 from foretune.dataset.networks import Lowering, Network, load_network, to_relax
 from foretune.dataset.networks.alternatives import Alternative
-from foretune.dataset.networks.fusion import fusion_alternatives
+from foretune.dataset.networks.fusion import fusion_alternatives, joined_arguments
 from foretune.dataset.templates.programs import template_programs
 from foretune.dataset.tvm_compat import as_task_module
 from numpy.typing import NDArray
 from torch import nn
-from tvm import relax
 from tvm.target import Target
 
 from .networks import randomise_batch_norms
@@ -120,11 +119,10 @@ def lowered(
 
 
 def outputs(alternative: Alternative, data: NDArray, target: Target) -> Iterator[tuple[object, NDArray]]:
-    """Yields each template of a fused function with its output, float32; `data` takes the place of variables."""
+    """Yields each template of a fused function with its output, float32; variables are `data`."""
     module = as_task_module(alternative.functions[0])
     (site,) = alternative.piece.sites
-    given: list[relax.Expr] = []
-    alternative.compute(site.arguments, lambda number, arguments: given.extend(arguments))
+    given = joined_arguments(alternative, site.arguments)
     values = [value.value.numpy() if isinstance(value, tvm.ir.GenericConst) else data for value in given]
     for template, program in template_programs(module, target, None):
         compiled, buffers = entries(program.mod, checked=True)
