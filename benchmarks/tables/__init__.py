@@ -23,6 +23,7 @@ from . import (
     sub_space,
     templates,
     today,
+    winograd,
 )
 from .reading import Results
 
@@ -60,6 +61,8 @@ TABLES: Mapping[str, Table] = {
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
     "fusion": fusion.layers,
+    "winograd-layers": winograd.layers,
+    "winograd-networks": winograd.networks,
     "explorer": exploration.methods,
     "records": records.records,
     "label-noise": records.label_noise,

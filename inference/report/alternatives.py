@@ -7,11 +7,12 @@ from ..result import AlternativeResult, TuneResult
 from .quantities import milliseconds
 from .table import MISSING
 
-ALTERNATIVE_HEADS = ("Alternative", "Places", "Direct", "Alternative's", "Over direct", "Taken")
+ALTERNATIVE_HEADS = ("Algorithm", "Places", "Direct", "Instead", "Ratio", "Taken")
 ALTERNATIVE_TITLE = "Algorithms"
 ALTERNATIVE_NOTE = (
-    "An alternative computes a piece of the network by another algorithm. Latencies are of one place: the "
-    "sum of the tasks that it replaces, and of those that take their place. The network takes the faster one."
+    "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks "
+    "that it replaces (direct), and of those that take their place (instead). The network takes the faster "
+    "one."
 )
 
 
@@ -38,8 +39,9 @@ def alternative_facts(result: TuneResult) -> list[Fact]:
 
 
 def _row(one: AlternativeResult) -> list[str]:
-    known = one.direct_s is not None and one.alternative_s is not None
-    ratio = one.direct_s / one.alternative_s if known else None
+    ratio = None
+    if one.direct_s is not None and one.alternative_s is not None:
+        ratio = one.direct_s / one.alternative_s
     return [
         one.name,
         str(one.places),

@@ -47,8 +47,8 @@ def print_report(result: TuneResult, console: Console) -> None:
         _print_contestants(result, console)
     for sentence in left_out(result):
         console.print(Text(sentence, style="yellow"))
-    if content := alternative_rows(result):
-        console.print(_plain_table(ALTERNATIVE_TITLE, ALTERNATIVE_HEADS, content))
+    if alternatives := alternative_rows(result):
+        console.print(_plain_table(ALTERNATIVE_TITLE, ALTERNATIVE_HEADS, alternatives))
     if tree := reuse_rows(result):
         console.print(_plain_table(REUSE_TITLE, REUSE_HEADS, tree))
     lines = Table.grid(padding=(0, 2))

@@ -90,8 +90,13 @@ class TaskSearch:
 
     @property
     def stake_s(self) -> float:
-        """Seconds of a run of the network that are spent in the task, or would be in an alternative."""
-        return self.calls * min(self.best_s, self.untuned_s) if self.calls else 0.0
+        """Seconds of a run of the network that are spent in the task, or would be in an alternative.
+
+        An alternative has none before a program of it ran, and so is searched after what it replaces.
+        """
+        if self.task.weight:
+            return self.network_s
+        return self.calls_instead * self.best_s if math.isfinite(self.best_s) else 0.0
 
     @property
     def program_s(self) -> float:

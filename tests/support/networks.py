@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -185,3 +187,33 @@ class SharedOutputs(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.relu(x @ self.weight)
         return x, x.reshape(-1), self.weight, y, y
+
+
+class Threes(nn.Module):
+    """3x3 convolutions of 16 channels behind a stem of three: two of one task, and one with a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.body = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(x))
+        y = x
+        for convolution in self.body[:2]:
+            y = torch.relu(convolution(y))
+        return torch.relu(self.body[2](y) + x)
+
+
+class OneConvolution(nn.Module):
+    """A convolution with a ReLU, of the arguments of `nn.Conv2d`; `residual` adds the data before it."""
+
+    def __init__(self, residual: bool = False, relu: bool = True, **arguments: Any) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(**arguments)
+        self.residual, self.relu = residual, relu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.convolution(x)
+        y = y + x if self.residual else y
+        return torch.relu(y) if self.relu else y
