@@ -57,10 +57,10 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int]) -> PrimF
     )
     free, place = [], 0
     for number, source in enumerate(functions):
-        own = layout_free(source)
+        chosen = layout_free(source)
         for index in range(len(source.params) - 1):
             if number == 0 or index != reads[number - 1]:
-                free += [place] if index in own else []
+                free += [place] if index in chosen else []
                 place += 1
     return with_layout_free(function, free)
 

@@ -79,15 +79,16 @@ def template_programs(
     if instructions:
         check_accumulator(task)
     profile = profiler.profile(instructions) if profiler is not None and instructions else None
-    best = None
+    limit = None
     for template, estimate in ranked(task, instructions, hardware, target_cores(target), profile):
-        if None not in (profile, margin, best) and estimate > (1 + margin) * best:
+        if limit is not None and estimate > limit:
             return
         try:
             program = scheduled(mod, task, template, target)
         except ScheduleError:  # loops of a form that the template does not know
             continue
-        best = estimate if best is None else best
+        if limit is None and profile is not None and margin is not None:
+            limit = (1 + margin) * estimate
         yield template, program
 
 
