@@ -273,7 +273,12 @@ class TuningRun:
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
             starts = asked_starts(
-                config.search, opened.target, opened.hardware, database, retune=config.retune
+                config.search,
+                opened.target,
+                opened.hardware,
+                database,
+                here=config.executor.kind == "local",
+                retune=config.retune,
             )
             if searches and self._anything_due(tasks, database, planners, config.retune, offers):
                 self._start(workforce, database)

@@ -8,10 +8,14 @@ import tvm
 from tvm.target import Target
 
 from .alternatives import Alternative
+from .fusion import fusion_alternatives
 from .lowering import Lowering
 from .winograd import winograd_alternatives
 
-KINDS: tuple[Callable[[tvm.IRModule, Target, Lowering], list[Alternative]], ...] = (winograd_alternatives,)
+KINDS: tuple[Callable[[tvm.IRModule, Target, Lowering], list[Alternative]], ...] = (
+    winograd_alternatives,
+    fusion_alternatives,
+)
 """Each finds its alternatives in a module of `to_relax`; none where the lowering asks for none."""
 
 

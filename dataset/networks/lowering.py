@@ -66,8 +66,12 @@ class Lowering:
     winograd: Any = OFF
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
     list."""
+    fusion: str = OFF
+    """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
 
     def __post_init__(self) -> None:
+        if self.fusion not in (OFF, AUTO):
+            raise LoweringError(f"lowering.fusion={self.fusion}: use {OFF} or {AUTO}")
         if self.winograd not in (OFF, AUTO):
             sizes = self.winograd
             listed = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0

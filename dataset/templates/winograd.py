@@ -17,8 +17,8 @@ from tvm.s_tir.stmt import SBlock
 
 from ..hardware import Hardware
 from ..operators.shared.tir import extents
-from .choice import busy_cycles
 from .instructions import Instruction
+from .prediction import busy_cycles
 
 DATA_PAD, COLUMNS, DATA_TRANSFORM = "data_pad", "data_columns", "data_transform"
 PRODUCT, OUTPUT_ROWS, OUTPUT_TRANSFORM = "winograd_product", "output_rows", "output_transform"
