@@ -1,0 +1,153 @@
+"""Tables of an advice as text, for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ...page import Fact, significant
+from ..report.quantities import milliseconds
+from .activations import APART, NONE
+from .content import Advice, AlignmentAdvice
+
+
+@dataclass(frozen=True)
+class Section:
+    """Table with a title and what to know of it; all cells are plain text."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str
+
+
+def facts(advice: Advice) -> list[Fact]:
+    """Key figures."""
+    verb = "measured" if advice.measured else f"predicted by {advice.checkpoint}"
+    found = [
+        Fact(
+            "Network",
+            milliseconds(advice.network_s),
+            f"{advice.tasks - len(advice.unknown)} of {advice.tasks} tasks, {verb}",
+        ),
+        Fact("Layers", f"{advice.layers}", "convolutions and linear layers that can be built otherwise"),
+    ]
+    now = [one for one in advice.activations if one.calls]
+    cheaper = [one for one in advice.activations if one.name != NONE and not one.calls]
+    if now and cheaper:
+        best = cheaper[0]
+        found.append(
+            Fact(
+                f"All {_words(best.name)}",
+                signed_milliseconds(best.extra_s),
+                f"{best.share:+.1%} of the network, the cheapest activation that it has not",
+                good=best.extra_s <= 0,
+            )
+        )
+    if advice.aligned:
+        saved_s = sum(one.saved_s for one in best_directions(advice) if one.saved_s > 0)
+        found.append(
+            Fact("Aligned widths", f"{milliseconds(saved_s)} saved", f"at most, by multiples of {advice.alignment}")
+        )
+    if advice.deeper:
+        free = advice.free
+        found.append(
+            Fact(
+                "Nearly free 1x1",
+                f"{len(free)} of {len(advice.deeper)}",
+                f"together {sum(one.share for one in free):.1%} of the network",
+            )
+        )
+    return found
+
+
+def best_directions(advice: Advice) -> list[AlignmentAdvice]:
+    """The direction of each misaligned layer that saves more."""
+    best: dict[str, AlignmentAdvice] = {}
+    for one in advice.aligned:  # sorted, the largest saving first
+        best.setdefault(one.task, one)
+    return list(best.values())
+
+
+def sections(advice: Advice) -> list[Section]:
+    """All tables that the advice has rows for."""
+    made = (_activations(advice), _alignment(advice), _deepening(advice))
+    return [section for section in made if section.rows]
+
+
+def _activations(advice: Advice) -> Section:
+    rows = [
+        [
+            _words(one.name),
+            f"{one.calls}" if one.calls else "-",
+            signed_milliseconds(one.extra_s),
+            f"{one.share:+.2%}",
+            f"{one.layers}",
+        ]
+        for one in advice.activations
+    ]
+    note = (
+        "Seconds of one run that the network takes more with the activation in every layer that has one now, by "
+        "the same programs of each layer with another activation behind them."
+    )
+    if any(one.name in APART for one in advice.activations):
+        names = ", ".join(_words(name) for name in APART)
+        note += f" {names} counts as fused; the import of PyTorch's runs it apart from its layer, which costs more."
+    heads = ("Activation", "Calls now", "Network takes", "Share", "Layers compared")
+    return Section("Activations", heads, rows, note)
+
+
+def _alignment(advice: Advice) -> Section:
+    rows = [
+        [
+            one.layer,
+            f"{one.weight}",
+            one.direction,
+            ", ".join(f"{name.partition('_')[0]} {old} -> {new}" for name, (old, new) in one.widths.items()),
+            milliseconds(one.own_s),
+            milliseconds(one.aligned_s),
+            signed_milliseconds(-one.saved_s),
+            f"{-one.share:+.2%}",
+        ]
+        for one in advice.aligned
+    ]
+    note = (
+        f"Layers whose widths are no multiples of {advice.alignment}. Both widths of a layer change together, "
+        "since neighbours share them; a network must change all layers of a width. More channels compute more: "
+        "a layer that takes hardly longer with them has them for nothing."
+    )
+    heads = ("Layer", "Calls", "Align", "Widths", "Now", "Aligned", "Takes", "Share")
+    return Section("Alignment", heads, rows, note)
+
+
+def _deepening(advice: Advice) -> Section:
+    together = accumulate(one.share for one in advice.deeper)
+    rows = [
+        [
+            one.layer,
+            f"{one.weight}",
+            f"{one.channels}",
+            milliseconds(one.extra_s),
+            f"{one.share:.2%}",
+            f"{so_far:.2%}",
+            f"{one.parameters:,}",
+        ]
+        for one, so_far in zip(advice.deeper, together, strict=True)
+    ]
+    note = (
+        "A 1x1 convolution of as many channels, with bias and the layer's activation, behind each call of a "
+        "convolution, the cheapest first; it runs as a task of its own. Together adds up the rows so far."
+    )
+    heads = ("Behind", "Calls", "Channels", "Takes", "Share", "Together", "Parameters")
+    return Section("1x1 convolutions", heads, rows, note)
+
+
+def signed_milliseconds(seconds: float) -> str:
+    """+0.12 ms, -1.5 ms"""
+    return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)} ms"
+
+
+def _words(name: str) -> str:
+    """Name of an activation as text."""
+    return "no activation" if name == NONE else name
