@@ -1,4 +1,4 @@
-"""Activations that may follow a layer, as the steps that its task fuses (Bolt section 3.3, first principle)."""
+"""Activations that may follow a layer, as steps that its task fuses (Bolt section 3.3, first principle)."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ def _hardsigmoid(x: te.Tensor) -> te.Tensor:
 
 
 def _softplus(x: te.Tensor) -> te.Tensor:
-    """max(x, 0) + log(1 + exp(-|x|)), which overflows nowhere."""
-    one = tirx.const(1.0, x.dtype)
-    return topi.add(topi.nn.relu(x), topi.log(topi.add(one, topi.exp(topi.negative(topi.abs(x))))))
+    """max(x, 0) - log(sigmoid(|x|)), which is log(1 + exp(x)) and overflows nowhere.
+
+    MetaSchedule inlines a sigmoid into the loops of a layer, but no exponential function.
+    """
+    return topi.subtract(topi.nn.relu(x), topi.log(topi.sigmoid(topi.abs(x))))
 
 
 ACTIVATIONS: Mapping[str, Activation] = {

@@ -1,8 +1,9 @@
-"""Channels that miss a whole vector, and layers with whole ones (Bolt sections 3.2.3 and 3.3, third principle)."""
+"""Channels that miss a whole vector, and layers with whole ones (Bolt sections 3.2.3 and 3.3)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tvm.target import Target
 
@@ -44,8 +45,8 @@ def alignment(target: Target, hardware: Hardware, dtype: str) -> int:
 def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[str, ...]:
     """Widths of an operator that are no multiple of `unit`; none for operators with groups.
 
-    Without `data_too`, a width of the data below one unit is left as it is. It is the image's at the network's
-    entrance, which a CPU reads one value at a time, so that a wider one costs what it adds.
+    Without `data_too`, a width of the data below one unit is left as it is. It is that of the
+    image at the network's entrance, which a CPU reads one value at a time: a wider one costs what it adds.
     """
     if not isinstance(settings, (Conv2d, DepthwiseConv2d, Dense)):
         return ()
@@ -65,7 +66,7 @@ def aligned(layer: Layer, unit: int, data_too: bool) -> list[Aligned]:
     names = misaligned(settings, unit, data_too)
     found = []
     for direction in (UP, DOWN) if names else ():
-        widths = {name: rounded(getattr(settings, name), unit, direction) for name in names}
+        widths: dict[str, Any] = {name: rounded(getattr(settings, name), unit, direction) for name in names}
         if all(widths.values()):
             changed = replace(settings, **widths)
             found.append(Aligned(direction, names, Variant(changed, layer.variant.activation)))

@@ -38,11 +38,18 @@ class ActivationAdvice:
     calls: int
     """Layers of the network that have it now, each as often as it is called."""
     extra_s: float
-    """Seconds that a run of the network takes more with it in every layer; negative where it takes less."""
+    """Seconds that a run of the network takes more with it in `layers`; negative where it takes less."""
     share: float
     """The same as a share of the network's latency."""
     layers: int
-    """Layers, of those with an activation, that a program runs with it; the others count nothing."""
+    """Layers, of those with an activation, of which a program runs with it."""
+    of: int
+    """Layers with an activation."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the seconds are of all layers with an activation."""
+        return self.layers == self.of
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,10 @@ def layer_costs(layer: Layer, costs: Mapping[str, Cost]) -> LayerCosts | None:
 def activation_advice(
     names: Sequence[str], layers: Sequence[LayerCosts], network_s: float
 ) -> list[ActivationAdvice]:
-    """Advice on each activation, the cheapest first; none without a layer that has one."""
+    """Advice on each activation, the cheapest first, those that few layers run with last.
+
+    There is none without a layer that has an activation.
+    """
     calls: defaultdict[str, int] = defaultdict(int)
     for layer in layers:
         calls[layer.activation] += layer.weight
@@ -143,8 +153,10 @@ def activation_advice(
     for name in dict.fromkeys([*names, *calls]) if layers else ():
         known = [layer for layer in layers if name in layer.extra_s]
         extra_s = sum(layer.weight * layer.extra_s[name] for layer in known)
-        advice.append(ActivationAdvice(name, calls[name], extra_s, extra_s / network_s, len(known)))
-    return sorted(advice, key=lambda one: one.extra_s)
+        advice.append(
+            ActivationAdvice(name, calls[name], extra_s, extra_s / network_s, len(known), len(layers))
+        )
+    return sorted(advice, key=lambda one: (-one.layers, one.extra_s))
 
 
 def alignment_advice(

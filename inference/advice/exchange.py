@@ -84,7 +84,7 @@ class Exchange:
 def activation_costs(
     layer: Layer, names: Sequence[str], traces: Sequence[str], exchange: Exchange, source: LatencySource
 ) -> dict[str, Cost]:
-    """Cost of each activation in place of the layer's own, by name; nothing for one that no program runs with.
+    """Cost of each activation in place of the layer's own, by name; none for one that no program has.
 
     `traces` are programs of `layer.task`. All programs are timed under the same conditions, those with the
     layer's own activation among them.

@@ -17,7 +17,10 @@ class KeptCosts:
     """Costs of activations by layer, appended to a file as they are measured."""
 
     def __init__(self, path: Path, conditions: Mapping[str, object]) -> None:
-        """`conditions` are what the costs depend on beside the layer; costs under others are passed over."""
+        """`conditions` are what costs depend on beside the layer's programs; those under others do not count.
+
+        A layer is known by its task and programs together, since other programs have other costs.
+        """
         self._path = path
         self._conditions = dict(conditions)
         self._costs: dict[str, dict[str, Cost]] = {}
@@ -26,26 +29,26 @@ class KeptCosts:
         for note in read_notes(path):
             if note["conditions"] == self._conditions:
                 costs = {name: Cost(**cost) for name, cost in note["costs"].items()}
-                self._take(note["task"], note["asked"], costs)
+                self._take(note["layer"], note["asked"], costs)
 
-    def costs(self, workload_hash: str, names: Sequence[str]) -> dict[str, Cost] | None:
+    def costs(self, layer: str, names: Sequence[str]) -> dict[str, Cost] | None:
         """Costs of a layer's activations that were kept; None where one of the names was not asked for.
 
         A name without a cost is one that no program runs with.
         """
-        if not set(names) <= self._asked.get(workload_hash, set()):
+        if not set(names) <= self._asked.get(layer, set()):
             return None
-        return self._costs[workload_hash]
+        return self._costs[layer]
 
-    def keep(self, workload_hash: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
+    def keep(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
         """Adds the costs of a layer, of which those of `names` were asked for."""
         kept = {name: asdict(cost) for name, cost in costs.items()}
-        note = {"task": workload_hash, "conditions": self._conditions, "asked": [*names], "costs": kept}
+        note = {"layer": layer, "conditions": self._conditions, "asked": [*names], "costs": kept}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         append_notes(self._path, [note])
-        self._take(workload_hash, names, costs)
+        self._take(layer, names, costs)
 
-    def _take(self, workload_hash: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
+    def _take(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:
         """Takes a layer's costs; later ones replace earlier ones."""
-        self._costs[workload_hash] = dict(costs)
-        self._asked[workload_hash] = set(names)
+        self._costs[layer] = dict(costs)
+        self._asked[layer] = set(names)

@@ -1,4 +1,4 @@
-"""Layers of a network: its convolutions and products, which can be built with other widths and activations."""
+"""Layers of a network: its convolutions and products, which can be built in other ways."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """Operator, channels, size and kernel: conv2d 64 -> 128, 56x56, 3x3 / 2."""
+        """Operator, channels, size of the data, kernel and stride: conv2d 64>128 56x56 3x3/2."""
         settings = self.variant.settings
         if isinstance(settings, Dense):
-            return f"dense {settings.in_features} -> {settings.out_features}, {settings.rows} rows"
+            return f"dense {settings.in_features}>{settings.out_features} {settings.rows} rows"
         assert isinstance(settings, Convolution)
-        shape, kernel = (_by(settings.input_size), _by(settings.window("kernel")))
+        shape, kernel = _by(settings.input_size), _by(settings.window("kernel"))
         strides = set(settings.window("stride"))
-        stride = "" if strides == {1} else f" / {max(strides)}"
-        channels = f"{settings.in_channels} -> {settings.filters}"
-        return f"{settings.operator} {channels}, {shape}, {kernel}{stride}"
+        stride = "" if strides == {1} else f"/{max(strides)}"
+        channels = f"{settings.in_channels}>{settings.filters}"
+        return f"{settings.operator} {channels} {shape} {kernel}{stride}"
 
 
 def read_layers(tasks: Sequence[Task]) -> list[Layer]:
@@ -83,8 +83,6 @@ def read_layers(tasks: Sequence[Task]) -> list[Layer]:
     epilogues of other steps (`read_epilogue`).
     """
     return [layer for task in tasks if (layer := _read(task)) is not None]
-
-
 
 
 def _read(task: Task) -> Layer | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from ...figures import AFTER, BEFORE, INK, PEER, canvas, fragment
 from ...page import Plot
 from .content import Advice
+from .tables import words
 
 _HALF = 7.3  # inches, 72 of the page's pixels each
 _MOST_BARS = 16
@@ -27,12 +29,12 @@ def _activations(advice: Advice) -> Plot | None:
         places = np.arange(len(shown))
         colours = [BEFORE if one.calls else AFTER for one in shown]
         axes.barh(places, [100 * one.share for one in shown], color=colours, height=0.62)
-        axes.set_yticks(places, [one.name for one in shown])
+        axes.set_yticks(places, [words(one.name) for one in shown])
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_xlabel("change of the network's latency, %")
         caption = (
-            "The network with one activation in every layer that has one now. Grey bars are those that it has "
-            "already, in some or all layers."
+            "The network with one activation in every layer that has one now. Grey bars are those that it "
+            "has already, in some or all layers."
         )
         return Plot("Activations", caption, fragment(figure, "activations", caption))
 
@@ -49,6 +51,7 @@ def _deepening(advice: Advice) -> Plot | None:
         if free:
             axes.plot(count[:free], shares[:free], color=PEER, marker="o", markersize=5, linestyle="none")
         axes.set_ylim(0, 1.08 * shares[-1])
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("1x1 convolutions added, the cheapest first")
         axes.set_ylabel("of the network's latency, %")
         axes.grid(axis="y")

@@ -22,7 +22,7 @@ class NoLatencyModelError(UserError, ValueError):
 
 
 def required_checkpoint(name: str | None, target: Target) -> Checkpoint:
-    """The checkpoint that predicts latencies; raises NoLatencyModelError, and what `latency_checkpoint` does."""
+    """The checkpoint that predicts latencies. Raises NoLatencyModelError, else as `latency_checkpoint`."""
     found = latency_checkpoint(name, target)
     if found is None:
         raise NoLatencyModelError(

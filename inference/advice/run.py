@@ -11,6 +11,7 @@ from rich.progress import Progress
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
+from ...dataset.measure.job import content_key
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..reuse.parent import ReuseParent
@@ -124,8 +125,7 @@ class AdviceRun:
     def _parents(self, layer: Layer) -> list[ReuseParent]:
         """Programs of a layer that the search of its aligned form begins with."""
         return [
-            ReuseParent(layer.task, trace)
-            for trace in self._source.fastest(layer.task, self._asked.programs)
+            ReuseParent(layer.task, trace) for trace in self._source.fastest(layer.task, self._asked.programs)
         ]
 
     def _activation_costs(self, layers: Sequence[Layer]) -> list[LayerCosts]:
@@ -136,25 +136,24 @@ class AdviceRun:
         bar = self._progress.add_task("activations", total=len(layers))
         found = []
         for layer in layers:
-            workload = layer.task.workload_hash
             names = [*dict.fromkeys([layer.variant.activation, *self._asked.activations])]
-            costs = kept.costs(workload, names)
             traces = self._source.fastest(layer.task, self._asked.programs)
+            known_by = content_key("\n".join([layer.task.workload_hash, *traces]))
+            costs = kept.costs(known_by, names)
             if costs is None and traces:
                 costs = activation_costs(layer, names, traces, exchange, self._source)
-                kept.keep(workload, names, costs)
+                kept.keep(known_by, names, costs)
             found.append(layer_costs(layer, costs or {}))
             self._progress.update(bar, description=f"activations: {layer.of_network.name}", advance=1)
         self._progress.update(bar, description="activations")
         return [one for one in found if one is not None]
 
     def _conditions(self) -> dict[str, object]:
-        """What the costs of activations depend on beside the layer and its programs."""
+        """Target, device and model, on which the costs of activations depend beside the programs."""
         return {
             "target": target_to_json(self._target),
             "hardware": self._hardware.hardware_id,
             "checkpoint": "" if self._source.measured else self._source.checkpoint,
-            "programs": self._asked.programs,
         }
 
 

@@ -34,21 +34,25 @@ def facts(advice: Advice) -> list[Fact]:
         Fact("Layers", f"{advice.layers}", "convolutions and linear layers that can be built otherwise"),
     ]
     now = [one for one in advice.activations if one.calls]
-    cheaper = [one for one in advice.activations if one.name != NONE and not one.calls]
-    if now and cheaper:
-        best = cheaper[0]
+    others = [one for one in advice.activations if one.name != NONE and not one.calls and one.everywhere]
+    if now and others:
+        best = others[0]
         found.append(
             Fact(
-                f"All {_words(best.name)}",
-                signed_milliseconds(best.extra_s),
-                f"{best.share:+.1%} of the network, the cheapest activation that it has not",
+                f"All {words(best.name)}",
+                f"{_signed(best.extra_s)} ms",
+                f"{best.share:+.1%} of the network; the cheapest of the activations that it does not have",
                 good=best.extra_s <= 0,
             )
         )
     if advice.aligned:
         saved_s = sum(one.saved_s for one in best_directions(advice) if one.saved_s > 0)
         found.append(
-            Fact("Aligned widths", f"{milliseconds(saved_s)} saved", f"at most, by multiples of {advice.alignment}")
+            Fact(
+                "Aligned widths",
+                f"{milliseconds(saved_s)} saved",
+                f"at most, by multiples of {advice.alignment}",
+            )
         )
     if advice.deeper:
         free = advice.free
@@ -79,22 +83,22 @@ def sections(advice: Advice) -> list[Section]:
 def _activations(advice: Advice) -> Section:
     rows = [
         [
-            _words(one.name),
+            words(one.name),
             f"{one.calls}" if one.calls else "-",
-            signed_milliseconds(one.extra_s),
-            f"{one.share:+.2%}",
-            f"{one.layers}",
+            _signed(one.extra_s) if one.layers else "-",
+            f"{one.share:+.2%}" if one.layers else "-",
+            f"{one.layers} of {one.of}",
         ]
         for one in advice.activations
     ]
     note = (
-        "Seconds of one run that the network takes more with the activation in every layer that has one now, by "
-        "the same programs of each layer with another activation behind them."
+        "What one run of the network takes more with the activation in every layer that has one now, by the "
+        "same programs of each layer with another activation behind them."
     )
     if any(one.name in APART for one in advice.activations):
-        names = ", ".join(_words(name) for name in APART)
-        note += f" {names} counts as fused; the import of PyTorch's runs it apart from its layer, which costs more."
-    heads = ("Activation", "Calls now", "Network takes", "Share", "Layers compared")
+        names = ", ".join(words(name) for name in APART)
+        note += f" As a fused step: {names}, which the import of PyTorch's runs apart, at a higher cost."
+    heads = ("Activation", "Calls now", "Takes ms", "Share", "Layers compared")
     return Section("Activations", heads, rows, note)
 
 
@@ -103,21 +107,20 @@ def _alignment(advice: Advice) -> Section:
         [
             one.layer,
             f"{one.weight}",
-            one.direction,
             ", ".join(f"{name.partition('_')[0]} {old} -> {new}" for name, (old, new) in one.widths.items()),
-            milliseconds(one.own_s),
-            milliseconds(one.aligned_s),
-            signed_milliseconds(-one.saved_s),
+            significant(one.own_s * 1e3),
+            significant(one.aligned_s * 1e3),
+            _signed(-one.saved_s),
             f"{-one.share:+.2%}",
         ]
         for one in advice.aligned
     ]
     note = (
-        f"Layers whose widths are no multiples of {advice.alignment}. Both widths of a layer change together, "
-        "since neighbours share them; a network must change all layers of a width. More channels compute more: "
-        "a layer that takes hardly longer with them has them for nothing."
+        f"Layers whose widths are no multiples of {advice.alignment}. Both widths of a layer change, "
+        "as neighbours share them; a network must change all layers of a width. A layer that takes hardly "
+        "longer with more channels has them for nothing."
     )
-    heads = ("Layer", "Calls", "Align", "Widths", "Now", "Aligned", "Takes", "Share")
+    heads = ("Layer", "Calls", "Widths", "Now ms", "Aligned ms", "Takes ms", "Share")
     return Section("Alignment", heads, rows, note)
 
 
@@ -128,7 +131,7 @@ def _deepening(advice: Advice) -> Section:
             one.layer,
             f"{one.weight}",
             f"{one.channels}",
-            milliseconds(one.extra_s),
+            significant(one.extra_s * 1e3),
             f"{one.share:.2%}",
             f"{so_far:.2%}",
             f"{one.parameters:,}",
@@ -139,15 +142,15 @@ def _deepening(advice: Advice) -> Section:
         "A 1x1 convolution of as many channels, with bias and the layer's activation, behind each call of a "
         "convolution, the cheapest first; it runs as a task of its own. Together adds up the rows so far."
     )
-    heads = ("Behind", "Calls", "Channels", "Takes", "Share", "Together", "Parameters")
+    heads = ("Behind", "Calls", "Channels", "Takes ms", "Share", "Together", "Parameters")
     return Section("1x1 convolutions", heads, rows, note)
 
 
-def signed_milliseconds(seconds: float) -> str:
-    """+0.12 ms, -1.5 ms"""
-    return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)} ms"
+def _signed(seconds: float) -> str:
+    """Milliseconds with a sign: +0.120, -1.50"""
+    return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)}"
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     """Name of an activation as text."""
     return "no activation" if name == NONE else name

@@ -16,7 +16,7 @@ def print_advice(advice: Advice, console: Console) -> None:
     for section in sections(advice):
         table = Table(title=Text(f"{section.title}: {advice.network} on {advice.hardware}"), box=box.SIMPLE)
         for number, column in enumerate(section.columns):
-            table.add_column(column, justify="right" if number else "left")
+            table.add_column(column, justify="right" if number else "left", no_wrap=True)
         for row in section.rows:
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)

@@ -47,7 +47,7 @@ def method(advice: Advice) -> Iterator[str]:
     yield f"Programs of the network's tasks: {programs}."
     if advice.measured:
         yield (
-            "Activations are exchanged in the fastest programs of each layer, all of which are measured in turns. "
+            "Activations are exchanged in the fastest programs of each layer, all of them measured in turns. "
             "Layers of other shapes are searched for a short time, beginning with templates and with the "
             "layer's own programs; a long search finds faster programs of all of them."
         )
@@ -57,9 +57,9 @@ def method(advice: Advice) -> Iterator[str]:
             "search finds faster ones, and the model's errors may exceed the differences."
         )
     yield (
-        "The network's latency is the sum of its tasks, each by the number of its calls. Calls that run no task, "
-        "and what neighbours do to each other's caches, are not in it. Accuracy is not considered: whether "
-        "another activation, width or depth serves the network, training tells."
+        "The network's latency is the sum of its tasks, each times its calls. What tasks do to each other's "
+        "caches is not in it. Accuracy is not considered: whether another activation, width or depth serves "
+        "the network, training tells."
     )
     if advice.unknown:
         yield f"Without a latency, and not in the sum: {', '.join(advice.unknown)}."

@@ -69,7 +69,7 @@ class LatencyPredictor:
 
     def latencies_s(
         self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
-    ) -> NDArray[np.float32]:
-        """Predicted latencies float32 [n] in seconds of programs of the task of `context`."""
+    ) -> NDArray[np.float64]:
+        """Predicted latencies float64 [n] in seconds of programs of the task of `context`."""
         table = self._assembler.assemble(context, candidates)
         return self._predictor.predict_latency_s(table.batch())
