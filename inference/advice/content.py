@@ -99,7 +99,7 @@ class Advice:
     measured: bool
     """Whether the device told the latencies, or a cost model."""
     checkpoint: str
-    """Cost model that predicted them, or that searched; "" for none."""
+    """Cost model that predicted them, "" where they are measured."""
     network_s: float
     """Latencies of all tasks, times their weights."""
     tasks: int

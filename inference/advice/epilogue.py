@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import tvm
@@ -85,8 +84,8 @@ def _added(block: SBlock, current: Any, inputs: set[Any]) -> str:
     others = [side.source for side in sides if not side.source.same_as(current)]
     if len(sides) != 2 or len(others) != 1 or others[0] not in inputs:
         return ""
-    sizes = [prod(int(extent) for extent in buffer.shape) for buffer in (others[0], current)]
-    return "add" if sizes[0] == sizes[1] else "bias"
+    shapes = [[int(extent) for extent in tensor.ty.shape] for tensor in (others[0], current)]
+    return "add" if shapes[0] == shapes[1] else "bias"
 
 
 def _signature(blocks: Sequence[SBlock], start: Any) -> Signature:

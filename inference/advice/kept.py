@@ -16,15 +16,18 @@ KEPT_FILE = "activations.jsonl"
 class KeptCosts:
     """Costs of activations by layer, appended to a file as they are measured."""
 
-    def __init__(self, path: Path, conditions: Mapping[str, object]) -> None:
+    def __init__(self, path: Path | None, conditions: Mapping[str, object]) -> None:
         """`conditions` are what costs depend on beside the layer's programs; those under others do not count.
 
+        Without a path nothing outlives the run.
         A layer is known by its task and programs together, since other programs have other costs.
         """
         self._path = path
         self._conditions = dict(conditions)
         self._costs: dict[str, dict[str, Cost]] = {}
         self._asked: dict[str, set[str]] = {}
+        if path is None:
+            return
         drop_unfinished_line(path)
         for note in read_notes(path):
             if note["conditions"] == self._conditions:
@@ -44,8 +47,9 @@ class KeptCosts:
         """Adds the costs of a layer, of which those of `names` were asked for."""
         kept = {name: asdict(cost) for name, cost in costs.items()}
         note = {"layer": layer, "conditions": self._conditions, "asked": [*names], "costs": kept}
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        append_notes(self._path, [note])
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            append_notes(self._path, [note])
         self._take(layer, names, costs)
 
     def _take(self, layer: str, names: Sequence[str], costs: Mapping[str, Cost]) -> None:

@@ -43,7 +43,7 @@ class LatencySource(ABC):
     measured: bool
     """Whether a device tells them."""
     checkpoint: str
-    """Name of the cost model that predicts or searches, "" for none."""
+    """Name of the cost model that predicts them, "" where a device tells them."""
 
     @abstractmethod
     def best(

@@ -46,6 +46,7 @@ class MeasuredLatencies(LatencySource):
     """
 
     measured = True
+    checkpoint = ""
 
     def __init__(
         self,
@@ -70,11 +71,6 @@ class MeasuredLatencies(LatencySource):
         except BaseException:
             self._stack.close()
             raise
-
-    @property
-    def checkpoint(self) -> str:  # type: ignore[override]  # known once the processes have started
-        """See LatencySource."""
-        return self._workforce.checkpoint or ""
 
     @property
     def hardware(self) -> Hardware:

@@ -132,7 +132,8 @@ class AdviceRun:
         """Costs of activations in the layers that have one, kept as they are found."""
         space = StockSpace(self._asked.max_code)
         exchange = Exchange(self._target, self._hardware, space)
-        kept = KeptCosts(self._kept, self._conditions())
+        # Predictions are cheap, and a device's figures, which they go by, differ from run to run.
+        kept = KeptCosts(self._kept if self._source.measured else None, self._conditions())
         bar = self._progress.add_task("activations", total=len(layers))
         found = []
         for layer in layers:
@@ -149,12 +150,8 @@ class AdviceRun:
         return [one for one in found if one is not None]
 
     def _conditions(self) -> dict[str, object]:
-        """Target, device and model, on which the costs of activations depend beside the programs."""
-        return {
-            "target": target_to_json(self._target),
-            "hardware": self._hardware.hardware_id,
-            "checkpoint": "" if self._source.measured else self._source.checkpoint,
-        }
+        """Target and device, on which the costs of activations depend beside the programs."""
+        return {"target": target_to_json(self._target), "hardware": self._hardware.hardware_id}
 
 
 def _added(layers: Sequence[Layer]) -> list[tuple[Layer, Variant, Task]]:

@@ -50,8 +50,8 @@ def facts(advice: Advice) -> list[Fact]:
         found.append(
             Fact(
                 "Aligned widths",
-                f"{milliseconds(saved_s)} saved",
-                f"at most, by multiples of {advice.alignment}",
+                milliseconds(saved_s),
+                f"saved at most, by multiples of {advice.alignment}",
             )
         )
     if advice.deeper:
