@@ -45,8 +45,9 @@ def alignment(target: Target, hardware: Hardware, dtype: str) -> int:
 def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[str, ...]:
     """Widths of an operator that are no multiple of `unit`; none for operators with groups.
 
-    Without `data_too`, a width of the data below one unit is left as it is. It is that of the
-    image at the network's entrance, which a CPU reads one value at a time: a wider one costs what it adds.
+    Without `data_too`, a width of the data below one unit is left as it is. It is that of
+    the image at the network's entrance, which a CPU reads one value at a time: a wider one costs what it
+    adds.
     """
     if not isinstance(settings, (Conv2d, DepthwiseConv2d, Dense)):
         return ()
