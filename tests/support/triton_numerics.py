@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from foretune.dataset.templates.gpu.launch import launch, random_arrays
+from foretune.dataset.templates.gpu.launch import by_library, launch, random_arrays
 from foretune.dataset.templates.gpu.problem import ACTIVATIONS, BackToBack, Problem, Product, Window
 from foretune.dataset.templates.gpu.tiling import Tiling
 from torch.nn import functional as F
@@ -53,8 +53,18 @@ def error(problem: Problem, tiling: Tiling) -> float:
     """Relative error of a template, run by the interpreter."""
     arrays = random_arrays(problem, "cpu")
     launch(problem, tiling, arrays)
-    wanted = expected(problem, arrays)
-    return float((arrays[-1].double() - wanted).abs().max() / wanted.abs().max())
+    return relative(arrays[-1], expected(problem, arrays))
+
+
+def library_error(problem: Problem) -> float:
+    """Relative error of PyTorch's calls in the problem's own data type."""
+    arrays = random_arrays(problem, "cpu")
+    return relative(by_library(problem, arrays), expected(problem, arrays))
+
+
+def relative(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Largest difference over the largest value."""
+    return float((found.double() - wanted).abs().max() / wanted.abs().max())
 
 
 def cases() -> dict[str, tuple[Problem, Tiling]]:
@@ -77,4 +87,6 @@ def cases() -> dict[str, tuple[Problem, Tiling]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: error(*case) for name, case in cases().items()}))
+    found = {name: error(*case) for name, case in cases().items()}
+    found |= {f"library, {name}": library_error(problem) for name, (problem, _) in cases().items()}
+    print(json.dumps(found))

@@ -4,6 +4,9 @@ Matrices are row-major in float16 or bfloat16; sums are float32. Sizes that no t
 TRITON_INTERPRET=1, set before the import, runs the kernels on a CPU.
 """
 
+# Triton reads the signatures: an array or a number has no annotation that it would take.
+# mypy: disable-error-code="no-untyped-def"
+
 import triton
 import triton.language as tl
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
-from .problem import Problem
+from .problem import Problem, Window
 from .tiling import Tiling
 
 if TYPE_CHECKING:
@@ -44,3 +44,31 @@ def latency_s(problem: Problem, compiled: Compiled) -> float:
     arrays = random_arrays(problem, "cuda")
     milliseconds = testing.do_bench(lambda: launch(problem, compiled.tiling, arrays), return_mode="median")
     return float(milliseconds) / 1e3
+
+
+def library_latency_s(problem: Problem) -> float:
+    """Median seconds of `by_library` on this machine's GPU, timed as `latency_s` does."""
+    testing = importlib.import_module("triton.testing")
+    arrays = random_arrays(problem, "cuda")
+    return float(testing.do_bench(lambda: by_library(problem, arrays), return_mode="median")) / 1e3
+
+
+def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Output of PyTorch's library calls on the arrays of `random_arrays`, in their data type and layout."""
+    from torch.nn import functional
+
+    act = getattr(functional, problem.activation, None)
+    inputs = list(arrays[:-1])
+    if isinstance(problem, Window):
+        data, weight, bias = inputs
+        # Views with channels last, which is how the arrays lie in memory.
+        found = functional.conv2d(
+            data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), bias, problem.stride, problem.padding
+        ).permute(0, 2, 3, 1)
+        return found if act is None else act(found)
+    output = inputs.pop(0)
+    while inputs:
+        matrix, bias = inputs.pop(0), inputs.pop(0)
+        output = (output @ matrix) + bias
+        output = output if act is None else act(output)
+    return output

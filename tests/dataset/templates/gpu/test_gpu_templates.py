@@ -132,9 +132,11 @@ def test_templates_compute_what_pytorch_does() -> None:
         check=True,
     ).stdout
     errors: Mapping[str, float] = json.loads(printed.splitlines()[-1])
-    assert len(errors) == len(ACTIVATIONS) + 6
+    assert len(errors) == 2 * (len(ACTIVATIONS) + 6)
     # float16 has 11 bits; an output is rounded once, that of a pair's first product before.
-    assert {name: error for name, error in errors.items() if not error < 1e-3} == {}
+    # The library rounds each step.
+    limits = {name: 4e-3 if name.startswith("library") else 1e-3 for name in errors}
+    assert {name: error for name, error in errors.items() if not error < limits[name]} == {}
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +168,7 @@ def test_templates_compile_to_tensor_cores_without_spills(
 @needs_triton
 def test_a_template_that_spills_is_seen(cache: Path) -> None:
     """128 x 256 float32 sums are 256 registers a thread of four warps, one more than there are."""
-    found = compiled(PRODUCT, Tiling(128, 256, 32, 4, 2), GPUS[80])
+    found = compiled(PRODUCT, Tiling(128, 256, 16, 4, 2), GPUS[80])
     assert found.stack_bytes > 0
     assert "spills" in found.rejected_by(GPUS[80])
 
