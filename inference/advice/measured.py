@@ -95,13 +95,15 @@ class MeasuredLatencies(LatencySource):
         found: dict[str, Latency] = {}
         searched = []
         for task in tasks:
-            if (tuned := _known(self._tuned, task, TUNED)) is not None:
+            # Of a run that was stopped, the database may have the latency of naive loops alone.
+            was_searched = bool(self._tuned.notes.ended(task))
+            if (tuned := known_latency(self._tuned, task, TUNED, was_searched)) is not None:
                 found[task.workload_hash] = tuned
             else:
                 searched.append(task)
         self._search(searched, parents, on_progress)
         for task in searched:
-            if (latency := _known(self._own, task, SEARCHED)) is not None:
+            if (latency := known_latency(self._own, task, SEARCHED, True)) is not None:
                 found[task.workload_hash] = self._by_template(task, latency)
         return found
 
@@ -170,13 +172,15 @@ class MeasuredLatencies(LatencySource):
         return Latency(latency.seconds, TEMPLATE) if fastest and fastest[0] in templates else latency
 
 
-def _known(database: TuningDatabase, task: Task, source: str) -> Latency | None:
-    """The shorter latency of a task that a database has: of a schedule, or without one."""
+def known_latency(database: TuningDatabase, task: Task, source: str, searched: bool) -> Latency | None:
+    """The shorter latency of a task that a database has: of a schedule, or without one.
+
+    `source` is that of its schedules. The latency without one counts alone where `searched`, which tells
+    that a search has found none.
+    """
     scheduled_s = database.best_latency_s(task)
-    untuned_s = database.notes.untuned_s(task)
-    if scheduled_s is None and (untuned_s is None or math.isinf(untuned_s)):
-        return None
-    if scheduled_s is None or (untuned_s is not None and untuned_s < scheduled_s):
-        assert untuned_s is not None
-        return Latency(untuned_s, UNTUNED)
-    return Latency(scheduled_s, source)
+    noted_s = database.notes.untuned_s(task)
+    untuned_s = math.inf if noted_s is None else noted_s
+    if scheduled_s is None:
+        return Latency(untuned_s, UNTUNED) if searched and math.isfinite(untuned_s) else None
+    return Latency(untuned_s, UNTUNED) if untuned_s < scheduled_s else Latency(scheduled_s, source)

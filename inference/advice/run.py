@@ -14,6 +14,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.measure.job import content_key
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
+from ...errors import UserError
 from ..reuse.parent import ReuseParent
 from ..spaces.code_limit import StockSpace
 from .activations import NONE
@@ -31,6 +32,10 @@ from .exchange import Exchange, activation_costs
 from .kept import KeptCosts
 from .latencies import Latency, LatencySource
 from .layers import Layer, Variant
+
+
+class NoLatencyError(UserError, RuntimeError):
+    """Nothing is known of a network's latency."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,14 @@ class AdviceRun:
         parents = {task.workload_hash: self._parents(layer) for layer, _, task in widened}
         others = [*(task for *_, task in widened), *(task for *_, task in added)]
         known = own | self._latencies("other layers", others, parents)
-        costs = self._activation_costs([layer for layer in layers if layer.variant.activation != NONE])
         known_tasks = [task for task in tasks if task.workload_hash in own]
         network_s = sum(task.weight * own[task.workload_hash].seconds for task in known_tasks)
+        if not network_s:
+            raise NoLatencyError(
+                f"network={network}: no program of its {len(tasks)} tasks ran or was found; try foretune "
+                "tune, which tells why"
+            )
+        costs = self._activation_costs([layer for layer in layers if layer.variant.activation != NONE])
         return Advice(
             network=network,
             target=str(self._target),
