@@ -18,11 +18,12 @@ from typing import TypeAlias
 
 import tvm
 from tvm import relax
+from tvm.relax.analysis import has_reshape_pattern
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
 from ..described_task import described_task
-from ..task import Task
+from ..task import ALTERNATIVE, Task
 from ..tvm_compat import as_task_module, workload_hash
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
@@ -95,7 +96,7 @@ class Alternative:
             replaces=self.piece.workloads,
             replaced=self.piece.names,
             tasks=tuple(
-                replace(described_task(mod, name, source="network:"), weight=0)
+                replace(described_task(mod, name, source=ALTERNATIVE), weight=0)
                 for mod, name in zip(modules, self.names, strict=True)
             ),
             calls=len(self.piece.sites),
@@ -105,14 +106,17 @@ class Alternative:
 def pieces(mod: tvm.IRModule, length: int = 1) -> list[Piece]:
     """All pieces of `length` calls in a row, in the order of their first places.
 
-    A call follows another if it reads its result, which nothing else reads. `mod` is one of `to_relax`.
+    A call follows another if it reads its result, which nothing else reads. Places of one piece have no call
+    in common: of three equal calls in a row, the first two are a piece of two. `mod` is one of `to_relax`.
     """
     hashes = _Hashes(mod)
     found: dict[tuple[str, ...], Piece] = {}
     for function in mod.functions.values():
         if not isinstance(function, relax.Function):
             continue
-        calls = _calls(function)
+        every = _calls(function)
+        # Plain reshapes are no tasks: compiled, they are views.
+        calls = {var: call for var, call in every.items() if not has_reshape_pattern(mod[call.args[0]])}
         readers = _readers(function)
         for last in calls:
             chain = [last]
@@ -125,16 +129,12 @@ def pieces(mod: tvm.IRModule, length: int = 1) -> list[Piece]:
             arguments = tuple(tuple(calls[var].args[1].fields) for var in chain)
             site = Site(tuple(chain), arguments)
             known = found.get(workloads)
-            found[workloads] = (
-                replace(known, sites=(*known.sites, site))
-                if known is not None
-                else Piece(
-                    tuple(callee.name_hint for callee in callees),
-                    workloads,
-                    tuple(mod[callee] for callee in callees),
-                    (site,),
-                )
-            )
+            if known is None:
+                names = tuple(callee.name_hint for callee in callees)
+                functions = tuple(mod[callee] for callee in callees)
+                found[workloads] = Piece(names, workloads, functions, (site,))
+            elif not any(set(chain) & set(other.results) for other in known.sites):
+                found[workloads] = replace(known, sites=(*known.sites, site))
     return list(found.values())
 
 

@@ -190,19 +190,19 @@ class SharedOutputs(nn.Module):
 
 
 class Threes(nn.Module):
-    """3x3 convolutions of 16 channels behind a stem of three: two of one task, and one with a residual."""
+    """3x3 convolutions of 16 channels behind a stem: `equal` of one task, then one with a residual."""
 
-    def __init__(self) -> None:
+    def __init__(self, equal: int = 2) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, padding=1)
-        self.body = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(3))
+        self.body = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(equal + 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.stem(x))
         y = x
-        for convolution in self.body[:2]:
+        for convolution in self.body[:-1]:
             y = torch.relu(convolution(y))
-        return torch.relu(self.body[2](y) + x)
+        return torch.relu(self.body[-1](y) + x)
 
 
 class OneConvolution(nn.Module):

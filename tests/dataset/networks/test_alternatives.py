@@ -21,6 +21,7 @@ from foretune.dataset.networks.alternatives import (
     with_alternatives,
 )
 from foretune.dataset.networks.loading import Network
+from foretune.dataset.task import ALTERNATIVE
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from tvm import relax, te, topi
@@ -81,6 +82,15 @@ def test_calls_in_a_row_are_a_piece_where_nothing_else_reads_between_them(mod: t
     assert pieces(mod, 5) == []
 
 
+@pytest.mark.parametrize(("equal", "pairs"), [(3, 1), (4, 2), (5, 2)])
+def test_places_of_a_piece_have_no_call_in_common(equal: int, pairs: int) -> None:
+    network = load_network("support.networks:Threes", inputs=[[1, 3, 6, 6]], kwargs={"equal": equal})
+    mod = to_relax(network, CPU)
+    body = pieces(mod)[2]
+    assert len(body.sites) == equal
+    assert len(piece_of(mod, *2 * body.names).sites) == pairs
+
+
 @pytest.mark.parametrize("length", [1, 2])
 def test_a_network_with_an_alternative_computes_the_same(
     network: Network, mod: tvm.IRModule, length: int
@@ -126,7 +136,7 @@ def test_an_offer_has_tasks_outside_the_network(mod: tvm.IRModule) -> None:
     offer = negated(body).offer
     assert (offer.name, offer.calls) == (f"negated twice of {body.names[0]}", 2)
     assert (offer.replaces, offer.replaced) == (body.workloads, body.names)
-    assert [task.weight for task in offer.tasks] == [0, 0]
+    assert [(task.weight, task.source) for task in offer.tasks] == [(0, ALTERNATIVE)] * 2
     assert [task.name for task in offer.tasks] == ["negative", f"{body.names[0]}_again"]
     # The second one is the replaced task itself, which the network has.
     assert offered_tasks([], [offer, offer]) == list(offer.tasks)
