@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import TypeAlias
 
 import tvm
 from tvm.s_tir.schedule import Schedule, ScheduleError
@@ -26,6 +27,9 @@ from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
 from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
 from .winograd_schedule import apply_winograd
+
+AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate
+"""Template of any kind of task."""
 
 
 def template_traces(
@@ -52,7 +56,7 @@ def template_programs(
     require: bool = False,
     profiler: LightProfiler | None = None,
     margin: float | None = None,
-) -> Iterator[tuple[Template | WinogradTemplate | ChainTemplate, Schedule]]:
+) -> Iterator[tuple[AnyTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
     A convolution by Winograd's algorithm and a chain of products have templates of their own.

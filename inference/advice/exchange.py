@@ -19,8 +19,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.replay import replay, trace_to_json
 from ...dataset.task import Task
 from ...dataset.templates.overflow import AccumulatorOverflowError
-from ...dataset.templates.programs import template_programs
-from ...dataset.templates.template import Template
+from ...dataset.templates.programs import AnyTemplate, template_programs
 from ...dataset.tvm_compat import make_tune_context
 from ..spaces.base import DesignSpace
 from ..starts.adapted import ProgramAdapter
@@ -73,7 +72,7 @@ class Exchange:
         generator = self._space.generator(self._target)
         return make_tune_context(task.mod, self._target, seed=0, name=task.name, space=generator, threads=1)
 
-    def _templates(self, task: Task) -> Iterator[tuple[Template, str]]:
+    def _templates(self, task: Task) -> Iterator[tuple[AnyTemplate, str]]:
         """The most promising templates of a task with their traces."""
         found = template_programs(task.mod, self._target, self._hardware)
         with suppress(AccumulatorOverflowError):
