@@ -141,6 +141,7 @@ FORETUNE = Group(
             positional="dataset",
             several=True,
         ),
+        "advise": Command("tell what a network's designer may change for little", "inference.advise"),
         "inspect": Command("show tasks, schedules and expected minutes of a network", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
@@ -167,6 +168,7 @@ Train a cost model on it:             foretune train dataset=data/mine
 Tune a network with a cost model:     foretune tune network=resnet18
 
 {pretune}
+{advise}
 {inspect}
 {tune}
 {bundle}

@@ -11,6 +11,9 @@ passed on to foretune generate:
 
     python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 seed=1
 
+`templates` runs `benchmarks.gpu_templates` instead; its last words are that benchmark's. It needs Triton,
+which comes with PyTorch for CUDA.
+
 `--dry-run` goes through every step without a GPU; its records are marked as simulated. Until the environment
 is made this script needs nothing but Python.
 """
@@ -303,6 +306,22 @@ def run(
     return status
 
 
+def templates(
+    minutes: float, bundle: Path | None, dry_run: bool, environment: Path, words: Sequence[str]
+) -> int:
+    """Times GPU templates for at most `minutes`; the exit status of the benchmark."""
+    watch = Stopwatch(minutes)
+    check_machine(dry_run)
+    python = Path(sys.executable)
+    if bundle:
+        with watch.step("environment"):
+            python = make_environment(bundle, environment)
+    only = ("--compile-only",) if dry_run else ()
+    command = [str(python), "-m", "benchmarks.gpu_templates", *only, *words]
+    with watch.step("templates"):
+        return run_until(command, cuda_environment(python), watch.deadline)
+
+
 def run_until(command: Sequence[str], environment: dict[str, str], deadline: float) -> int:
     """Runs a command that stops cleanly at SIGINT, and gives its exit status.
 
@@ -375,6 +394,12 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
     wanted.add_argument("--dry-run", action="store_true", help="everything but the GPU")
     wanted.add_argument("overrides", nargs="*", help="settings of foretune generate, such as seed=1")
+    wanted = commands.add_parser("templates", help="time GPU templates on this machine")
+    wanted.add_argument("--minutes", type=float, required=True, help="of the whole command")
+    wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
+    wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
+    wanted.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
+    wanted.add_argument("words", nargs="*", help="for benchmarks.gpu_templates, after a --")
     wanted = commands.add_parser("merge", help="merge the shards of a run that was killed")
     wanted.add_argument("--dataset", type=Path, required=True)
     return parser
@@ -382,7 +407,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     arguments = vars(make_parser().parse_args(words))
-    command = {"bundle": bundle, "run": run, "merge": merge}[arguments.pop("command")]
+    command = {"bundle": bundle, "run": run, "templates": templates, "merge": merge}[arguments.pop("command")]
     try:
         return command(**arguments) or 0
     except CampaignError as error:

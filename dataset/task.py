@@ -18,6 +18,9 @@ CATEGORIES = ("pool", "norm", "elementwise", "other")
 They are pools and norms that no operator describes, tasks without a reduction, and all the rest.
 """
 
+ALTERNATIVE = "alternative"
+"""Source of a task that a network may call instead of its own."""
+
 
 def operator_types() -> tuple[str, ...]:
     """Operator types a task may have: the registered operators, then CATEGORIES."""
@@ -39,7 +42,8 @@ class Task:
     weight: int
     """Calls in one inference of the network, 0 for a task outside it; 1 for a sampled operator."""
     source: str
-    """"operator" for a sampled task, "network:<name>" for a task of a network."""
+    """"operator" for a sampled task, "network:<name>" for a task of a network, ALTERNATIVE for another way to
+    compute a piece of one."""
     operator: str
     """One of `operator_types`."""
     settings: Mapping[str, Any]

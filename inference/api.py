@@ -96,10 +96,9 @@ def tune_tasks(
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
     fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
+    where = executor or ExecutorConfig()
     with ExitStack() as stack:
-        device = stack.enter_context(
-            make_executor(executor or ExecutorConfig(), found, measure or MeasureConfig())
-        )
+        device = stack.enter_context(make_executor(where, found, measure or MeasureConfig()))
         hardware = device.hardware()
         searchers = start_searchers(settings, found, fitting, hardware, most=len(tasks))
         for searcher in searchers:
@@ -112,7 +111,7 @@ def tune_tasks(
             database,
             planner=PlannerFactory(settings, found, database).make(),
             memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
-            start_sources=asked_starts(settings, found, hardware, database),
+            start_sources=asked_starts(settings, found, hardware, database, here=where.kind == "local"),
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

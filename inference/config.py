@@ -30,6 +30,7 @@ _LEAST: dict[str, float] = {
     "finalists": 0,
     "processes": 0,
     "templates": 0,
+    "template_margin": 0,
     "min_latency_share": 0,
 }
 
@@ -65,6 +66,8 @@ class OneShotConfig:
     finalists: int = 3
     max_code: int | None = 6000
     templates: int = 4
+    template_margin: float | None = None
+    tile_profile: bool = True
     propose: bool = True
     extra_rounds: int = 0
     surrogate: bool = True

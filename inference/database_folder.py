@@ -88,10 +88,11 @@ def drop_unfinished_lines(folder: Path, *notes: str) -> int:
 
     `notes` are the names of files beside MetaSchedule's own. Returns the number of lines dropped.
     """
-    return sum(_drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+    return sum(drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
 
 
-def _drop_unfinished_line(path: Path) -> int:
+def drop_unfinished_line(path: Path) -> int:
+    """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if _is_finished(lines):
         return 0

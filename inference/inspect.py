@@ -17,7 +17,8 @@ from tvm.target import Target
 from ..configuration import from_hydra
 from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
-from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, find_alternatives, load_network, to_relax
+from ..dataset.networks.alternatives import Offer, merged_offers, offered_tasks
 from ..dataset.target_hardware import target_hardware
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -70,12 +71,17 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     checkpoint = latency_checkpoint(config.checkpoint, target)
     device = _device(config, target, measured=False)
     of_networks: dict[str, list[Task]] = {}
+    offers: list[list[Offer]] = []
     for member in members_of(config.network, config.batch, config.inputs):
         with console.status(f"turning {member.name} into tasks"):
             network = load_network(**member.arguments(config.seed, config.kwargs))
             relax_mod = to_relax(network, target, config.lowering)
             of_networks[member.name] = extract_tasks(relax_mod, target, network.name)
+            alternatives = find_alternatives(relax_mod, target, config.lowering)
+            offers.append([alternative.offer for alternative in alternatives])
+    offered = merged_offers(offers)
     tasks = operator_set(of_networks)
+    tasks += offered_tasks(tasks, offered)
     predicted_s: list[float | None] = [None] * len(tasks)
     if checkpoint is not None:
         with console.status("predicting latencies"):
@@ -83,7 +89,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
             predicted_s = [predictor.best_s(task) for task in tasks]
     folder = database_folder(config.database, target, device)
     with snapshot(config.database, target, device) as database:
-        outlooks = task_outlooks(tasks, config.search, database, predicted_s)
+        outlooks = task_outlooks(tasks, config.search, database, predicted_s, offered)
         due = sum(task.due for task in outlooks)
         runs = database.notes.runs(config.search.fitted(target))
         outlook = NetworkOutlook(

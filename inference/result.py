@@ -31,6 +31,7 @@ class TaskResult:
     flops: float
     """Floating-point operations of one call."""
     untuned_latency_s: float | None
+    """Without a schedule; of an alternative that the network takes, that of the tasks that it replaces."""
     tuned_latency_s: float | None
     candidates_scored: int
     candidates_measured: int
@@ -157,12 +158,14 @@ class Agreement:
     dtype: str
     inputs: int
     """Number of those random inputs."""
-    pytorch_difference: float | None
-    """Of PyTorch eager in the data type; None where the module does not run in it."""
+    rival_difference: float | None
+    """Of the rival; None where it does not run the network in the data type."""
     top_1: float
     """Share of the rows of outputs whose largest element is where it is in float32."""
-    pytorch_top_1: float | None
-    """The same of PyTorch eager in the data type."""
+    rival_top_1: float | None
+    """The same of the rival."""
+    rival: str = "PyTorch"
+    """Name of what else runs in the data type: PyTorch eager in bfloat16, ONNX Runtime in int8."""
 
 
 def comparable(contestant: Contestant) -> bool:
@@ -216,6 +219,26 @@ class ComparisonRun:
     name: str
     curve: list[tuple[float, float]]
     """Same layout as `TuneResult.curve`."""
+
+
+@dataclass(frozen=True)
+class AlternativeResult:
+    """Another way to compute a piece of the network; latencies are seconds of one place, None if unknown."""
+
+    name: str
+    """The algorithm, and the functions that it replaces."""
+    replaced: list[str]
+    """Names of the tasks that it replaces, called in a row."""
+    tasks: list[str]
+    """Names of the tasks that take their place."""
+    places: int
+    """Places of the network that it is offered for."""
+    taken: int
+    """Places where the compiled network computes it so; 0 where something else is faster."""
+    direct_s: float | None
+    """Sum of the replaced tasks."""
+    alternative_s: float | None
+    """Sum of the tasks that take their place."""
 
 
 @dataclass(frozen=True)
@@ -285,11 +308,16 @@ class TuneResult:
     recast: list[str] = field(default_factory=list)
     """Operators that run in another data type, since TVM builds no code for their own, such as
     `equal of bool in int32`."""
+    float_products: int = 0
+    """Number of products of a network in int8 that stay float32, since they have no form in integers."""
     peak_gflops: float | None = None
     """Measured float32 peak of the target's cores in 10^9 operations a second, None where it was not
     measured."""
     agreement: Agreement | None = None
     """Agreement with the network in float32, None where it is in float32 or did not run here."""
+    alternatives: list[AlternativeResult] = field(default_factory=list)
+    """Alternatives to the tasks as the network has them, with those that it takes; tasks that it does without
+    have weight 0."""
     networks: list[NetworkOutcome] = field(default_factory=list)
     """Networks of a set, empty for a single one; weights of a set's `tasks` are sums over its networks."""
 
@@ -315,6 +343,11 @@ class TuneResult:
     def outputs_match(self) -> bool | None:
         """True if outputs are equal within the tolerance (NaN never is), None if not compared."""
         return None if self.max_abs_difference is None else self.max_abs_difference <= self.tolerance
+
+    def bridges(self) -> list[TaskResult]:
+        """Tasks that neither the network nor an alternative has, which a search added for others to reuse."""
+        known = {name for one in self.alternatives for name in (*one.replaced, *one.tasks)}
+        return [task for task in self.tasks if not task.weight and task.name not in known]
 
     def shares(self) -> list[float | None]:
         """Each task's share of the time that the network spends in its tasks, in the order of `tasks`."""

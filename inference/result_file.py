@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ..errors import UserError
 from .result import (
     Agreement,
+    AlternativeResult,
     CallTime,
     ComparisonRun,
     Contestant,
@@ -99,6 +100,7 @@ def result_from_json(document: Any) -> TuneResult:
                     for name in ("contestants", "exported")
                 },
                 "curve": _points(values.get("curve", [])),
+                "alternatives": [_build(AlternativeResult, each) for each in values.get("alternatives", [])],
                 "networks": [_build(NetworkOutcome, each) for each in values.get("networks", [])],
                 "agreement": _agreement(values.get("agreement")),
                 "network_profile": _network_profile(values.get("network_profile")),
@@ -116,7 +118,10 @@ def result_from_json(document: Any) -> TuneResult:
 
 
 def _agreement(values: Mapping[str, Any] | None) -> Agreement | None:
-    return None if values is None else _build(Agreement, values)
+    if values is None:
+        return None
+    # Older files know PyTorch alone.
+    return _build(Agreement, {name.replace("pytorch_", "rival_"): value for name, value in values.items()})
 
 
 def _network_profile(values: Mapping[str, Any] | None) -> NetworkProfile | None:

@@ -19,7 +19,17 @@ from tvm.target import Target
 from .. import __version__
 from ..configuration import from_hydra
 from ..dataset.hardware import Hardware
-from ..dataset.networks import extract_tasks, load_network, recast_operators, to_relax
+from ..dataset.networks import (
+    Network,
+    extract_tasks,
+    find_alternatives,
+    load_network,
+    recast_operators,
+    to_relax,
+)
+from ..dataset.networks.alternatives import Offer, offered_tasks
+from ..dataset.networks.integer_products import float_products
+from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
@@ -38,6 +48,7 @@ from .result import (
 from .result_file import load_comparison_runs
 from .starts.asked import asked_starts
 from .surrogate.memory import SurrogateMemory
+from .tasks.alternatives import needed_tasks, take
 from .tasks.due import anything_due
 from .tasks.planners import PlannerFactory
 from .tasks.tuner import Limits, NetworkTuner
@@ -103,14 +114,19 @@ class TuningRun:
                 self.watch.stage("network to tasks"),
                 self.console.status(f"turning {config.network} into tasks"),
             ):
-                network = load_network(**config.network_arguments)
+                network = self._loaded()
                 began = time.perf_counter()
                 relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
                 lowering_s = time.perf_counter() - began
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
-            tuner, results = self.tune(tasks, opened)
+                alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
+            tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
+        taken = take(relax_mod, alternatives, found)
+        results = taken.results
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        tuned = Tuned(relax_mod, network, opened.target, opened.database, results, lowering_s)
+        tuned = Tuned(
+            taken.relax_mod, relax_mod, network, opened.target, opened.database, results, lowering_s
+        )
         timed = trial.timed(tuned)
         results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
@@ -124,6 +140,8 @@ class TuningRun:
             left_out=timed.left_out,
             network_profile=timed.profile,
             recast=recast_operators(relax_mod),
+            alternatives=taken.alternatives,
+            float_products=float_products(relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )
@@ -131,6 +149,26 @@ class TuningRun:
         if check is not None and not check.agrees:
             raise OutputMismatchError(_mismatch(config, check))
         return result
+
+    def _loaded(self) -> Network:
+        """The network, in int8 with its quantised form beside the report."""
+        config = self.config
+        network = load_network(**config.network_arguments)
+        if config.lowering.dtype == INT8:
+            path = config.output / "quantised.onnx"
+            with self.work.stage("quantisation"):
+                network = quantised(network, config.lowering.calibration, path)
+            if network.quantised_s:
+                by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
+                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+        elif is_quantised(network):
+            self.console.print(
+                f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "
+                f"products run in integers with lowering.dtype={INT8}",
+                style="yellow",
+                soft_wrap=True,
+            )
+        return network
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without what the trial of a network adds."""
@@ -206,6 +244,7 @@ class TuningRun:
         database: TuningDatabase,
         planners: PlannerFactory,
         retune: bool = False,
+        offers: Sequence[Offer] = (),
     ) -> bool:
         return anything_due(
             tasks,
@@ -214,6 +253,7 @@ class TuningRun:
             planners.make(breadth_first=self.config.breadth_first),
             retune=retune,
             predicted=self.predicted,
+            offers=offers,
         )
 
     def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
@@ -222,21 +262,29 @@ class TuningRun:
             self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
         return database
 
-    def tune(self, tasks: Sequence[Task], opened: Opened) -> tuple[NetworkTuner, list[TaskResult]]:
-        """Searches the tasks as far as they are due, and returns their results."""
+    def tune(
+        self, tasks: Sequence[Task], opened: Opened, offers: Sequence[Offer] = ()
+    ) -> tuple[NetworkTuner, list[TaskResult]]:
+        """Searches the tasks and their alternatives as far as they are due, and returns their results."""
         config, workforce, database = self.config, opened.workforce, opened.database
         if config.require_database:
-            database.require(tasks)
+            database.require(needed_tasks(tasks, offers, database.latency_of))
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
             planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
             starts = asked_starts(
-                config.search, opened.target, opened.hardware, database, retune=config.retune
+                config.search,
+                opened.target,
+                opened.hardware,
+                database,
+                here=config.executor.kind == "local",
+                retune=config.retune,
             )
-            if searches and self._anything_due(tasks, database, planners, config.retune):
+            if searches and self._anything_due(tasks, database, planners, config.retune, offers):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
-            bar = progress.add_task("tune", total=len(tasks))
+            total = len(tasks) + len(offered_tasks(tasks, offers))
+            bar = progress.add_task("tune", total=total)
             tuner = NetworkTuner(
                 config.search,
                 workforce.executor,
@@ -259,7 +307,7 @@ class TuningRun:
                 clock=self.work,
                 elapsed_s=self.elapsed_s,
                 on_progress=lambda name, done: progress.update(
-                    bar, description=name, completed=int(done * len(tasks))
+                    bar, description=name, completed=int(done * total)
                 ),
                 around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
             )
@@ -267,12 +315,12 @@ class TuningRun:
                 with self.watch.stage("search and measure"):
                     # Nothing runs but the network where all schedules must be there.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
-                    results = tuner.tune(tasks, untuned_s)
-                    if self.searches and not self._anything_due(tasks, database, planners):
+                    results = tuner.tune(tasks, untuned_s, offers)
+                    if self.searches and not self._anything_due(tasks, database, planners, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(
-                    f"{tuner.tuned} of {len(tasks)} tasks have a schedule; what was measured is kept in "
+                    f"{tuner.tuned} of {total} tasks have a schedule; what was measured is kept in "
                     f"{database.folder}"
                 )
                 raise

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ..dataset.networks import extract_tasks, load_network, to_relax
+from ..dataset.networks import extract_tasks, find_alternatives, load_network, to_relax
+from ..dataset.networks.alternatives import Offer, merged_offers
 from ..dataset.networks.loading import first_line
 from ..dataset.task import Task
 from ..errors import UserError
@@ -28,8 +29,8 @@ class SetRun(TuningRun):
         """Tunes the set and reports; networks that fail are named at the end, and the others go on."""
         config = self.config
         with self.opened() as opened:
-            tasks, outcomes = self._tasks(config.members, opened.target)
-            tuner, results = self.tune(operator_set(tasks), opened)
+            tasks, offers, outcomes = self._tasks(config.members, opened.target)
+            tuner, results = self.tune(operator_set(tasks), opened, merged_offers(offers))
         for member in config.members:
             if not outcomes[member.name].error:
                 outcomes[member.name] = self._tried(member, outcomes[member.name])
@@ -42,12 +43,13 @@ class SetRun(TuningRun):
 
     def _tasks(
         self, members: Sequence[Member], target: Target
-    ) -> tuple[dict[str, list[Task]], dict[str, NetworkOutcome]]:
-        """Tasks of each network that has some, and an outcome for every network.
+    ) -> tuple[dict[str, list[Task]], list[list[Offer]], dict[str, NetworkOutcome]]:
+        """Tasks of each network that has some, alternatives to them, and an outcome for every network.
 
         Raises NetworkSetError where all fail.
         """
         tasks: dict[str, list[Task]] = {}
+        offers: list[list[Offer]] = []
         outcomes: dict[str, NetworkOutcome] = {}
         for member in members:
             with (
@@ -57,6 +59,8 @@ class SetRun(TuningRun):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
                     relax_mod = to_relax(network, target, self.config.lowering, self.work.stage)
+                    alternatives = find_alternatives(relax_mod, target, self.config.lowering)
+                    offers.append([alternative.offer for alternative in alternatives])
                     tasks[member.name] = extract_tasks(relax_mod, target, network.name)
                     outcomes[member.name] = NetworkOutcome(member.name, len(tasks[member.name]))
                 except Exception as error:  # one network must not take the others along
@@ -64,7 +68,7 @@ class SetRun(TuningRun):
                     self._tell(outcomes[member.name])
         if not tasks:
             raise NetworkSetError(_failed(list(outcomes.values()), len(members)))
-        return tasks, outcomes
+        return tasks, offers, outcomes
 
     def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
         self.console.rule(member.name)

@@ -70,7 +70,11 @@ class TuningDatabase:
 
     def best_latency_s(self, task: Task) -> float | None:
         """Latency in seconds of the best schedule of a task, None if it has no schedule."""
-        return self._schedules.best_latency_s(task.workload_hash)
+        return self.latency_of(task.workload_hash)
+
+    def latency_of(self, workload_hash: str) -> float | None:
+        """`best_latency_s` by workload hash."""
+        return self._schedules.best_latency_s(workload_hash)
 
     def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
         """Latencies in seconds of schedules of a task, by canonical trace (`trace_to_json`).

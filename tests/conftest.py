@@ -19,6 +19,14 @@ settings.register_profile("explore", derandomize=False, deadline=None, print_blo
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "repeatable")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Cache folder of the tests, so that they neither read nor write the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedGpu]:
     """Emulated GPU for all tests of a run; its process starts at the first use."""

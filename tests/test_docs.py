@@ -21,6 +21,7 @@ from foretune.dataset.hardware import Hardware
 from foretune.dataset.operators import registry
 from foretune.dataset.records import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
 from foretune.inference import OneShotConfig
+from foretune.inference.advice.content import Advice
 from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
 from foretune.inference.deploy.description import Description
 from foretune.inference.result import Contestant, TaskResult, TuneResult
@@ -182,7 +183,7 @@ def test_a_wrong_option_is_seen():
 
 
 CONFIGURATIONS = (
-    *("tune", "inspect", "generate", "propose"),
+    *("tune", "inspect", "advise", "generate", "propose"),
     *("train", "combine", "evaluate", "compare", "finetune"),
 )
 
@@ -370,6 +371,10 @@ def test_fields_of_reports_are_described():
     described = first_column("## report.json")
     expected = {field.name for kind in (TuneResult, TaskResult, Contestant) for field in fields(kind)}
     assert set(described) == expected | {"schema_version"}
+
+
+def test_fields_of_advice_are_described():
+    assert first_column("## Advice") == [field.name for field in fields(Advice)]
 
 
 def test_fields_of_descriptions_are_described():

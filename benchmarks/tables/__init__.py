@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from . import (
     chosen,
@@ -10,11 +11,14 @@ from . import (
     emulation,
     exploration,
     families,
+    fusion,
+    gpu_templates,
     measuring,
     models,
     networks,
     provenance,
     records,
+    repvgg,
     reuse,
     reuse_searches,
     rivals,
@@ -22,6 +26,7 @@ from . import (
     sub_space,
     templates,
     today,
+    winograd,
 )
 from .reading import Results
 
@@ -32,7 +37,8 @@ TABLES: Mapping[str, Table] = {
     "unseen": networks.unseen,
     "coverage": coverage.coverage,
     "rivals": rivals.networks,
-    "rivals-bfloat16": rivals.networks_in_bfloat16,
+    "rivals-bfloat16": partial(rivals.networks_in, "bfloat16"),
+    "rivals-int8": partial(rivals.networks_in, "int8"),
     "rivals-costs": rivals.costs,
     "rivals-lost": rivals.lost,
     "networks": networks.headline,
@@ -58,6 +64,12 @@ TABLES: Mapping[str, Table] = {
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
+    "fusion": fusion.layers,
+    "winograd-layers": winograd.layers,
+    "winograd-networks": winograd.networks,
+    "gpu-templates": gpu_templates.problems,
+    "repvgg-activations": repvgg.activations,
+    "repvgg-deeper": repvgg.deeper,
     "explorer": exploration.methods,
     "fasor": exploration.fasor,
     "records": records.records,

@@ -70,10 +70,10 @@ def networks(results: Results) -> str:
     return _networks(results.of("rivals", ""), COMMAND)
 
 
-def networks_in_bfloat16(results: Results) -> str:
-    """The same of networks that were tuned in bfloat16."""
-    command = f"{COMMAND} --variant bfloat16 -- lowering.dtype=bfloat16"
-    return _networks(results.of("rivals", "bfloat16"), command)
+def networks_in(dtype: str, results: Results) -> str:
+    """The same of networks that were tuned in a narrower data type, in the variant of its name."""
+    command = f"{COMMAND} --variant {dtype} -- lowering.dtype={dtype}"
+    return _networks(results.of("rivals", dtype), command)
 
 
 def _networks(found: Sequence[Result], command: str) -> str:

@@ -55,6 +55,11 @@ class GenerateConfig:
                 raise GenerateConfigError(
                     f"networks={self.networks} and {name}={value}: use only one source of tasks"
                 )
+        if self.lowering.winograd_tiles:
+            raise GenerateConfigError(
+                f"lowering.winograd={self.lowering.winograd}: records are of a network's own tasks, not of "
+                "alternatives to them; leave it out"
+            )
         if self.minutes is not None and self.minutes <= 0:
             raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
         if not 0 <= self.check_outputs <= 1:

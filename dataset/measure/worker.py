@@ -23,6 +23,7 @@ _ROLES = {
     "rpc_device": ("rpc", "RpcDevice"),
     "dry_compiler": ("dry_run", "DryCompiler"),
     "dry_device": ("dry_run", "DryDevice"),
+    "tile_timer": (".templates.tile_timing", "TileTimer"),
 }
 
 

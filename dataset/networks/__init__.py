@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .loading import Network, UnknownNetworkError, load_network
 
 if TYPE_CHECKING:
+    from .alternative_kinds import find_alternatives
     from .buildable import recast_operators
     from .extraction import NetworkExportError, extract_tasks, task_names, to_relax
     from .lowering import AS_FASTEST, Lowering
@@ -22,6 +23,7 @@ __all__ = [
     "NetworkExportError",
     "UnknownNetworkError",
     "extract_tasks",
+    "find_alternatives",
     "load_network",
     "recast_operators",
     "task_names",
@@ -33,6 +35,7 @@ _WITH_TVM = {
     "Lowering": "lowering",
     "NetworkExportError": "extraction",
     "extract_tasks": "extraction",
+    "find_alternatives": "alternative_kinds",
     "recast_operators": "buildable",
     "task_names": "extraction",
     "to_relax": "extraction",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import tvm
 from tvm import relax
@@ -19,8 +21,10 @@ from ..tvm_compat import as_task_module, workload_hash
 from . import onnx_import, torch_import
 from .buildable import LOWERING, Stage, lower_buildable
 from .fold_batch_norm import fold_batch_norm
+from .integer_products import in_integers
 from .loading import Network, first_line
 from .lowering import AS_FASTEST, Lowering
+from .quantisation import INT8, quantised
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
@@ -47,14 +51,20 @@ def to_relax(
 
     `extract_tasks` and compilation both start from this module, so that a tuned task is found again in the
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
-    another data type (`recast_operators`). `stage` is a clock's context for each step, by its name. Raises
-    NetworkExportError with the step that failed, and MissingInstructionError where the target has no
-    products of `lowering.dtype`.
+    another data type (`recast_operators`). In int8 the network is quantised first, unless it is already.
+    `stage` is a clock's context for each step, by its name. Raises NetworkExportError with the step that
+    failed, MissingInstructionError where the target has no products of `lowering.dtype`, and the errors of
+    `quantised`.
     """
     lowering.check_for(target)
-    if network.onnx_path is not None:
+    if lowering.dtype == INT8 and network.quantised_path is None:
+        with TemporaryDirectory() as folder:
+            network = quantised(network, lowering.calibration, Path(folder) / "quantised.onnx")
+            return to_relax(network, target, lowering, stage)
+    path = network.quantised_path if lowering.dtype == INT8 else network.onnx_path
+    if path is not None:
         with stage(_ONNX), _export_step(network, _ONNX):
-            mod = onnx_import.to_relax(network.onnx_path, network.inputs)
+            mod = onnx_import.to_relax(path, network.inputs)
     else:
         assert network.module is not None
         with stage(_EXPORT), _export_step(network, _EXPORT):
@@ -64,6 +74,8 @@ def to_relax(
     with _export_step(network, LOWERING):
         with stage(LOWERING):
             mod = fold_batch_norm(mod)
+            if lowering.dtype == INT8:
+                mod = in_integers(mod)
         return lower_buildable(mod, target, lowering, stage)
 
 

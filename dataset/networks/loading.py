@@ -39,6 +39,10 @@ class Network:
     module: nn.Module | None = None
     """The module in evaluation mode; None for an ONNX file."""
     onnx_path: Path | None = None
+    quantised_path: Path | None = None
+    """ONNX file in QDQ form that is tuned in its place; see `quantisation.quantised`."""
+    quantised_s: float = 0.0
+    """Seconds that the quantisation took; 0 where the network was given quantised."""
 
     def torch_inputs(self) -> tuple[torch.Tensor, ...]:
         """The example inputs as tensors that share their memory."""

@@ -7,12 +7,13 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`.
+- bfloat16, where it is asked for: see `low_precision`. A network in int8 comes with products of integers: see
+  `integer_products`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +27,16 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ...errors import UserError
+from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .low_precision import in_bfloat16
+from .quantisation import INT8
 from .stored_type import NARROW, WIDE
 
-DTYPES = (WIDE, NARROW)
+OFF, AUTO = "off", "auto"
+
+DTYPES = (WIDE, NARROW, INT8)
 """Data types that a network is lowered in."""
 
 CHANNELS_LAST = {
@@ -55,15 +60,56 @@ class Lowering:
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
-    """Data type of activations and of weights of products: float32 or bfloat16."""
+    """Data type of activations and of weights of products: float32, bfloat16 or int8."""
+    calibration: str | None = None
+    """File of `calibration_inputs` for int8; None for random inputs."""
+    winograd: Any = OFF
+    """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
+    list."""
+    fusion: str = OFF
+    """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
 
     def __post_init__(self) -> None:
+        if self.fusion not in (OFF, AUTO):
+            raise LoweringError(f"lowering.fusion={self.fusion}: use {OFF} or {AUTO}")
+        if self.winograd not in (OFF, AUTO):
+            sizes = self.winograd
+            listed = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0
+            if not listed or any(size not in TRANSFORMS for size in sizes):
+                raise LoweringError(
+                    f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
+                    f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
+                )
+        if self.winograd != OFF and self.dtype != WIDE:
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
+                f"few digits in {self.dtype}; leave one of them out"
+            )
+        if self.winograd != OFF and self.channels_last is False:
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.channels_last=false: the algorithm has channels "
+                "last; leave one of them out"
+            )
         if self.dtype not in DTYPES:
             raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+        if self.calibration is not None and self.dtype != INT8:
+            raise LoweringError(
+                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it "
+                f"out, or use lowering.dtype={INT8}"
+            )
+
+    @property
+    def winograd_tiles(self) -> tuple[int, ...]:
+        """Tile sizes that `winograd` asks for; empty where it is off."""
+        if self.winograd == OFF:
+            return ()
+        return tuple(TRANSFORMS) if self.winograd == AUTO else tuple(self.winograd)
 
     def check_for(self, target: Target) -> None:
-        """Raises MissingInstructionError where the target has no products of the data type."""
-        if self.dtype != WIDE:
+        """Raises MissingInstructionError where the target lacks the products that are asked for."""
+        if self.dtype == INT8:
+            require_instructions(target, "uint8", INT8, "int32")
+        elif self.dtype != WIDE or self.winograd_tiles:
             require_instructions(target, self.dtype, self.dtype, WIDE)
 
 

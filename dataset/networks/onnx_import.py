@@ -48,6 +48,22 @@ def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
     return signature
 
 
+def operators(path: Path) -> set[str]:
+    """Names of the operators of the graph."""
+    return {node.op_type for node in _load(path).graph.node}
+
+
+def products_of_activations(path: Path) -> list[str]:
+    """Names of the nodes that multiply matrices of which neither is a weight."""
+    graph = _load(path).graph
+    weights = {initializer.name for initializer in graph.initializer}
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type in ("MatMul", "Gemm") and not weights.intersection(node.input[:2])
+    ]
+
+
 def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
     """Relax module of the graph with the shapes and dtypes of `inputs`, weights bound as constants."""
     from tvm.relax.frontend.onnx import from_onnx  # imports onnx

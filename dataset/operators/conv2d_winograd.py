@@ -1,7 +1,6 @@
-"""Winograd's convolution F(4x4, 3x3) with fewer multiplications (Lavin and Gray, CVPR 2016, section 4).
+"""Winograd's convolution F(4x4, 3x3) with fewer multiplications (Lavin and Gray, CVPR 2016, section 4.3).
 
-Each 4x4 tile of outputs is A^T [(G w G^T) * (B^T d B)] A of its 6x6 tile of data d and the 3x3 weight w; *
-multiplies element by element. Summed over input channels, that product is 36 matrix products.
+`shared.winograd` has the algorithm.
 """
 
 from __future__ import annotations
@@ -23,11 +22,12 @@ from .shared.convolution import convolve_in_layout
 from .shared.epilogue import first_steps, fuse
 from .shared.knobs import BATCH, Knob, epilogue_knob
 from .shared.window import SlidingWindow
+from .shared.winograd import F4, transform_weight
 
 if TYPE_CHECKING:
     import torch
 
-OUTPUT_TILE, DATA_TILE = 4, 6
+OUTPUT_TILE, DATA_TILE = F4.output_tile, F4.data_tile
 
 UNTILED = {"schedule_rule": "None"}
 """Block attribute that leaves a block to MetaSchedule's post-processors, which run it in parallel.
@@ -35,46 +35,6 @@ UNTILED = {"schedule_rule": "None"}
 Only the products are tiled: with the four transforms tiled too there are 243 design spaces, and few of their
 samples fit a GPU.
 """
-
-DATA_TRANSFORM = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ]
-)  # fmt: skip
-"""B^T of the paper."""
-
-WEIGHT_TRANSFORM = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
-)
-"""G of the paper."""
-
-OUTPUT_TRANSFORM = np.array(
-    [
-        [1, 1, 1, 1, 1, 0],
-        [0, 1, -1, 2, -2, 0],
-        [0, 1, 1, 4, 4, 0],
-        [0, 1, -1, 8, -8, 1],
-    ]
-)
-"""A^T of the paper."""
-
-
-def transform_weight(weight: NDArray[np.floating]) -> NDArray[np.floating]:
-    """G w G^T for each pair of channels: [3, 3, in_channels, out_channels] -> [6, 6, in.., out..]."""
-    transformed = np.einsum("ai,bj,ijco->abco", WEIGHT_TRANSFORM, WEIGHT_TRANSFORM, weight)
-    return transformed.astype(weight.dtype)
 
 
 @register
@@ -154,7 +114,7 @@ class WinogradConv2d(SlidingWindow):
         weight_shape = (DATA_TILE, DATA_TILE, self.in_channels, self.out_channels)
         weight = te.placeholder(weight_shape, dtype=self.dtype, name="weight")
         channel = te.reduce_axis((0, self.in_channels), name="rc")
-        transformed = _transform(self._gather_tiles(data), DATA_TRANSFORM, "data_transform")
+        transformed = _transform(self._gather_tiles(data), F4.data, "data_transform")
         product = te.compute(
             (DATA_TILE, DATA_TILE, transformed.shape[2], self.out_channels),
             lambda a, b, tile, out_channel: te.sum(
@@ -162,7 +122,7 @@ class WinogradConv2d(SlidingWindow):
             ),
             name="winograd_product",
         )
-        output = self._scatter_tiles(_transform(product, OUTPUT_TRANSFORM, "output_transform"))
+        output = self._scatter_tiles(_transform(product, F4.output, "output_transform"))
         inputs, output = fuse(output, self.epilogue, self._bias_shape(self.out_channels))
         return [data, weight, *inputs, output]
 
@@ -230,7 +190,7 @@ class WinogradConv2d(SlidingWindow):
         import torch
 
         data, transformed = inputs
-        inverse = torch.from_numpy(np.linalg.pinv(WEIGHT_TRANSFORM))
+        inverse = torch.from_numpy(np.linalg.pinv(F4.weight))
         weight = torch.einsum("ia,jb,abco->ijco", inverse, inverse, transformed)
         conv2d = torch.nn.functional.conv2d
         return convolve_in_layout(self.layout, conv2d, [data, weight], padding=self.padding)

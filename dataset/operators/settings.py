@@ -115,15 +115,17 @@ class OperatorSettings(CheckedFields, ABC):
         """
         return "int32" if self.dtype == "int8" else self.dtype
 
-    def prim_func(self) -> PrimFunc:
-        """The operator with its epilogue as one TIR function."""
+    def prim_func(self, then: Callable[[te.Tensor], te.Tensor] | None = None) -> PrimFunc:
+        """The operator with its epilogue as one TIR function; `then` makes the output of the epilogue's."""
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         tensors = self.tensors()
+        if then is not None:
+            tensors = [*tensors[:-1], then(tensors[-1])]
         func = te.create_prim_func(tensors, index_dtype_override="int64")
         if self.prepack:
             func = with_layout_free(func, [i for i, t in enumerate(tensors) if t.op.name == "weight"])
-        if self.epilogue != "none" or self.op_pattern is None:
+        if self.epilogue != "none" or then is not None or self.op_pattern is None:
             return func
         return func.with_attr("op_pattern", self.op_pattern)
 

@@ -2,7 +2,8 @@
 
 Bolt's light-weight profiler (section 3.2.2) takes the parameters that suit the hardware and measures only
 those. The rules are its guidelines for a CPU: the largest register tiles that the registers hold, since they
-read the least for each multiply-add; enough tiles for all cores; and whole vectors.
+read the least for each multiply-add; enough tiles for all cores; and whole vectors. With a profile of the
+machine the closed form (`prediction.py`) has measured costs; without one it has those of server CPUs.
 """
 
 from __future__ import annotations
@@ -14,26 +15,16 @@ from math import prod
 from ..hardware import Hardware
 from .contraction import Axis, Contraction
 from .instructions import Instruction
+from .prediction import cycles, predicted_s
 from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template
 from .tile_intrinsics import MOST_ACROSS
+from .tile_profile import TileProfile
 
 MOST_VECTORS = 4
 """Vectors of a register tile along the columns."""
 
 MOST_TILE_ROWS = 30
 """Rows of a register tile of vectors."""
-
-_LATENCY = 5
-"""Cycles until a multiply-add of vectors can add to its result again."""
-
-_PER_CYCLE = 2
-"""Multiply-adds and loads of vectors in a cycle, as server CPUs have them."""
-
-_TILE_START, _ROW_START = 60, 4
-"""Cycles to begin and end a register tile, and for each of its vectors, in which nothing is multiplied."""
-
-_TILE_LOAD, _MOVE_BYTES = 8, 16
-"""Cycles of loading a tile of AMX, and bytes a cycle from beyond the second cache."""
 
 
 def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
@@ -47,48 +38,23 @@ def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
 
 
 def ranked(
-    task: Contraction, instructions: Sequence[Instruction], hardware: Hardware | None, cores: int
-) -> list[Template]:
-    """Templates of all instructions, the fastest by the closed form first."""
+    task: Contraction,
+    instructions: Sequence[Instruction],
+    hardware: Hardware | None,
+    cores: int,
+    profile: TileProfile | None = None,
+) -> list[tuple[Template, float]]:
+    """Templates of all instructions with their estimate, the fastest first.
+
+    The estimate is seconds with a profile, and cycles without one.
+    """
     every = [template for instruction in instructions for template in candidates(task, instruction)]
-    cache = hardware.l2_bytes if hardware is not None else 1 << 20
-    return sorted(every, key=lambda template: cycles(task, template, cache, cores))
-
-
-def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) -> float:
-    """Estimated cycles of a template: multiply-adds or loads, whichever take longer, and memory traffic."""
-    instruction = template.instruction
-    steps = task.depth / instruction.step
-    panels = math.ceil(task.column.extent / instruction.lanes / template.vectors)
-    row_tiles = (
-        prod(math.ceil(axis.extent / tile) for axis, tile in zip(task.rows, template.row_tile, strict=True))
-        / template.row_tiles
-    )
-    tiles = task.batch_count * row_tiles * panels
-    if instruction.tiles:
-        words = template.words(task.inner.extent)
-        multiplied = template.row_tiles * template.vectors * max(template.rows, 8)
-        loaded = _TILE_LOAD * (
-            template.row_tiles * template.rows / MOST_ROWS + template.vectors * words / MOST_ROWS
-        )
-        busy = steps / words * max(multiplied, loaded)
-        stored = template.row_tiles * template.vectors * template.rows
+    caches = (hardware.l1_bytes, hardware.l2_bytes) if hardware is not None else (1 << 15, 1 << 20)
+    if profile is None:
+        estimates = [cycles(task, template, caches[1], cores) for template in every]
     else:
-        sums = template.rows * template.vectors
-        busy = steps * max(sums / _PER_CYCLE, (template.rows + template.vectors) / _PER_CYCLE, _LATENCY)
-        stored = sums
-    computed = tiles * (busy + _TILE_START + _ROW_START * stored)
-    element = 4 / instruction.step
-    sizes = task.row_count, task.column.extent
-    data, weight = (task.batch_count * task.depth * element * size for size in sizes)
-    # The inner loop's operand is read in each iteration of the outer one, unless it stays in cache.
-    again, once = (data, weight) if template.order == COLUMNS_FIRST else (weight, data)
-    times = panels if template.order == COLUMNS_FIRST else row_tiles
-    moved = once + again * (times if again > cache_bytes else 1)
-    shared = panels * task.batch_count if template.order == COLUMNS_FIRST else row_tiles * task.batch_count
-    busy_cores = min(cores, panels * row_tiles * task.batch_count)
-    uneven = math.ceil(shared / busy_cores) * busy_cores / shared if shared >= busy_cores else 1.0
-    return max(computed, moved / _MOVE_BYTES) / busy_cores * min(uneven, 2.0)
+        estimates = [predicted_s(task, template, profile, caches, cores) for template in every]
+    return sorted(zip(every, estimates, strict=True), key=lambda pair: pair[1])
 
 
 def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:

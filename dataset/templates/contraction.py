@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -97,9 +98,12 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     anchor = find_anchor_sblock(mod)
     if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
         return None
-    roles = _roles(_blocks(mod), anchor)
-    if roles is None:
-        return None
+    roles = _roles(blocks_of(mod), anchor)
+    return None if roles is None else contraction_of(mod, anchor, roles)
+
+
+def contraction_of(mod: tvm.IRModule, anchor: SBlock, roles: Mapping[str, Any]) -> Contraction | None:
+    """The contraction of one block, whose neighbours have these roles; None where its axes do not fit."""
     func = mod["main"]
     constant = {func.params[index] for index in layout_free(func)}
     sources, sums = [region.source for region in anchor.reads], anchor.writes[0].source
@@ -118,7 +122,7 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     return None
 
 
-def _blocks(mod: tvm.IRModule) -> list[SBlock]:
+def blocks_of(mod: tvm.IRModule) -> list[SBlock]:
     """All blocks but the root, in order."""
     found: list[SBlock] = []
     tvm_ffi.structural_walk(mod["main"].body, (SBlock, found.append))
@@ -145,7 +149,9 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
     if any(block.init is not None or len(block.writes) != 1 or _reduces(block) for block in others):
         return None
     operands = {region.source for region in anchor.reads}
-    prepared = tuple(block.name_hint for block in others if block.writes[0].source in operands)
+    prepared = tuple(
+        block.name_hint for block in others if block.writes[0].source in operands and not only_copies(block)
+    )
     last = blocks[-1]
     epilogue = None if last.name_hint == anchor.name_hint else last.name_hint
     sums = anchor.writes[0].source
@@ -153,6 +159,15 @@ def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
         return None  # such as a reshape, whose rows are not the contraction's
     inlined = tuple(b.name_hint for b in others if b.name_hint not in prepared and b.name_hint != epilogue)
     return {"inlined": inlined, "prepared": prepared, "epilogue": epilogue}
+
+
+def only_copies(block: SBlock) -> bool:
+    """Whether the block stores its input as it is, as a padding of nothing does."""
+    value, written = getattr(block.body, "value", None), block.writes[0].region
+    return isinstance(value, TensorLoad) and all(
+        iterator.var.same_as(stored.min) and iterator.var.same_as(read)
+        for iterator, stored, read in zip_longest(block.iter_vars, written, value.indices)
+    )
 
 
 def _reduces(block: SBlock) -> bool:

@@ -13,6 +13,11 @@ class AccumulatorOverflowError(UserError, ValueError):
     """Sums of a contraction may exceed the range of its accumulator."""
 
 
+def most_products(data: str, weight: str) -> int:
+    """Products of these 8-bit types that a sum of 32 bits holds, whatever their values."""
+    return (2**31 - 1) // (_LARGEST[data] * _LARGEST[weight])
+
+
 def check_accumulator(task: Contraction) -> None:
     """Raises AccumulatorOverflowError where 8-bit operands may overflow the 32-bit sums.
 
@@ -22,7 +27,7 @@ def check_accumulator(task: Contraction) -> None:
     data, weight, accumulator = task.types
     if accumulator != "int32" or data not in _LARGEST or weight not in _LARGEST:
         return
-    most = (2**31 - 1) // (_LARGEST[data] * _LARGEST[weight])
+    most = most_products(data, weight)
     if task.depth > most:
         raise AccumulatorOverflowError(
             f"{task.block}: {task.depth} products of {data} and {weight} may overflow {accumulator}, which "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from typing import TypeAlias
 
 import tvm
 from tvm.s_tir.schedule import Schedule, ScheduleError
@@ -12,42 +14,101 @@ from tvm.target import Target
 from ..hardware import Hardware
 from ..replay import trace_to_json
 from ..tvm_compat import load_tensor_intrinsics, target_cores
+from .chain import Chain, read_chain
+from .chain_schedule import apply_chain
+from .chain_template import ChainTemplate, chain_templates
 from .choice import ranked
 from .contraction import Contraction, read_contraction
 from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
+from .profiler import LightProfiler
 from .template import Template
 from .tile_schedule import apply_tiles
 from .vector_schedule import apply_vectors
+from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
+from .winograd_schedule import apply_winograd
+
+AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate
+"""Template of any kind of task."""
 
 
-def template_traces(mod: tvm.IRModule, target: Target, hardware: Hardware | None, count: int) -> list[str]:
+def template_traces(
+    mod: tvm.IRModule,
+    target: Target,
+    hardware: Hardware | None,
+    count: int,
+    profiler: LightProfiler | None = None,
+    margin: float | None = None,
+) -> list[str]:
     """Traces of up to `count` templates of a task, the most promising first; empty where none fits.
 
-    Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
+    With a profiler, templates that are predicted to take over 1 + `margin` times as long as the first are
+    left out. Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.
     """
-    return [trace_to_json(sch.trace) for _, sch in islice(template_programs(mod, target, hardware), count)]
+    programs = template_programs(mod, target, hardware, profiler=profiler, margin=margin)
+    return [trace_to_json(sch.trace) for _, sch in islice(programs, count)]
 
 
 def template_programs(
-    mod: tvm.IRModule, target: Target, hardware: Hardware | None, require: bool = False
-) -> Iterator[tuple[Template, Schedule]]:
-    """Yields templates of a task with their programs, the most promising first.
+    mod: tvm.IRModule,
+    target: Target,
+    hardware: Hardware | None,
+    require: bool = False,
+    profiler: LightProfiler | None = None,
+    margin: float | None = None,
+) -> Iterator[tuple[AnyTemplate, Schedule]]:
+    """Yields templates of a task with their programs, the most promising first; see `template_traces`.
+
+    A convolution by Winograd's algorithm and a chain of products have templates of their own.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
     """
-    task = read_contraction(mod) if target.kind.name == "llvm" else None
-    if task is None:
+    if target.kind.name != "llvm":
+        return
+    if (winograd := read_winograd(mod)) is not None:
+        fused = target_instructions(target, "float32", "float32", "float32")
+        for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
+            yield choice, scheduled_winograd(mod, winograd, choice)
+        return
+    if (chain := read_chain(mod)) is not None:
+        found = target_instructions(target, *chain.types)
+        for fused_template in chain_templates(chain, found, hardware, target_cores(target)):
+            with suppress(ScheduleError):  # as below
+                yield fused_template, scheduled_chain(mod, chain, fused_template)
+        return
+    if (task := read_contraction(mod)) is None:
         return
     instructions = (require_instructions if require else target_instructions)(target, *task.types)
     if instructions:
         check_accumulator(task)
-    for template in ranked(task, instructions, hardware, target_cores(target)):
+    profile = profiler.profile(instructions) if profiler is not None and instructions else None
+    limit = None
+    for template, estimate in ranked(task, instructions, hardware, target_cores(target), profile):
+        if limit is not None and estimate > limit:
+            return
         try:
-            yield template, scheduled(mod, task, template, target)
+            program = scheduled(mod, task, template, target)
         except ScheduleError:  # loops of a form that the template does not know
             continue
+        if limit is None and profile is not None and margin is not None:
+            limit = (1 + margin) * estimate
+        yield template, program
+
+
+def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:
+    """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_winograd(sch, task, template)
+    return sch
+
+
+def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) -> Schedule:
+    """Schedule of `main` by a template of chains, with an ordinary trace. Raises TVM's ScheduleError."""
+    load_tensor_intrinsics()
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_chain(sch, chain, template)
+    return sch
 
 
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:

@@ -56,7 +56,7 @@ def tile_intrinsic(
 
 
 def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) -> PrimFunc:
-    """Accumulators to zero, which configuring the tiles does: the first tile does it for all."""
+    """Accumulators to zero; the first tile of a product also sees to it that the tiles are configured."""
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")
         c = _strided("C", rows, COLUMNS, ins.accumulator, "local")
@@ -64,9 +64,10 @@ def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) ->
             T.reads()
             T.writes(c[0:rows, 0:COLUMNS])
             if native:
+                tile = tirx.Cast("int32", _index(c, rows, COLUMNS))
                 with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", configure_ir(rows, words)):
-                    tile = tirx.Cast("int32", _index(c, rows, COLUMNS))
                     T.evaluate(tirx.call_extern("int32", configure_function(rows, words), tile))
+                T.evaluate(tirx.call_llvm_intrin("int32", "llvm.x86.tilezero", tirx.Cast("uint8", tile)))
             else:
                 with T.grid(rows, COLUMNS) as (i, j), T.sblock("zero"):
                     row, column = T.axis.spatial(rows, i), T.axis.spatial(COLUMNS, j)
@@ -197,7 +198,11 @@ def configure_function(rows: int, words: int) -> str:
 
 
 def configure_ir(rows: int, words: int) -> str:
-    """Function that configures all tiles if its argument is 0.
+    """Function that configures all tiles if its argument is 0 and they are configured otherwise.
+
+    Configuring takes about as long as six products of tiles and waits for all that is under way, which is
+    most of the time where a reduction is short; storing the configuration to compare it takes a tenth. No
+    note of ours can replace the comparison: other libraries of the process configure tiles, too.
 
     Linux allows a process the use of tiles when it asks for it, which is done once (arch_prctl with
     ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA). A process that is refused ends at the first tile.
@@ -214,9 +219,20 @@ def configure_ir(rows: int, words: int) -> str:
 @foretune_amx_allowed = internal global i8 0
 declare i64 @syscall(i64, ...)
 declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.sttilecfg(ptr)
+declare i64 @llvm.vector.reduce.or.v8i64(<8 x i64>)
 define i32 @{name}(i32 %tile) alwaysinline {{
+  %now = alloca [64 x i8], align 64
   %first = icmp eq i32 %tile, 0
-  br i1 %first, label %begin, label %end
+  br i1 %first, label %check, label %end
+check:
+  call void @llvm.x86.sttilecfg(ptr %now)
+  %found = load volatile <8 x i64>, ptr %now, align 64
+  %wanted = load <8 x i64>, ptr @{name}_tiles, align 64
+  %differing = xor <8 x i64> %found, %wanted
+  %any = call i64 @llvm.vector.reduce.or.v8i64(<8 x i64> %differing)
+  %other = icmp ne i64 %any, 0
+  br i1 %other, label %begin, label %end
 begin:
   %known = load i8, ptr @foretune_amx_allowed
   %allowed = icmp ne i8 %known, 0

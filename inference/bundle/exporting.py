@@ -25,7 +25,16 @@ from ...dataset.database_lines import (
 from ...dataset.described_task import described_task
 from ...dataset.exchange import HERE, database_folder_name, find_hardware
 from ...dataset.hardware import Hardware
-from ...dataset.networks import AS_FASTEST, Lowering, Network, extract_tasks, load_network, to_relax
+from ...dataset.networks import (
+    AS_FASTEST,
+    Lowering,
+    Network,
+    extract_tasks,
+    find_alternatives,
+    load_network,
+    to_relax,
+)
+from ...dataset.networks.alternatives import offered_tasks
 from ...dataset.networks.inputs import InputSpec
 from ...dataset.task import Task
 from ...dataset.tvm_compat import parse_target
@@ -132,8 +141,11 @@ def export_bundle(
 
 
 def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:
-    """Tasks of a network by workload hash."""
-    tasks = extract_tasks(to_relax(network, target, lowering), target, network.name)
+    """Tasks of a network and of its alternatives by workload hash."""
+    relax_mod = to_relax(network, target, lowering)
+    tasks = extract_tasks(relax_mod, target, network.name)
+    offers = [alternative.offer for alternative in find_alternatives(relax_mod, target, lowering)]
+    tasks += offered_tasks(tasks, offers)
     return {task.workload_hash: task for task in tasks}
 
 

@@ -1,4 +1,7 @@
-"""Agreement of a network in a narrower data type with itself in float32, beside PyTorch's in that type."""
+"""Agreement of a network in a narrower data type with itself in float32, beside a rival's in that type.
+
+The rival is PyTorch with the module in bfloat16, and ONNX Runtime with the same quantised file in int8.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...dataset.networks import Network
+from ...dataset.networks.quantisation import INT8, runtime_outputs
 from ..result import Agreement
 from .outputs import compare_outputs
 
@@ -21,25 +25,33 @@ def measure_agreement(
     network: Network, dtype: str, run: Callable[..., Sequence[NDArray[Any]]], inputs: int = INPUTS
 ) -> Agreement:
     """Agreement of `run`, the compiled network in `dtype`, on the example inputs and on random ones."""
-    narrow: torch.dtype = getattr(torch, dtype)
-    theirs = network.outputs_in(narrow)
+    theirs = _rival_outputs(network, dtype)
     difference = None
     if theirs is not None:
         difference = compare_outputs(network.reference_outputs(), theirs).max_abs_difference
-    shares, pytorch_shares = [], []
+    shares, rival_shares = [], []
     for seed in range(1, inputs + 1):
         other = network.with_other_inputs(seed)
         reference = other.reference_outputs()
         shares.append(top_1(reference, run(*other.inputs)))
         if theirs is not None:
-            pytorch_shares.append(top_1(reference, other.outputs_in(narrow) or []))
+            rival_shares.append(top_1(reference, _rival_outputs(other, dtype) or []))
     return Agreement(
         dtype,
         inputs,
         difference,
         float(np.mean(shares)),
-        float(np.mean(pytorch_shares)) if pytorch_shares else None,
+        float(np.mean(rival_shares)) if rival_shares else None,
+        "ONNX Runtime" if dtype == INT8 else "PyTorch",
     )
+
+
+def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:
+    """Outputs of the rival for the example inputs; None where it does not run in the data type."""
+    if dtype != INT8:
+        return network.outputs_in(getattr(torch, dtype))
+    assert network.quantised_path is not None
+    return runtime_outputs(network.quantised_path, network.inputs)
 
 
 def top_1(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> float:

@@ -16,6 +16,7 @@ from tvm.support.cc import get_cc
 
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import Network
+from ...dataset.networks.quantisation import INT8
 from ...dataset.tvm_compat import available_cores
 from ..result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
@@ -99,7 +100,9 @@ class Comparison:
         self._entries: list[_Entry] = []
         self._libraries: dict[str, _Library] = {}
         self._exporter: EngineWorker | None = None
-        self._onnx = network.onnx_path or Path()
+        self._file = network.quantised_path if dtype == INT8 else network.onnx_path
+        """ONNX file that there is; None for one that is exported from the module."""
+        self._onnx = self._file or Path()
         self._stack = ExitStack()
 
     def __enter__(self) -> Comparison:
@@ -127,7 +130,7 @@ class Comparison:
     def enter(self, forms: Sequence[CompiledForm]) -> None:
         """Enters what TVM compiled, and starts the processes of the rivals, which import side by side."""
         self._entries = [self._form(form) for form in forms]
-        if self._network.onnx_path is None:
+        if self._file is None:
             self._onnx = self._folder / "network.onnx"
         self._exporter = self._started_exporter(self._inputs)
         for name, kind in self._kinds.items():
@@ -144,7 +147,8 @@ class Comparison:
                 dtype=self._dtype,
             )
             self._stack.callback(runner.close)
-            self._entries.append(_Entry(runner, 0.0, Contestant(kind.title)))
+            before_s = self._network.quantised_s if by_file and self._dtype == INT8 else 0.0
+            self._entries.append(_Entry(runner, before_s, Contestant(kind.title)))
 
     def prepare(self, reference: Sequence[NDArray[Any]], tolerance: float | None = None) -> None:
         """Loads the contestants, runs each once and compares its outputs with `reference`.
@@ -221,7 +225,7 @@ class Comparison:
         return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))
 
     def _started_exporter(self, inputs: Path) -> EngineWorker | None:
-        if self._network.module is None or all(kind.form is not Form.ONNX for kind in self._kinds.values()):
+        if self._file is not None or all(kind.form is not Form.ONNX for kind in self._kinds.values()):
             return None
         settings = {"inputs": str(inputs), "network": self._arguments}
         exporter = EngineWorker("export", settings, {"OMP_NUM_THREADS": str(available_cores())})

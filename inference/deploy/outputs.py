@@ -16,16 +16,16 @@ RELATIVE_TOLERANCE = 1e-4
 ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, where that is known."""
 
+NARROW_TOLERANCE = {"bfloat16": 2.0**-5, "int8": 2.0**-2}
+"""Largest accepted difference of a network in a narrower data type from float32 over the largest reference
+output, where the rival's own difference is not known: several roundings of 2^-9 each; in int8 of 2^-9 of an
+array's range, which a few large values stretch."""
 
-NARROW_TOLERANCE = 2.0**-5
-"""Largest accepted difference of a bfloat16 network from float32 over the largest reference output, where
-PyTorch's own difference is not known: several roundings of 2^-9 each."""
-
-NARROW_ROUNDING = 2.0**-8
-"""Difference of a bfloat16 network over the largest reference output that is always accepted."""
+NARROW_ROUNDING = {"bfloat16": 2.0**-8, "int8": 2.0**-6}
+"""Difference of such a network over the largest reference output that is always accepted."""
 
 NARROW_FACTOR = 2.0
-"""Largest accepted difference of a bfloat16 network over that of PyTorch in bfloat16."""
+"""Largest accepted difference of such a network over that of the rival in the data type."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,20 @@ def compare_outputs(
 def compare_narrow_outputs(
     reference: Sequence[NDArray[Any]],
     actual: Sequence[NDArray[Any]],
-    pytorch_difference: float | None,
+    rival_difference: float | None,
+    dtype: str = "bfloat16",
 ) -> OutputCheck:
-    """Compares outputs of a bfloat16 network with `reference`, those in float32.
+    """Compares outputs of a network in bfloat16 or int8 with `reference`, those in float32.
 
-    The accepted difference is NARROW_FACTOR times PyTorch's in bfloat16, or NARROW_TOLERANCE relative to the
-    largest output where that is None or not finite.
+    The accepted difference is NARROW_FACTOR times that of a rival in the data type, or NARROW_TOLERANCE
+    relative to the largest output where that is None or not finite.
     """
     check = compare_outputs(reference, actual)
     scale = max(
         (float(np.abs(array.astype(np.float64)).max(initial=0.0)) for array in reference), default=0.0
     )
-    if pytorch_difference is None or not math.isfinite(pytorch_difference):
-        return OutputCheck(check.max_abs_difference, NARROW_TOLERANCE * scale)
+    if rival_difference is None or not math.isfinite(rival_difference):
+        return OutputCheck(check.max_abs_difference, NARROW_TOLERANCE[dtype] * scale)
     return OutputCheck(
-        check.max_abs_difference, max(NARROW_FACTOR * pytorch_difference, NARROW_ROUNDING * scale)
+        check.max_abs_difference, max(NARROW_FACTOR * rival_difference, NARROW_ROUNDING[dtype] * scale)
     )

@@ -63,6 +63,9 @@ class Tuned:
     """A network whose tasks are tuned."""
 
     relax_mod: tvm.IRModule
+    """The network with the alternatives that it takes."""
+    untuned_mod: tvm.IRModule
+    """The network without alternatives, as it runs untuned."""
     network: Network
     target: Target
     database: TuningDatabase
@@ -110,7 +113,7 @@ class Trial:
             forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
             if UNTUNED in names:
                 began = time.perf_counter()
-                untuned = compile_network(tuned.relax_mod, tuned.target)
+                untuned = compile_network(tuned.untuned_mod, tuned.target)
                 ready_s = tuned.lowering_s + time.perf_counter() - began
                 forms.append(CompiledForm(UNTUNED, untuned, ready_s))
         return forms
@@ -192,7 +195,7 @@ class Trial:
         outputs = compiled(*network.inputs)
         if (dtype := self.config.lowering.dtype) != WIDE:
             agreement = measure_agreement(network, dtype, compiled)
-            return compare_narrow_outputs(reference, outputs, agreement.pytorch_difference), agreement
+            return compare_narrow_outputs(reference, outputs, agreement.rival_difference, dtype), agreement
         check = compare_outputs(reference, outputs)
         if not check.agrees:
             check = compare_outputs(reference, outputs, network.rounding_error(reference))

@@ -14,6 +14,7 @@ from tvm.target import Target
 from ...dataset.database_lines import RECORD_FILE
 from ...dataset.exchange import database_folder_name
 from ...dataset.hardware import Hardware
+from ...dataset.networks.alternatives import Offer
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..config import OneShotConfig
@@ -95,11 +96,15 @@ def task_outlooks(
     search: OneShotConfig,
     database: TuningDatabase,
     predicted_s: Sequence[float | None],
+    offers: Sequence[Offer] = (),
 ) -> list[TaskOutlook]:
-    """An outlook for each task, in order; `predicted_s` are their predicted latencies."""
+    """An outlook for each task, in order; `predicted_s` are their predicted latencies.
+
+    Tasks of `offers`, alternatives to some of them, must be among `tasks`.
+    """
     ledger = Ledger(database, search.rounds)
     planner = make_planner(search)
-    searches = opened_searches(tasks, search, planner, ledger)
+    searches, _ = opened_searches(tasks, search, planner, ledger, offers=offers)
     total = sum(task.weight * task.flops for task in tasks) or 1.0
     return [
         TaskOutlook(

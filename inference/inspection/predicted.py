@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...dataset.features import FEATURE_VERSION
@@ -50,12 +55,21 @@ class LatencyPredictor:
 
     def best_s(self, task: Task) -> float | None:
         """Shortest predicted latency in seconds; None for a task without a design space or valid programs."""
+        drawn = self.drawn(task)
+        return None if drawn is None else float(self.latencies_s(*drawn).min())
+
+    def drawn(self, task: Task) -> tuple[ms.TuneContext, list[ms.MeasureCandidate]] | None:
+        """Context and programs drawn of a task; None for one without a design space or valid programs."""
         try:
             sampler = RandomSampler(task, self._target, per_round=self._programs, seed=self._seed)
         except NoDesignSpaceError:
             return None
         drawn = [candidate for _, candidate in sampler.propose()]
-        if not drawn:
-            return None
-        table = self._assembler.assemble(sampler.context, drawn)
-        return float(self._predictor.predict_latency_s(table.batch()).min())
+        return (sampler.context, drawn) if drawn else None
+
+    def latencies_s(
+        self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
+    ) -> NDArray[np.float64]:
+        """Predicted latencies float64 [n] in seconds of programs of the task of `context`."""
+        table = self._assembler.assemble(context, candidates)
+        return self._predictor.predict_latency_s(table.batch())

@@ -6,6 +6,7 @@ from collections import Counter
 
 from ...page import Fact, significant
 from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
+from .alternatives import alternative_facts
 from .coverage import coverage
 from .energy import estimate_energy
 from .network_time import time_notes
@@ -27,6 +28,7 @@ def facts(result: TuneResult) -> list[Fact]:
         *_agreement(result),
         *_exported(result),
         Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
+        *alternative_facts(result),
         *reuse_facts(result),
         *coverage(result.tasks),
         *_families(result),
@@ -137,10 +139,10 @@ def _agreement(result: TuneResult) -> list[Fact]:
     if found is None:
         return []
     detail = f"same largest output as in float32, mean of {found.inputs} random inputs"
-    if found.pytorch_top_1 is not None and found.pytorch_difference is not None:
+    if found.rival_top_1 is not None and found.rival_difference is not None:
         detail += (
-            f"; PyTorch in {found.dtype}: {found.pytorch_top_1:.1%}, "
-            f"difference {found.pytorch_difference:.1e}"
+            f"; {found.rival} in {found.dtype}: {found.rival_top_1:.1%}, "
+            f"difference {found.rival_difference:.1e}"
         )
     return [Fact(f"Top-1 agreement in {found.dtype}", f"{found.top_1:.1%}", detail)]
 
@@ -160,10 +162,12 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: untuned tasks, schedules from a database, recast operators, lost time."""
+    """Remarks below the table: untuned tasks, schedules from a database, other data types, lost time."""
     found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
         found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
     found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
+    if result.float_products:
+        found.append(f"{result.float_products} products have no form in int8 and stay float32.")
     return found + time_notes(result)

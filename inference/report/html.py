@@ -10,6 +10,7 @@ from typing import Any
 
 from ...page import fact_html, figure_html, page_html, table_html, target_words
 from ..result import TuneResult
+from .alternatives import ALTERNATIVE_HEADS, ALTERNATIVE_NOTE, ALTERNATIVE_TITLE, alternative_rows
 from .contestants import EXPLANATION, HEADS, contestant_rows, left_out
 from .coverage import COVERAGE_HEADS, COVERAGE_NOTE, coverage_rows
 from .facts import facts, notes
@@ -35,6 +36,7 @@ def render_page(result: TuneResult, drawn: Drawn | None = None) -> str:
         ),
         table=_table(rows(result)),
         notes="\n".join(f'<p class="note">{escape(note)}</p>' for note in notes(result)),
+        alternatives=_alternatives(result),
         reuse=_reuse(result),
         network_time=_network_time(result),
         coverage=_coverage(result),
@@ -60,6 +62,11 @@ def _network_time(result: TuneResult) -> str:
 def _networks(result: TuneResult) -> str:
     content = network_rows(result)
     return table_html(NETWORK_HEADS, content, NETWORK_NOTE, "Networks") if content else ""
+
+
+def _alternatives(result: TuneResult) -> str:
+    content = alternative_rows(result)
+    return table_html(ALTERNATIVE_HEADS, content, ALTERNATIVE_NOTE, ALTERNATIVE_TITLE) if content else ""
 
 
 def _reuse(result: TuneResult) -> str:

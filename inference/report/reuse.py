@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ...page import Fact, significant
 from ..result import TaskResult, TuneResult
@@ -37,7 +37,7 @@ def reuse_facts(result: TuneResult) -> list[Fact]:
     children = [task for task in result.tasks if task.parent]
     if not children:
         return [Fact("Reuse", "none", NO_PAIR)]
-    bridges = sum(task.weight == 0 for task in result.tasks)
+    bridges = len(result.bridges())
     others = [task for task in result.tasks if not task.parent]
     detail = (
         f"{_programs(children)} programs measured of them, {_programs(others)} of the other {len(others)}"
@@ -50,10 +50,13 @@ def reuse_rows(result: TuneResult) -> list[list[str]]:
     """Cells of each task under REUSE_HEADS, each below its parent; none where no task reuses another."""
     if not any(task.parent for task in result.tasks):
         return []
-    return [_row(*node) for node in _nodes(result.tasks)]
+    bridges = {task.workload_hash for task in result.bridges()}
+    return [_row(*node, bridges) for node in _nodes(result.tasks)]
 
 
-def _row(name: str, task: TaskResult | None, siblings: tuple[bool, ...]) -> list[str]:
+def _row(
+    name: str, task: TaskResult | None, siblings: tuple[bool, ...], bridges: Collection[str]
+) -> list[str]:
     branch = "".join("│\u00a0\u00a0" if more else "\u00a0\u00a0\u00a0" for more in siblings[1:-1])
     if len(siblings) > 1:
         branch += "├─ " if siblings[-1] else "└─ "
@@ -62,7 +65,7 @@ def _row(name: str, task: TaskResult | None, siblings: tuple[bool, ...]) -> list
     speed = None if task.latency_s is None else task.flops / task.latency_s / 1e9
     return [
         branch + name,
-        _search(task),
+        _search(task, task.workload_hash in bridges),
         f"{task.candidates_measured:,}",
         MISSING if task.latency_s is None else milliseconds(task.latency_s),
         MISSING if speed is None else significant(speed),
@@ -70,8 +73,8 @@ def _row(name: str, task: TaskResult | None, siblings: tuple[bool, ...]) -> list
     ]
 
 
-def _search(task: TaskResult) -> str:
-    how = "bridge" if task.weight == 0 else ""
+def _search(task: TaskResult, is_bridge: bool) -> str:
+    how = "bridge" if is_bridge else ""
     what = "reuses" if task.parent else "searched"
     if not task.candidates_measured:
         what = "in database" if task.from_database else "not searched"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..result import TuneResult
+from .alternatives import ALTERNATIVE_HEADS, ALTERNATIVE_TITLE, alternative_rows
 from .contestants import HEADS, contestant_rows, left_out
 from .facts import facts, notes
 from .networks import NETWORK_HEADS, network_rows
@@ -46,6 +47,8 @@ def print_report(result: TuneResult, console: Console) -> None:
         _print_contestants(result, console)
     for sentence in left_out(result):
         console.print(Text(sentence, style="yellow"))
+    if alternatives := alternative_rows(result):
+        console.print(_plain_table(ALTERNATIVE_TITLE, ALTERNATIVE_HEADS, alternatives))
     if tree := reuse_rows(result):
         console.print(_plain_table(REUSE_TITLE, REUSE_HEADS, tree))
     lines = Table.grid(padding=(0, 2))

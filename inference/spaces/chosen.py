@@ -6,16 +6,27 @@ from tvm.target import Target
 
 from ...dataset.hardware import Hardware
 from ...dataset.task import Task
+from ...dataset.templates.chain import read_chain
+from ...dataset.templates.winograd import read_winograd
 from ..config import OneShotConfig
 from ..strategies.checks import OneShotConfigError
 from .base import DesignSpace
 from .code_limit import StockSpace
 from .config import STOCK, SUB_SPACE
 from .sub_space import SubSpace
+from .templates import TemplateSpace
+
+SKETCHES = 8
+"""Templates whose tile sizes a search may change, for Winograd's algorithm and for fused chains."""
 
 
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
-    """The space by `search.space`; raises OneShotConfigError for the sub-space of a GPU or unknown device."""
+    """The space by `search.space`, or templates for tasks that have their own.
+
+    Raises OneShotConfigError for the sub-space of a GPU or unknown device.
+    """
+    if _has_own_templates(task):
+        return TemplateSpace(hardware, SKETCHES)
     if config.space == STOCK:
         return StockSpace(config.max_code)
     if target.kind.name != "llvm" or hardware is None:
@@ -24,3 +35,11 @@ def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Ha
             f"{target.kind.name}; use search.space={STOCK}"
         )
     return SubSpace.of(task, hardware, config.sub_space, config.max_code)
+
+
+def _has_own_templates(task: Task) -> bool:
+    """Whether MetaSchedule's rules are hopeless for a task that has templates.
+
+    They leave the numbers of Winograd's transforms to run time, and store what a chain keeps in cache.
+    """
+    return read_winograd(task.mod) is not None or read_chain(task.mod) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
@@ -24,13 +25,15 @@ class TemplateSpace(DesignSpace):
 
     hardware: Hardware | None = None
     """Device whose caches rank the templates; None assumes a second cache of one MiB."""
+    most: int | None = None
+    """Templates at most; None takes all."""
 
     def generator(self, target: Target) -> ms.SpaceGenerator:
         """See DesignSpace."""
 
         def sketches(plain: Schedule) -> list[Schedule]:
             programs = template_programs(plain.mod, target, self.hardware, require=True)
-            return [program for _, program in programs] or [plain]
+            return [program for _, program in islice(programs, self.most)] or [plain]
 
         stock = stock_space(target)
         return ms.space_generator.ScheduleFn(

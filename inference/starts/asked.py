@@ -18,19 +18,23 @@ def asked_starts(
     hardware: Hardware,
     database: TuningDatabase,
     *,
+    here: bool = False,
     retune: bool = False,
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
-    There are templates for CPUs alone, and none in ETO and its baselines, which are as published. `retune`
-    takes nothing from the database. Raises PretunedError.
+    There are templates for CPUs alone, and none in ETO and its baselines, which are as published. `here` says
+    that programs run on this machine, whose register tiles may be measured. `retune` takes nothing from the
+    database, nor from the profile of register tiles. Raises PretunedError.
     """
     # Imported where they are asked for: what they need takes most of a second.
     sources: list[StartSource] = []
     if config.templates and target.kind.name == "llvm" and config.reuse in (OFF, AUTO):
+        from ...dataset.templates.profiler import LightProfiler
         from .templates import TemplateStarts
 
-        sources.append(TemplateStarts(target, hardware, config.templates))
+        profiler = LightProfiler(target, hardware, anew=retune) if here and config.tile_profile else None
+        sources.append(TemplateStarts(target, hardware, config.templates, profiler, config.template_margin))
     if config.starts == PRETUNED:
         from .pretuned import pretuned_starts
 

@@ -10,6 +10,7 @@ from tvm.target import Target
 from ...dataset.hardware import Hardware
 from ...dataset.task import Task
 from ...dataset.templates.overflow import AccumulatorOverflowError
+from ...dataset.templates.profiler import LightProfiler
 from ...dataset.templates.programs import template_traces
 from .base import Start, StartSource
 
@@ -19,16 +20,27 @@ _LOG = logging.getLogger(__name__)
 class TemplateStarts(StartSource):
     """The most promising templates of a task, which it measures first (Bolt, section 3.2.2)."""
 
-    def __init__(self, target: Target, hardware: Hardware, count: int) -> None:
-        """`count` templates of a task at most."""
+    def __init__(
+        self,
+        target: Target,
+        hardware: Hardware,
+        count: int,
+        profiler: LightProfiler | None = None,
+        margin: float | None = None,
+    ) -> None:
+        """`count` templates of a task at most; see `template_traces`."""
         self._target = target
         self._hardware = hardware
         self._count = count
+        self._profiler = profiler
+        self._margin = margin
 
     def starts(self, task: Task) -> Sequence[Start]:
         """See StartSource; a task that no template fits, or whose sums may overflow, has none."""
         try:
-            traces = template_traces(task.mod, self._target, self._hardware, self._count)
+            traces = template_traces(
+                task.mod, self._target, self._hardware, self._count, self._profiler, self._margin
+            )
         except AccumulatorOverflowError as error:
             _LOG.warning("%s: no templates: %s", task.name, error)
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...dataset.networks.alternatives import Offer, offered_tasks
 from ...dataset.task import Task
 from ..config import OneShotConfig
 from ..families.registry import family_of
@@ -12,6 +13,7 @@ from ..strategies.loop import SearchLoop
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import Surrogates
 from ..tuning_database import TuningDatabase
+from .alternatives import Contests
 from .budget.registry import make_planner
 from .persistence import Ledger
 from .planner import TaskPlanner
@@ -24,10 +26,11 @@ def opened_searches(
     planner: TaskPlanner,
     ledger: Ledger,
     memory: SurrogateMemory | None = None,
-) -> list[TaskSearch]:
+    offers: Sequence[Offer] = (),
+) -> tuple[list[TaskSearch], Contests]:
     """A search for each task, which knows what earlier runs have found, and which the planner has taken.
 
-    `memory` is what shared surrogates know from them.
+    `memory` is what shared surrogates know from them. Tasks of `offers` must be among `tasks`.
     """
     surrogates = Surrogates()
     remembered: set[str] = set()
@@ -43,8 +46,10 @@ def opened_searches(
         search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)
         ledger.take_up(search)
         searches.append(search)
+    contests = Contests(offers, searches)
+    contests.give_up(config.rounds)
     planner.begin(searches)
-    return searches
+    return searches, contests
 
 
 def anything_due(
@@ -55,14 +60,16 @@ def anything_due(
     *,
     retune: bool = False,
     predicted: PredictedSchedules | None = None,
+    offers: Sequence[Offer] = (),
 ) -> bool:
     """Whether a run has a round to search or an untuned task to measure.
 
-    `planner` is a new one, by default that of `config.planner`.
+    `planner` is a new one, by default that of `config.planner`; `offers` are alternatives to the tasks.
     """
     ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
     if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
         return True
     planner = planner or make_planner(config)
-    searches = opened_searches([*tasks, *planner.further_tasks(tasks)], config, planner, ledger)
+    every = [*tasks, *offered_tasks(tasks, offers), *planner.further_tasks(tasks)]
+    searches, _ = opened_searches(every, config, planner, ledger, offers=offers)
     return planner.next_round([search for search in searches if not search.over], []) is not None

@@ -51,7 +51,7 @@ class Precedence:
 
     def stake_s(self, search: TaskSearch) -> float:
         """Seconds of the network's latency that a task counts with, those that wait for it included."""
-        return search.network_s
+        return search.stake_s
 
     def expected_s(self, search: TaskSearch) -> float:
         """Seconds of the network's latency in a task, also before it has a program; inf if not known."""

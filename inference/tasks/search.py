@@ -28,6 +28,8 @@ class TaskSearch:
     """Name of the family that the task belongs to."""
     surrogate_group: str = ""
     """Name of the surrogate that the task shares with others, "" for its own."""
+    calls_instead: int = 0
+    """Places of the network that call it if it is faster than what it replaces; 0 for no alternative."""
     untuned_s: float = math.inf
     """Latency without a schedule, inf where it is not known or does not run."""
     known_s: float | None = None
@@ -82,6 +84,21 @@ class TaskSearch:
         return self.task.weight * min(self.best_s, self.untuned_s) if self.task.weight else 0.0
 
     @property
+    def calls(self) -> int:
+        """Calls in one run of the network, those of an alternative included; 0 where nothing calls it."""
+        return self.task.weight or self.calls_instead
+
+    @property
+    def stake_s(self) -> float:
+        """Seconds of a run of the network that are spent in the task, or would be in an alternative.
+
+        An alternative has none before a program of it ran, and so is searched after what it replaces.
+        """
+        if self.task.weight:
+            return self.network_s
+        return self.calls_instead * self.best_s if math.isfinite(self.best_s) else 0.0
+
+    @property
     def program_s(self) -> float:
         """Seconds that searching and measuring a program of it takes; 1 before any was measured."""
         known = self.loop.known
@@ -98,12 +115,17 @@ class TaskSearch:
         """Progress by which the expected gain of another round is estimated."""
         per_round = (self.search_s + self.measure_s) / max(self.rounds, 1)
         latency_s = min(self.best_s, self.untuned_s)
-        return Progress(self.task.weight, latency_s, tuple(self.gains), per_round or 1.0)
+        return Progress(self.calls, latency_s, tuple(self.gains), per_round or 1.0)
 
     def round_begins(self) -> None:
         """Notes the latency before a round whose proposals have arrived."""
         self.rounds += 1
         self._before_s = self.best_s
+
+    def give_up(self, all_rounds: int) -> None:
+        """Ends the search as if it had all of its rounds."""
+        self.over = True
+        self.full_rounds = max(self.full_rounds, all_rounds)
 
     def round_ends(self, measured: list[Measurement], *, complete: bool, all_rounds: int) -> None:
         """Notes what a round measured; one that a limit cut short is repeated, so that it does not count.
@@ -116,7 +138,7 @@ class TaskSearch:
         self.over = self.over or (self.budget.search and self.loop.exhausted and not helpless)
         self.full_rounds += complete and not self.budget.quick and not helpless
         if self.over:
-            self.full_rounds = max(self.full_rounds, all_rounds)
+            self.give_up(all_rounds)
         self.history_s.append(self.best_s)
         self.untold |= {m.trace: m.latency_s for m in measured}
         if self.rounds > 1 or self.known_s is not None:

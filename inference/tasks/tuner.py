@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 
 from ...dataset.measure import Executor
+from ...dataset.networks.alternatives import Offer, offered_tasks
 from ...dataset.task import Task
 from ..config import OneShotConfig
 from ..predicted_schedules import PredictedSchedules
@@ -21,6 +22,7 @@ from ..surrogate.memory import SurrogateMemory
 from ..tuning_database import TuningDatabase
 from ..workers.messages import RoundReply
 from ..workers.searchers import Searcher
+from .alternatives import Contests
 from .budget.registry import make_planner
 from .due import opened_searches
 from .measuring import MeasuringThreads
@@ -97,6 +99,7 @@ class NetworkTuner:
         self.curve: list[tuple[float, float]] = []
         """(seconds since the start, estimated latency of the network in seconds)."""
         self._searches: list[TaskSearch] = []
+        self._contests = Contests((), ())
 
     @property
     def tuned(self) -> int:
@@ -110,16 +113,23 @@ class NetworkTuner:
         starts = [known for known in measured if known.proposal.is_start]
         return len(starts), sum(math.isinf(known.latency_s) for known in starts)
 
-    def tune(self, tasks: Sequence[Task], untuned_s: Sequence[float] | None = None) -> list[TaskResult]:
-        """A result for each task, in order, then one for each bridge that the planner has searched.
+    def tune(
+        self,
+        tasks: Sequence[Task],
+        untuned_s: Sequence[float] | None = None,
+        offers: Sequence[Offer] = (),
+    ) -> list[TaskResult]:
+        """A result for each task, in order, then for each of the offers' and each bridge that was searched.
 
         `untuned_s` are latencies in seconds without a schedule, inf where a task does not run; None takes
-        those that earlier runs have noted, and measures the others during the first searches. Bridges have
-        none.
+        those that earlier runs have noted, and measures the others during the first searches. Alternatives
+        and bridges have none. `offers` are alternatives to the tasks, which are given up where they are
+        hopeless (`alternatives.HOPELESS`).
         """
+        own = [*tasks, *offered_tasks(tasks, offers)]
         bridges = list(self._planner.further_tasks(tasks))
-        self._searches = opened_searches(
-            [*tasks, *bridges], self._config, self._planner, self._ledger, self._memory
+        self._searches, self._contests = opened_searches(
+            [*own, *bridges], self._config, self._planner, self._ledger, self._memory, offers
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
         supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
@@ -150,8 +160,8 @@ class NetworkTuner:
             self._ledger.commit(search)
             if complete:
                 self._ledger.note_ended(search)
-        searched = [search for search in self._searches[len(tasks) :] if search.rounds]
-        return [task_result(search) for search in [*self._searches[: len(tasks)], *searched]]
+        searched = [search for search in self._searches[len(own) :] if search.rounds]
+        return [task_result(search) for search in [*self._searches[: len(own)], *searched]]
 
     def _take_known_untuned(
         self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
@@ -189,7 +199,7 @@ class NetworkTuner:
         return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
 
     def _network_s(self) -> float:
-        return sum(search.network_s for search in self._searches)
+        return sum(search.network_s for search in self._searches) - self._contests.saved_s()
 
     def _hand_out(self, supervisor: SearchSupervisor, measuring: MeasuringThreads) -> None:
         """Gives idle searchers a round each, but searches no further ahead than can be measured soon.
@@ -232,6 +242,7 @@ class NetworkTuner:
                 "timing": sum(measurement.outcome.run_s for measurement in measured),
             }
         )
+        self._contests.give_up(self._config.rounds)
         self._ledger.commit(search)
         if search.surrogate_group:
             measured_now = [(one.proposal, one.latency_s) for one in search.loop.known]

@@ -303,6 +303,16 @@ TINY = [
 
 
 @pytest.mark.slow
+def test_templates_are_timed_in_the_environment_until_the_deadline(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(campaign, "run_until", lambda command, environment, deadline: asked.append(command))
+    words = ["templates", "--minutes", "2", "--dry-run", "--", "--count", "3"]
+    assert campaign.main(words) == 0
+    assert asked == [
+        [sys.executable, "-m", "benchmarks.gpu_templates", "--compile-only", "--count", "3"],
+    ]
+
+
 def test_a_dry_run_goes_through_every_step(tmp_path):
     dataset = tmp_path / "dataset"
     words = [sys.executable, SCRIPT, "run", "--dry-run", "--dataset", dataset, "--minutes", "5", *TINY]

@@ -102,9 +102,10 @@ def test_networks_in_bfloat16_have_a_table_of_their_own(tmp_path: Path) -> None:
     values = {"threads": 2, "rows": run["rows"], "networks": {"resnet18": run["peak"]}}
     hardware = {"name": "AMD EPYC", "details": {}}
     common.write_result("rivals", values, common.start(), hardware, variant="bfloat16", results=tmp_path)
-    table = tables.networks_in_bfloat16(Results(tmp_path))
+    table = tables.networks_in("bfloat16", Results(tmp_path))
     assert "Bfloat16, ONNX Runtime in float32, batch 1" in table and "0.75x (OpenVINO)" in table
     assert "Not measured yet" in tables.networks(Results(tmp_path))
+    assert "--variant int8 -- lowering.dtype=int8" in tables.networks_in("int8", Results(tmp_path))
 
 
 def test_the_table_has_the_ratio_to_the_best_rival(results: Results) -> None:

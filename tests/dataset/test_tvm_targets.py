@@ -5,16 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from foretune.dataset import tvm_compat
-from foretune.dataset.tvm_compat import UnknownTargetError, missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import UnknownTargetError, missing_instruction_sets, parse_target, targets
 
 
 def pretend(monkeypatch, cpu, **features):
     """Lets LLVM take this machine for `cpu`, with these features by name."""
     found = {name.replace("_", "-"): is_there for name, is_there in features.items()}
-    monkeypatch.setattr(tvm_compat, "llvm_get_system_cpu", lambda: cpu)
+    monkeypatch.setattr(targets, "llvm_get_system_cpu", lambda: cpu)
     host = SimpleNamespace(get_global_func=lambda name: lambda: found)
-    monkeypatch.setattr(tvm_compat, "tvm_ffi", host)
+    monkeypatch.setattr(targets, "tvm_ffi", host)
 
 
 def test_llvm_has_the_instruction_sets_that_the_name_of_the_cpu_lacks(monkeypatch):

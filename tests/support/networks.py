@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -185,3 +187,49 @@ class SharedOutputs(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.relu(x @ self.weight)
         return x, x.reshape(-1), self.weight, y, y
+
+
+class Threes(nn.Module):
+    """3x3 convolutions of 16 channels behind a stem: `equal` of one task, then one with a residual."""
+
+    def __init__(self, equal: int = 2) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.body = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(equal + 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(x))
+        y = x
+        for convolution in self.body[:-1]:
+            y = torch.relu(convolution(y))
+        return torch.relu(self.body[-1](y) + x)
+
+
+class OneConvolution(nn.Module):
+    """A convolution with a ReLU, of the arguments of `nn.Conv2d`; `residual` adds the data before it."""
+
+    def __init__(self, residual: bool = False, relu: bool = True, **arguments: Any) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(**arguments)
+        self.residual, self.relu = residual, relu
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.convolution(x)
+        y = y + x if self.residual else y
+        return torch.relu(y) if self.relu else y
+
+
+class TransformerBlock(nn.Module):
+    """Attention and a multi-layer perceptron with residuals and layer norms."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
+        self.widen, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        scores = torch.softmax(self.query(y) @ self.key(y).transpose(1, 2) / 6, -1)
+        x = x + self.output(scores @ self.value(y))
+        return x + self.narrow(nn.functional.gelu(self.widen(self.second(x))))

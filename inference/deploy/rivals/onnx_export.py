@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,10 +18,7 @@ def missing() -> str:
 
 def export_onnx(source: Source, path: Path) -> None:
     """Writes the module of `source`, for inputs of its shapes."""
-    import torch
+    from ....dataset.networks import onnx_export  # imports torch
 
     assert source.module is not None
-    inputs = tuple(torch.from_numpy(array) for array in source.inputs)
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # deprecations inside the exporter, which users cannot act on
-        torch.onnx.export(source.module, inputs, str(path), dynamo=True, verbose=False)
+    onnx_export.export_onnx(source.module, source.inputs, path)

@@ -10,12 +10,15 @@ from .base import Call, Engine, Form, Source
 
 
 class OpenVino(Engine):
-    """OpenVINO on the CPU with the hint for latency, in the data type asked for, whatever its default is."""
+    """OpenVINO on the CPU with the hint for latency, in the data type asked for, whatever its default is.
+
+    A quantised file makes it multiply integers; the hint for float32 is for what else the file has.
+    """
 
     title = "OpenVINO"
     form = Form.ONNX
     module = package = "openvino"
-    dtypes = ("float32", "bfloat16")
+    dtypes = ("float32", "bfloat16", "int8")
 
     def prepare(self) -> None:
         """See Engine."""
@@ -35,7 +38,9 @@ class OpenVino(Engine):
             "INFERENCE_NUM_THREADS": str(self.threads),
         }
         compiled = core.compile_model(model, "CPU", options)
-        if compiled.get_property("INFERENCE_PRECISION_HINT") != openvino.Type.bf16:
+        if self.dtype == "int8":
+            self.dtype = "int8" if _multiplies_integers(compiled) else "float32"
+        elif compiled.get_property("INFERENCE_PRECISION_HINT") != openvino.Type.bf16:
             self.dtype = "float32"  # asked for, or the CPU has no instructions for the other
         request = compiled.create_infer_request()
         for index, array in enumerate(source.inputs):
@@ -51,3 +56,17 @@ class OpenVino(Engine):
         """See Engine."""
         count = len(outputs.model_outputs)
         return [outputs.get_output_tensor(index).data.copy() for index in range(count)]
+
+
+_PRODUCTS = ("Convolution", "FullyConnected", "MatMul")
+"""OpenVINO's names of the operators that multiply."""
+
+
+def _multiplies_integers(compiled: Any) -> bool:
+    """Whether a product of the compiled network has 8-bit operands."""
+    facts = [operator.get_rt_info() for operator in compiled.get_runtime_model().get_ops()]
+    return any(
+        fact["layerType"].astype(str) in _PRODUCTS and fact["runtimePrecision"].astype(str) in ("u8", "i8")
+        for fact in facts
+        if "layerType" in fact
+    )

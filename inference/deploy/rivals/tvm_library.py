@@ -15,7 +15,7 @@ class TvmLibrary(Engine):
     title = "TVM"
     form = Form.LIBRARY
     module, package = "tvm", "apache-tvm"
-    dtypes = ("float32", "bfloat16")
+    dtypes = ("float32", "bfloat16", "int8")
 
     def prepare(self) -> None:
         """See Engine."""

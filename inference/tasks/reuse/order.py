@@ -157,14 +157,14 @@ class TreeOrder(Precedence):
 
     def comes_first(self, search: TaskSearch) -> bool:
         """See Precedence: a bridge does."""
-        return not search.task.weight
+        return not search.calls
 
     def stake_s(self, search: TaskSearch) -> float:
         """See Precedence."""
         waiting = [search]
         for known in waiting:  # grows while it is read
             waiting += self._children.get(known.task.workload_hash, [])
-        return sum(known.network_s for known in waiting)
+        return sum(known.stake_s for known in waiting)
 
     def expected_s(self, search: TaskSearch) -> float:
         """See Precedence; a task without a program is as fast an operation as its parent."""

@@ -107,5 +107,5 @@ def test_a_target_without_bfloat16_is_one_clear_error() -> None:
     target = parse_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
     with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*bfloat16.*avx512bf16"):
         to_relax(network, target, NARROW)
-    with pytest.raises(LoweringError, match=r"lowering\.dtype=float16: use one of float32, bfloat16"):
+    with pytest.raises(LoweringError, match=r"lowering\.dtype=float16: use one of float32, bfloat16, int8"):
         Lowering(dtype="float16")

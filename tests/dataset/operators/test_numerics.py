@@ -22,7 +22,7 @@ from foretune.dataset.operators import (
     WinogradConv2d,
     to_task,
 )
-from foretune.dataset.operators.conv2d_winograd import transform_weight
+from foretune.dataset.operators.shared.winograd import transform_weight
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from support.operators import EXAMPLES, SPECIAL_EXAMPLES, pytorch_output, random_inputs, run

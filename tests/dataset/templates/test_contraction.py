@@ -38,6 +38,12 @@ def test_a_strided_convolution() -> None:
     assert task.prepared == ("pad_temp",)
 
 
+def test_a_padding_of_nothing_is_inlined() -> None:
+    task = read_contraction(Convolution(9, 8, 16, epilogue="relu").module())
+    assert task is not None
+    assert (task.prepared, "pad_temp" in task.inlined) == ((), True)
+
+
 @pytest.mark.parametrize("name", ["depthwise_conv2d", "softmax", "pool2d", "conv2d"])
 def test_other_tasks_are_none(name: str) -> None:
     """The example of conv2d has channels first, whose columns are not consecutive."""

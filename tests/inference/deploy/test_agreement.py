@@ -1,11 +1,14 @@
-"""Agreement of a network in bfloat16 with float32."""
+"""Agreement of a network in bfloat16 or int8 with float32."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from foretune.dataset.networks import load_network
+from foretune.dataset.networks.quantisation import quantised, runtime_outputs
 from foretune.inference.deploy.agreement import measure_agreement, top_1
 from foretune.inference.deploy.outputs import compare_narrow_outputs
 
@@ -30,8 +33,35 @@ def test_a_network_agrees_with_itself_and_pytorch_in_bfloat16_nearly() -> None:
 
     found = measure_agreement(network, "bfloat16", run, inputs=2)
     assert (found.dtype, found.inputs, found.top_1) == ("bfloat16", 2, 1.0)
-    assert found.pytorch_top_1 is not None and 0.5 < found.pytorch_top_1 <= 1
-    assert found.pytorch_difference is not None and found.pytorch_difference > 0
+    assert found.rival_top_1 is not None and 0.5 < found.rival_top_1 <= 1
+    assert found.rival_difference is not None and found.rival_difference > 0
+
+
+def test_the_rival_in_int8_is_onnx_runtime_with_the_same_file(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    loaded = load_network("support.networks:Residual", inputs=[[1, 8, 6, 6]])
+    network = quantised(loaded, None, tmp_path / "quantised.onnx")
+
+    def run(*inputs: np.ndarray) -> list[np.ndarray]:
+        assert network.quantised_path is not None
+        return runtime_outputs(network.quantised_path, inputs) or []
+
+    found = measure_agreement(network, "int8", run, inputs=2)
+    assert (found.dtype, found.rival) == ("int8", "ONNX Runtime")
+    assert found.top_1 == found.rival_top_1 and found.top_1 > 0.8
+    assert found.rival_difference is not None and found.rival_difference > 0
+
+
+@pytest.mark.parametrize(
+    ("difference", "rival", "agrees"),
+    [(0.1, 0.06, True), (0.1, 0.04, False), (0.06, 0.0, True), (0.9, None, True), (1.1, None, False)],
+)
+def test_the_tolerance_in_int8_is_twice_the_rivals_difference(
+    difference: float, rival: float | None, agrees: bool
+) -> None:
+    reference = [np.array([4.0, 1.0])]  # 2^-6 of the largest is 0.0625, 2^-2 is 1
+    check = compare_narrow_outputs(reference, [np.array([4.0, 1.0 + difference])], rival, "int8")
+    assert check.agrees == agrees
 
 
 @pytest.mark.parametrize(

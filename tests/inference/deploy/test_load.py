@@ -15,9 +15,8 @@ import pytest
 import torch
 import tvm
 import tvm_ffi
-from foretune.dataset import tvm_compat
 from foretune.dataset.networks import Lowering, Network, load_network, to_relax
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target, targets
 from foretune.inference.deploy import load as subject
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.compile import compile_network
@@ -216,7 +215,7 @@ def test_a_library_in_bfloat16_does_not_end_the_process_of_a_cpu_without_it(
     path = tmp_path / "bfloat16.so"
     compile_network(to_relax(network, target, Lowering(dtype="bfloat16")), target).export(path)
     host = SimpleNamespace(get_global_func=lambda name: lambda: {"avx512bf16": 0, "amx-bf16": 0})
-    monkeypatch.setattr(tvm_compat, "tvm_ffi", host)
+    monkeypatch.setattr(targets, "tvm_ffi", host)
     with pytest.raises(LoadError, match=r"whose instruction sets .*avx512bf16.* this CPU lacks"):
         load(path)
 

@@ -44,10 +44,10 @@ def test_the_next_run_begins_with_what_the_last_one_learned(tmp_path):
     assert {line["family"] for line in lines} == {"dense"}
     ledger = Ledger(FakeDatabase(), config.rounds)
     planner = make_planner(config)
-    (other,) = opened_searches(TASKS[1:2], config, planner, ledger, SurrogateMemory(path))
+    (other,), _ = opened_searches(TASKS[1:2], config, planner, ledger, SurrogateMemory(path))
     assert other.surrogate_group == "dense"
     assert other.loop.selector._surrogate.is_primed
-    (alone,) = opened_searches(TASKS[1:2], OneShotConfig(), planner, ledger, SurrogateMemory(path))
+    (alone,), _ = opened_searches(TASKS[1:2], OneShotConfig(), planner, ledger, SurrogateMemory(path))
     assert not alone.loop.selector._surrogate.is_primed
 
 

@@ -1,0 +1,128 @@
+"""Entry of `python -m benchmarks.gpu_templates`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from foretune.dataset.templates.gpu.launch import latency_s, library_latency_s
+from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product, Window
+from foretune.dataset.templates.gpu.profiler import Profile, profile
+from foretune.dataset.templates.gpu.tiling import GPUS, Gpu
+
+from .. import gpu_templates as study
+from ..common import RESULTS, start, write_result
+
+_PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))
+"""Rows, depth, and widths of both products, as in Bolt's Table 1; 96 columns are 128 here, powers of two. Its
+first row has products of width 1 and 4, which no tensor core computes."""
+
+PROBLEMS: Mapping[str, Problem] = {
+    "square 1024": Product(m=1024, n=1024, k=1024),
+    "square 4096": Product(m=4096, n=4096, k=4096),
+    "BERT 1280x768x768": Product(m=1280, n=768, k=768, activation="gelu"),
+    "BERT 1280x3072x768": Product(m=1280, n=3072, k=768, activation="gelu"),
+    "BERT 1280x768x3072": Product(m=1280, n=768, k=3072, activation="gelu"),
+    **{
+        f"conv {side} {channels}-{channels} 3x3": Window(
+            **{"batch": 32, "height": side, "width": side, "channels": channels, "filters": channels},
+            **{"kernel_h": 3, "kernel_w": 3, "padding": 1, "activation": "relu"},
+        )
+        for side, channels in ((56, 64), (28, 128), (14, 256), (7, 512))
+    },
+    **{
+        f"pair {m}x{k}x{middle}x{n}": BackToBack(m=m, k=k, middle=middle, n=n, activation="relu")
+        for m, k, middle, n in _PAIRS
+    },
+}
+"""GEMMs of Figures 1 and 8 (batch 32 of 40 tokens), 3x3 convolutions of ResNet-50, and pairs of Table 1."""
+
+Timer = Callable[..., float]
+
+
+def parts_of(problem: Problem) -> list[Problem]:
+    """The products that a problem is made of, each for a kernel of its own."""
+    if not isinstance(problem, BackToBack):
+        return [problem]
+    first = Product(m=problem.m, n=problem.middle, k=problem.k, activation=problem.activation)
+    return [first, Product(m=problem.m, n=problem.n, k=problem.middle, activation=problem.activation)]
+
+
+def row_of(
+    name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, library: Timer | None
+) -> dict[str, Any]:
+    """The best template of a problem, those of its parts, and the library; times are seconds or None."""
+    parts = [best(profile(part, gpu, count, measure=measure)) for part in parts_of(problem)]
+    whole = best(profile(problem, gpu, count, measure=measure)) if len(parts) > 1 else parts[0]
+    return {
+        "name": name,
+        "kernel": problem.kernel,
+        **whole,
+        "apart_s": sum(part["latency_s"] for part in parts) if measure else None,
+        "library_s": library(problem) if library else None,
+    }
+
+
+def best(found: Profile) -> dict[str, Any]:
+    """The first template of a profile, and what was rejected."""
+    one = found.templates[0]
+    return {
+        "tiling": asdict(one.compiled.tiling),
+        "registers": one.compiled.registers,
+        "shared_bytes": one.compiled.shared_bytes,
+        "latency_s": one.latency_s,
+        "rejected": dict(found.rejected),
+    }
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu_templates",
+        description=study.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM")
+    add("--count", type=int, default=8, help="templates of each that are timed (%(default)s)")
+    add(
+        "--compile-only",
+        action="store_true",
+        help="print what the profiler keeps; nothing is timed or written",
+    )
+    add("--capability", type=int, choices=GPUS, default=80, help="with --compile-only (%(default)s)")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    arguments = arguments_of()
+    begun, rows = start(), []
+    timers: tuple[Timer | None, Timer | None] = (None, None)
+    gpu, hardware = GPUS[arguments.capability], None
+    if not arguments.compile_only:
+        from foretune.dataset.hardware.cuda import probe_cuda
+
+        hardware = probe_cuda()
+        gpu, timers = GPUS[_capability()], (latency_s, library_latency_s)
+    for name in arguments.problems:
+        row = row_of(name, PROBLEMS[name], gpu, arguments.count, *timers)
+        rows.append(row)
+        print(row, flush=True)
+    if hardware is not None:
+        result = {"count": arguments.count, "capability": gpu.capability, "problems": rows}
+        print(f"wrote {write_result('gpu_templates', result, begun, hardware, results=arguments.out)}")
+
+
+def _capability() -> int:
+    """Capability of this machine's GPU, or of the newest that the rules know below it."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return max(known for known in GPUS if known <= max(10 * major + minor, min(GPUS)))
+
+
+if __name__ == "__main__":
+    main()

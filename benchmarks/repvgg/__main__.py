@@ -1,0 +1,125 @@
+"""Entry of `python -m benchmarks.repvgg`."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import repvgg as study
+from ..checkouts import commit_of
+from ..common import RESULTS, ROOT, kept_run, start, this_machine, write_result
+from ..networks.runs import side_by_side, tune
+from .network import parameters, repvgg
+
+FACTORY = "foretune.benchmarks.repvgg.network:repvgg"
+"""Import path of the network, where `import foretune` is this checkout."""
+
+SAME_INPUTS = "resnet18"
+"""Network by whose inputs all forms are timed: they take the same image."""
+
+ALL = 100
+"""More 3x3 convolutions than any RepVGG here has."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Arguments of the network."""
+
+    size: str
+    activation: str = "relu"
+    deeper: int = 0
+
+
+FORMS: Mapping[str, Form] = {
+    **{f"A0-{name}": Form("A0", name) for name in ("relu", "gelu", "hardswish", "softplus")},
+    **{f"{size}-relu": Form(size) for size in ("A1", "B0")},
+    **{f"{size}-relu-deeper": Form(size, deeper=ALL) for size in ("A0", "A1", "B0")},
+    **{f"{size}-hardswish-deeper": Form(size, "hardswish", ALL) for size in ("A0", "A1", "B0")},
+    "A0-hardswish-deeper-3": Form("A0", "hardswish", 3),
+}
+"""Tables 4, 5 and 6, and the last sentence of the section, in this order."""
+
+
+def tuned(form: Form, overrides: Sequence[str], database: Path, library: Path) -> dict[str, Any]:
+    """Tunes a form with the schedules of a database and exports it; returns what the result keeps of it."""
+    arguments = ",".join(f"{name}:{value}" for name, value in asdict(form).items())
+    words = ["inputs=[[1,3,224,224]]", f"kwargs={{{arguments}}}", "untuned_limit_s=1e-9", *overrides]
+    run = tune(ROOT, FACTORY, 0, words, export=library, database=database, timed=False)
+    network = repvgg(**asdict(form))
+    return {**asdict(form), "parameters": parameters(network), "tune": run}
+
+
+def describe(name: str, latency_s: float, plain_s: float | None) -> str:
+    """One line about a form."""
+    ratio = "" if plain_s is None else f", {plain_s / latency_s:.1%} of A0-relu's speed"
+    return f"{name}: {1e3 * latency_s:.3f} ms{ratio}"
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.repvgg",
+        description=study.__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM", help=f"({', '.join(FORMS)})"
+    )
+    add("--timings", type=int, default=3, help="processes that time all forms in turns (%(default)s)")
+    add("--again", action="store_true", help="run anew what is kept")
+    add("--runs-in", type=Path, default=Path("outputs/benchmarks/repvgg"), help="(%(default)s)")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add("overrides", nargs="*", default=["search=high_efficiency"], help="for foretune tune (%(default)s)")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    arguments = arguments_of()
+    begun, folder = start(), arguments.runs_in.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    commit, overrides = commit_of(ROOT), list(arguments.overrides)
+    libraries = {name: folder / f"{name}.so" for name in arguments.forms}
+    forms: dict[str, dict[str, Any]] = {}
+    for number, name in enumerate(arguments.forms, 1):
+        settings = {"commit": commit, "form": asdict(FORMS[name]), "overrides": overrides}
+        forms[name] = kept_run(
+            folder / f"{name}.json",
+            settings,
+            lambda name=name: tuned(  # type: ignore[misc]
+                FORMS[name], overrides, folder / "database", libraries[name]
+            ),
+            again=arguments.again or not libraries[name].exists(),
+        )
+        took_s = forms[name]["tune"]["total_s"]
+        print(f"[{number} of {len(arguments.forms)}] {name} tuned in {took_s:.0f} s", flush=True)
+    timings = [
+        kept_run(
+            folder / f"timing-{number}.json",
+            {"commit": commit, "forms": list(libraries), "overrides": overrides},
+            lambda: side_by_side(SAME_INPUTS, libraries),
+            again=arguments.again,
+        )
+        for number in range(arguments.timings)
+    ]
+    latencies_s = {name: statistics.median(timing[name] for timing in timings) for name in libraries}
+    for name, latency_s in latencies_s.items():
+        print(describe(name, latency_s, latencies_s.get("A0-relu")), flush=True)
+    result = {
+        "overrides": overrides,
+        "forms": {
+            name: {**form, "latency_s": latencies_s[name], "timings_s": [timing[name] for timing in timings]}
+            for name, form in forms.items()
+        },
+    }
+    path = write_result("repvgg", result, begun, this_machine(), results=arguments.out)
+    for library in libraries.values():
+        library.unlink(missing_ok=True)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Whole networks with `lowering.winograd=auto` and `off`: tuned into one database and timed in turns."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foretune.dataset.networks import load_network
+from foretune.inference.deploy.fresh_process import time_in_fresh_process
+from foretune.inference.result import BY_LOAD
+
+from ..checkouts import python_in, tune_command
+from ..common import ROOT, in_turns, read_json
+
+NETWORKS = ("resnet18", "vgg16")
+
+FORMS = ("auto", "off")
+"""Values of `lowering.winograd`. The first one also searches what the second one needs."""
+
+LIMIT_S = 3600.0
+"""Seconds after which a network is given up."""
+
+
+def measure(network: str, overrides: Sequence[str], turns: int) -> dict[str, Any]:
+    """Median latency of each form by `foretune.load`, and what the network takes of its alternatives.
+
+    Raises SubprocessError where a run of `foretune tune` fails, its check of the outputs included.
+    """
+    inputs = load_network(network).inputs
+    with tempfile.TemporaryDirectory() as scratch:
+        reports, libraries = {}, {}
+        for form in FORMS:
+            libraries[form] = Path(scratch) / f"{form}.so"
+            words = [
+                *(f"network={network}", f"lowering.winograd={form}", f"output={scratch}/{form}"),
+                *(f"database={scratch}/found", f"export={libraries[form]}", "rivals=[]"),
+                "untuned_limit_s=1e-9",
+            ]
+            command = [*tune_command(ROOT), *words, *overrides]
+            python_in(ROOT, command, cwd=Path(scratch), timeout_s=LIMIT_S)
+            reports[form] = read_json(Path(scratch) / form / "report.json")
+        samples: dict[str, list[float]] = {form: [] for form in FORMS}
+        for _, form in in_turns(FORMS, turns):
+            timed = {one.name: one for one in time_in_fresh_process(libraries[form], inputs)}
+            samples[form].append(statistics.median(timed[BY_LOAD].samples_s))
+    return {
+        "alternatives": reports["auto"]["alternatives"],
+        "forms": {
+            form: {
+                "latency_s": statistics.median(samples[form]),
+                "samples_s": samples[form],
+                "difference": reports[form]["max_abs_difference"],
+                "tolerance": reports[form]["tolerance"],
+                "total_s": reports[form]["total_s"],
+            }
+            for form in FORMS
+        },
+    }

@@ -1,0 +1,157 @@
+"""Winograd's algorithm as an alternative for the 3x3 convolutions of a network (Lavin and Gray, CVPR 2016).
+
+A function is offered if
+
+- it is one float32 convolution of a 3x3 kernel, stride 1 and dilation 1 without groups, channels last, with a
+  constant weight and at most element-wise steps around it;
+- its channels are whole vectors of the target, which its templates need;
+- `gain` expects it to be at least LEAST_GAIN times as fast;
+- `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+from tvm.target import Target
+
+from ..anchor import describe
+from ..operators.conv2d import Conv2d
+from ..operators.shared.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
+from ..templates.contraction import Contraction, read_contraction
+from ..templates.instructions import require_instructions
+from ..tvm_compat import as_task_module
+from .alternatives import Alternative, Arguments, Piece, Run, pieces
+from .lowering import Lowering
+from .stored_type import WIDE
+from .winograd_function import tile_counts, winograd_function
+
+LEAST_GAIN = 1.2
+"""Least expected speed-up of a layer that is offered; less is not worth its tuning."""
+
+LARGEST_ROUNDING = 2e-5
+"""Largest rounding error of a layer over its largest output: a fifth of what the outputs of a network may
+differ by (`inference.deploy.outputs.RELATIVE_TOLERANCE`), as the errors of its layers add up."""
+
+_WEIGHT_COST, _TRANSFORM_COST = 8, 8
+"""Multiply-adds that take as long as reading an element of a weight, and as one of a transform."""
+
+_TILES, _CHANNELS = 16, 64
+"""Random tiles of data, and channels of the output, by which rounding errors are found."""
+
+
+def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
+    """Alternatives by the tile sizes of `lowering.winograd`.
+
+    Raises MissingInstructionError where the target has no multiply-add of float32 vectors.
+    """
+    if not lowering.winograd_tiles:
+        return []
+    lanes = require_instructions(target, WIDE, WIDE, WIDE)[0].lanes
+    return [
+        alternative
+        for piece in pieces(mod)
+        for alternative in _alternatives(piece, lowering.winograd_tiles, lanes)
+    ]
+
+
+def gain(conv: Conv2d, transforms: Transforms) -> float:
+    """Expected latency of a direct convolution over that of Winograd's, by a closed form in multiply-adds.
+
+    With T tiles, C input and K output channels, and a = m + 2, the products take a^2 T C K multiply-adds in
+    place of 9 C K for each output pixel. The transforms touch a^2 T (C + K) elements. The weight has a^2 C K
+    elements in place of 9 C K, which small images do not make up for.
+    """
+    rows, columns = tile_counts(conv, transforms)
+    tiles, size = conv.batch * rows * columns, transforms.data_tile**2
+    height, width = conv.output_size
+    channels = conv.in_channels * conv.out_channels
+    direct = KERNEL**2 * channels * (conv.batch * height * width + _WEIGHT_COST)
+    moved = _TRANSFORM_COST * tiles * (conv.in_channels + conv.out_channels)
+    return direct / (size * (tiles * channels + moved + _WEIGHT_COST * channels))
+
+
+def rounding(weight: NDArray[np.float32], transforms: Transforms) -> float:
+    """Largest error of the algorithm in float32 over the largest output, on random normal tiles of data.
+
+    `weight` is float32 [3, 3, in_channels, out_channels]; errors are those from float64.
+    """
+    weight = weight[..., :_CHANNELS]
+    size = transforms.data_tile
+    tiles = np.random.default_rng(0).standard_normal((size, size, _TILES, weight.shape[2]))
+
+    def outputs(dtype: Any) -> NDArray[Any]:
+        data, output = (matrix.astype(dtype) for matrix in (transforms.data, transforms.output))
+        moved = np.einsum("bx,axtc->abtc", data, np.einsum("ay,yxtc->axtc", data, tiles.astype(dtype)))
+        product = moved @ transform_weight(weight.astype(dtype), transforms)
+        return np.einsum("jb,ibtc->ijtc", output, np.einsum("ia,abtc->ibtc", output, product))
+
+    exact = outputs(np.float64)
+    largest = float(np.abs(exact).max())
+    return float(np.abs(outputs(np.float32) - exact).max()) / largest if largest else 0.0
+
+
+def _alternatives(piece: Piece, sizes: Sequence[int], lanes: int) -> Iterator[Alternative]:
+    """Alternatives to one fused function."""
+    found = _convolution(piece)
+    if found is None:
+        return
+    conv, contraction, weight = found
+    if conv.in_channels % lanes or conv.out_channels % lanes:
+        return
+    kernels = [site.arguments[0][weight].value.numpy() for site in piece.sites]
+    for transforms in (TRANSFORMS[size] for size in sizes):
+        if gain(conv, transforms) < LEAST_GAIN:
+            continue
+        if max(rounding(kernel, transforms) for kernel in kernels) > LARGEST_ROUNDING:
+            continue
+        yield Alternative(
+            kind=f"Winograd F({transforms.output_tile}x{transforms.output_tile}, 3x3)",
+            piece=piece,
+            functions=(winograd_function(piece.functions[0], contraction, conv, transforms),),
+            names=(f"{piece.names[0]}_winograd{transforms.output_tile}",),
+            compute=_With(weight, transforms),
+        )
+
+
+class _With:
+    """Call of the function with a weight that is transformed ahead of time."""
+
+    def __init__(self, weight: int, transforms: Transforms) -> None:
+        self._weight = weight
+        self._transforms = transforms
+
+    def __call__(self, arguments: Sequence[Arguments], run: Run) -> relax.Expr:
+        given = list(arguments[0])
+        kernel = given[self._weight].value.numpy()
+        given[self._weight] = relax.const(transform_weight(kernel, self._transforms), WIDE)
+        return run(0, given)
+
+
+def _convolution(piece: Piece) -> tuple[Conv2d, Contraction, int] | None:
+    """Settings of the piece's convolution, and the index of its weight; None where it is none that fits."""
+    (func,) = piece.functions
+    mod = as_task_module(func)
+    operator, settings = describe(mod)
+    contraction = read_contraction(mod) if operator == Conv2d.operator and "kernel" in settings else None
+    if contraction is None:
+        return None
+    conv = Conv2d.from_dict({name: value for name, value in settings.items() if name != "prepack"})
+    fits = (conv.layout, conv.dtype) == ("NHWC", WIDE) and contraction.types == (WIDE, WIDE, WIDE)
+    if not fits or (conv.kernel, conv.stride, conv.dilation) != ((KERNEL, KERNEL), (1, 1), (1, 1)):
+        return None
+    weights = [
+        index
+        for index, param in enumerate(func.params)
+        if [int(extent) for extent in param.shape] == [KERNEL, KERNEL, conv.in_channels, conv.out_channels]
+    ]
+    if len(weights) != 1 or not all(
+        isinstance(site.arguments[0][weights[0]], tvm.ir.GenericConst) for site in piece.sites
+    ):
+        return None
+    return conv, contraction, weights[0]

@@ -1,0 +1,74 @@
+"""Runs templates on arrays of PyTorch: on a GPU, or on a CPU where Triton interprets. Needs Triton."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .compilation import Compiled
+from .problem import Problem, Window
+from .tiling import Tiling
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
+"""PyTorch's name of a data type by Triton's."""
+
+
+def launch(problem: Problem, tiling: Tiling, arrays: Sequence[torch.Tensor]) -> None:
+    """Runs a template; `arrays` have the order and the shapes of `problem.shapes`, the last is written.
+
+    Raises what Triton raises for arrays elsewhere than its device.
+    """
+    kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
+    options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
+    kernel[problem.grid(tiling)](*arrays, *problem.sizes.values(), **problem.constants(tiling), **options)
+
+
+def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Tensor]:
+    """Arrays with uniform values in [-0.5, 0.5) in the order of `problem.shapes`; the output is zero."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, DTYPES[problem.dtype])
+    *inputs, output = problem.shapes
+    drawn = [torch.rand(shape, generator=generator) - 0.5 for shape in inputs]
+    return [array.to(dtype).to(device) for array in (*drawn, torch.zeros(output))]
+
+
+def latency_s(problem: Problem, compiled: Compiled) -> float:
+    """Median seconds of a run on this machine's GPU, with flushed caches (`profiler.Measure`)."""
+    testing = importlib.import_module("triton.testing")
+    arrays = random_arrays(problem, "cuda")
+    milliseconds = testing.do_bench(lambda: launch(problem, compiled.tiling, arrays), return_mode="median")
+    return float(milliseconds) / 1e3
+
+
+def library_latency_s(problem: Problem) -> float:
+    """Median seconds of `by_library` on this machine's GPU, timed as `latency_s` does."""
+    testing = importlib.import_module("triton.testing")
+    arrays = random_arrays(problem, "cuda")
+    return float(testing.do_bench(lambda: by_library(problem, arrays), return_mode="median")) / 1e3
+
+
+def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Output of PyTorch's library calls on the arrays of `random_arrays`, in their data type and layout."""
+    from torch.nn import functional
+
+    act = getattr(functional, problem.activation, None)
+    inputs = list(arrays[:-1])
+    if isinstance(problem, Window):
+        data, weight, bias = inputs
+        # Views with channels last, which is how the arrays lie in memory.
+        found = functional.conv2d(
+            data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), bias, problem.stride, problem.padding
+        ).permute(0, 2, 3, 1)
+        return found if act is None else act(found)
+    output = inputs.pop(0)
+    while inputs:
+        matrix, bias = inputs.pop(0), inputs.pop(0)
+        output = (output @ matrix) + bias
+        output = output if act is None else act(output)
+    return output

@@ -1,0 +1,231 @@
+"""Products that the GPU templates compute, and what a kernel is launched with. Works without Triton."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ....errors import UserError
+from .tiling import Tiling
+
+ACTIVATIONS: Mapping[str, int] = {
+    "none": 0,
+    "relu": 1,
+    "gelu": 2,
+    "hardswish": 3,
+    "silu": 4,
+    "softplus": 5,
+}
+"""Activations of an epilogue by the number that a kernel takes."""
+
+
+class GpuTemplateError(UserError, ValueError):
+    """A product that no GPU template computes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(ABC):
+    """A product with fixed sizes, in the form of [rows, depth] by [depth, columns]."""
+
+    kernel: ClassVar[str]
+    """Name of the kernel in `kernels.py`."""
+    pointers: ClassVar[tuple[str, ...]] = ("left", "right", "bias", "output")
+    """Arguments that are arrays."""
+
+    activation: str = "none"
+    dtype: str = "fp16"
+    """Triton's name of the data type of all arrays."""
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            raise GpuTemplateError(
+                f"activation={self.activation}: no template has it; use one of {', '.join(ACTIVATIONS)}"
+            )
+        if self.dtype not in ("fp16", "bf16"):
+            raise GpuTemplateError(f"dtype={self.dtype}: tensor cores take fp16 and bf16 here")
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Rows of the output."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """Columns of the output that a block may divide among others."""
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """Length of each sum."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> Mapping[str, int]:
+        """Arguments of the kernel that are numbers, in order."""
+
+    @property
+    @abstractmethod
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Shapes of the arrays `pointers`; the output is the last."""
+
+    def grid(self, tiling: Tiling) -> tuple[int, ...]:
+        """Blocks of a launch."""
+        return -(-self.rows // tiling.block_m), -(-self.columns // tiling.block_n)
+
+    def constants(self, tiling: Tiling) -> dict[str, int]:
+        """Constants that the kernel is compiled with."""
+        blocks = {"BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_K": tiling.block_k}
+        return {"ACTIVATION": ACTIVATIONS[self.activation], **blocks}
+
+    def fits(self, tiling: Tiling) -> bool:
+        """Whether the kernel takes the tiling."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product(Problem):
+    """Matrix product with bias and activation."""
+
+    kernel: ClassVar[str] = "product"
+
+    m: int
+    n: int
+    k: int
+
+    @property
+    def rows(self) -> int:
+        return self.m
+
+    @property
+    def columns(self) -> int:
+        return self.n
+
+    @property
+    def depth(self) -> int:
+        return self.k
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"rows": self.m, "columns": self.n, "depth": self.k}
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        return [(self.m, self.k), (self.k, self.n), (self.n,), (self.m, self.n)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window(Problem):
+    """2-D convolution, channels last, with bias and activation."""
+
+    kernel: ClassVar[str] = "convolution"
+    pointers: ClassVar[tuple[str, ...]] = ("data", "weight", "bias", "output")
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filters: int
+    kernel_h: int
+    kernel_w: int
+    stride: int = 1
+    padding: int = 0
+
+    @property
+    def output_size(self) -> tuple[int, int]:
+        """Height and width of the output."""
+        return (
+            (self.height + 2 * self.padding - self.kernel_h) // self.stride + 1,
+            (self.width + 2 * self.padding - self.kernel_w) // self.stride + 1,
+        )
+
+    @property
+    def rows(self) -> int:
+        height, width = self.output_size
+        return self.batch * height * width
+
+    @property
+    def columns(self) -> int:
+        return self.filters
+
+    @property
+    def depth(self) -> int:
+        return self.kernel_h * self.kernel_w * self.channels
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        height, width = self.output_size
+        return {
+            **{"batch": self.batch, "height": self.height, "width": self.width, "channels": self.channels},
+            **{"out_height": height, "out_width": width, "filters": self.filters},
+        }
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        data = (self.batch, self.height, self.width, self.channels)
+        weight = (self.kernel_h, self.kernel_w, self.channels, self.filters)
+        return [data, weight, (self.filters,), (self.batch, *self.output_size, self.filters)]
+
+    def constants(self, tiling: Tiling) -> dict[str, int]:
+        window = {"KERNEL_H": self.kernel_h, "KERNEL_W": self.kernel_w}
+        return {**window, "STRIDE": self.stride, "PADDING": self.padding, **super().constants(tiling)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackToBack(Problem):
+    """Two products, the output of the first being the left matrix of the second (section 3.1.1)."""
+
+    kernel: ClassVar[str] = "back_to_back"
+    pointers: ClassVar[tuple[str, ...]] = (
+        *("left", "first", "first_bias", "second", "second_bias", "output"),
+    )
+
+    m: int
+    k: int
+    middle: int
+    n: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("middle", "n"):
+            value = getattr(self, name)
+            if value < 16 or value & (value - 1):
+                raise GpuTemplateError(
+                    f"{name}={value}: a block holds whole rows of both products, whose widths must be powers "
+                    "of two of 16 or more; compute the products one after the other"
+                )
+
+    @property
+    def rows(self) -> int:
+        return self.m
+
+    @property
+    def columns(self) -> int:
+        return self.middle
+
+    @property
+    def depth(self) -> int:
+        return self.k
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"rows": self.m, "depth": self.k}
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        first, second = (self.k, self.middle), (self.middle, self.n)
+        return [(self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n)]
+
+    def grid(self, tiling: Tiling) -> tuple[int, ...]:
+        return (-(-self.rows // tiling.block_m),)
+
+    def constants(self, tiling: Tiling) -> dict[str, int]:
+        blocks = {"BLOCK_M": tiling.block_m, "BLOCK_K": tiling.block_k}
+        widths = {"MIDDLE": self.middle, "COLUMNS": self.n}
+        return {**widths, "ACTIVATION": ACTIVATIONS[self.activation], **blocks}
+
+    def fits(self, tiling: Tiling) -> bool:
+        """A block holds whole rows of the first product."""
+        return tiling.block_n == self.middle

@@ -1,0 +1,61 @@
+"""Light-weight profiler of GPU templates (Bolt section 3.2.2), with a GPU and without one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from .compilation import Compiled, compiled
+from .problem import Problem
+from .tiling import Gpu, Tiling, ranked
+
+Compile = Callable[[Problem, Tiling, Gpu], Compiled]
+Measure = Callable[[Problem, Compiled], float]
+"""Seconds of one run of a template on a GPU."""
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A template that compiled well."""
+
+    compiled: Compiled
+    latency_s: float | None = None
+    """As it was measured; None without a GPU."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Templates of a product, the best first."""
+
+    templates: list[Profiled]
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Number of templates that compilation has rejected, by reason."""
+
+
+def profile(
+    problem: Problem,
+    gpu: Gpu,
+    count: int = 8,
+    *,
+    compile_: Compile = compiled,
+    measure: Measure | None = None,
+) -> Profile:
+    """Profiles the `count` most promising tilings of a product that compile without spills.
+
+    Without `measure`, their order is that of the closed form, which is no latency. Raises GpuTemplateError.
+    """
+    templates: list[Profiled] = []
+    rejected: Counter[str] = Counter()
+    for tiling in ranked(problem, gpu):
+        if len(templates) == count:
+            break
+        found = compile_(problem, tiling, gpu)
+        if reason := found.rejected_by(gpu):
+            rejected[reason] += 1
+        else:
+            templates.append(Profiled(found))
+    if measure is not None:
+        measured = [replace(one, latency_s=measure(problem, one.compiled)) for one in templates]
+        templates = sorted(measured, key=lambda one: one.latency_s or 0.0)
+    return Profile(templates, rejected)

@@ -1,0 +1,109 @@
+"""Closed form of a template's time: by costs of server CPUs, or by those that the light profiler measured."""
+
+from __future__ import annotations
+
+import math
+from math import prod
+
+from .contraction import Contraction
+from .sample_kernels import RegisterTile
+from .template import COLUMNS_FIRST, MOST_ROWS, Template
+from .tile_profile import TileProfile
+
+_LATENCY = 5
+"""Cycles until a multiply-add of vectors can add to its result again."""
+
+_PER_CYCLE = 2
+"""Multiply-adds and loads of vectors in a cycle, as server CPUs have them."""
+
+_TILE_START, _ROW_START = 60, 4
+"""Cycles to begin and end a register tile, and for each of its vectors, in which nothing is multiplied."""
+
+_TILE_LOAD, _MOVE_BYTES = 8, 16
+"""Cycles of loading a tile of AMX, and bytes a cycle from beyond the second cache."""
+
+
+def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) -> float:
+    """Estimated cycles of a template: multiply-adds or loads, whichever take longer, and memory traffic."""
+    instruction = template.instruction
+    steps = task.depth / instruction.step
+    panels, row_tiles = _across(task, template)
+    tiles = task.batch_count * row_tiles * panels
+    if instruction.tiles:
+        words = template.words(task.inner.extent)
+        multiplied = template.row_tiles * template.vectors * max(template.rows, 8)
+        loaded = _TILE_LOAD * (
+            template.row_tiles * template.rows / MOST_ROWS + template.vectors * words / MOST_ROWS
+        )
+        busy = steps / words * max(multiplied, loaded)
+        stored = template.row_tiles * template.vectors * template.rows
+    else:
+        sums = template.rows * template.vectors
+        busy = busy_cycles(steps, template.rows, template.vectors)
+        stored = sums
+    computed = tiles * (busy + _TILE_START + _ROW_START * stored)
+    element = 4 / instruction.step
+    sizes = task.row_count, task.column.extent
+    data, weight = (task.batch_count * task.depth * element * size for size in sizes)
+    # The inner loop's operand is read in each iteration of the outer one, unless it stays in cache.
+    again, once = (data, weight) if template.order == COLUMNS_FIRST else (weight, data)
+    times = panels if template.order == COLUMNS_FIRST else row_tiles
+    moved = once + again * (times if again > cache_bytes else 1)
+    return max(computed, moved / _MOVE_BYTES) * _share_of_a_core(task, template, cores)
+
+
+def busy_cycles(steps: float, rows: int, vectors: int) -> float:
+    """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
+    return steps * max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
+
+
+def predicted_s(
+    task: Contraction, template: Template, profile: TileProfile, caches: tuple[int, int], cores: int
+) -> float:
+    """Predicted seconds of a template by the measured costs of its register tile.
+
+    `caches` are the bytes of a core's first and second cache. The inner loop reads one operand whole for each
+    tile of the outer one; what the inner loop reads again stays in the cache that holds it.
+    """
+    instruction = template.instruction
+    tile = RegisterTile(instruction, template.rows, template.vectors, template.row_tiles)
+    cost = profile.cost(tile)
+    steps = task.depth / instruction.step
+    if instruction.tiles:
+        steps /= template.words(task.inner.extent)
+    panels, row_tiles = _across(task, template)
+    data, weight = steps * tile.data_bytes, steps * tile.weight_bytes
+    by_columns = template.order == COLUMNS_FIRST
+    kept, streamed = (weight, data) if by_columns else (data, weight)
+    whole = streamed * (row_tiles if by_columns else panels)
+    share = streamed / (streamed + kept)
+    first, second = caches
+    step_s = _between(kept + streamed, first, cost.near_s, cost.second_s) * (1 - share)
+    if whole + kept <= second:
+        step_s += share * (cost.near_s if whole + kept <= first else cost.second_s)
+    else:
+        step_s += share * cost.far_s
+    tiles = task.batch_count * row_tiles * panels
+    return tiles * (cost.start_s + steps * step_s) * _share_of_a_core(task, template, cores)
+
+
+def _between(size: float, cache: int, inside: float, outside: float) -> float:
+    return inside if size <= cache else outside
+
+
+def _across(task: Contraction, template: Template) -> tuple[int, float]:
+    """Register tiles along the columns, and along the rows."""
+    panels = math.ceil(task.column.extent / template.instruction.lanes / template.vectors)
+    row_tiles = prod(
+        math.ceil(axis.extent / tile) for axis, tile in zip(task.rows, template.row_tile, strict=True)
+    )
+    return panels, row_tiles / template.row_tiles
+
+
+def _share_of_a_core(task: Contraction, template: Template, cores: int) -> float:
+    """Share of all register tiles that the busiest core computes."""
+    panels, row_tiles = _across(task, template)
+    shared = (panels if template.order == COLUMNS_FIRST else row_tiles) * task.batch_count
+    busy_cores = min(cores, panels * row_tiles * task.batch_count)
+    uneven = math.ceil(shared / busy_cores) * busy_cores / shared if shared >= busy_cores else 1.0
+    return min(uneven, 2.0) / busy_cores

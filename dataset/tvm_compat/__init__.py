@@ -1,0 +1,79 @@
+"""Compatibility layer: code that depends on the TVM version, for the wheel pinned in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+
+from .intrinsics import (
+    load_cpu_intrinsics,
+    load_tensor_intrinsics,
+)
+from .modules import (
+    CUDA_PASSES,
+    IF_THEN_ELSE,
+    argument_buffers,
+    as_task_module,
+    before_async_copies,
+    chooses_layout,
+    layout_free,
+    register_clip_layouts,
+    vectorised,
+    with_layout_free,
+    without_layout_change,
+    workload_hash,
+)
+from .search import (
+    NoDesignSpaceError,
+    counting_logger,
+    design_spaces,
+    make_tune_context,
+    mutate,
+    stock_space,
+    trace_as_json,
+)
+from .targets import (
+    UnknownTargetError,
+    available_cores,
+    configure_thread_pool,
+    missing_instruction_sets,
+    parse_target,
+    target_cores,
+    target_to_json,
+    target_vectors,
+)
+
+# TVM takes half of the cores for hyper-threads and leaves them idle, unless the number is set before its
+# first parallel program.
+os.environ.setdefault("TVM_NUM_THREADS", str(available_cores()))
+
+__all__ = [
+    "CUDA_PASSES",
+    "IF_THEN_ELSE",
+    "NoDesignSpaceError",
+    "UnknownTargetError",
+    "argument_buffers",
+    "as_task_module",
+    "available_cores",
+    "before_async_copies",
+    "chooses_layout",
+    "configure_thread_pool",
+    "counting_logger",
+    "design_spaces",
+    "layout_free",
+    "load_cpu_intrinsics",
+    "load_tensor_intrinsics",
+    "make_tune_context",
+    "missing_instruction_sets",
+    "mutate",
+    "parse_target",
+    "register_clip_layouts",
+    "stock_space",
+    "target_cores",
+    "target_to_json",
+    "target_vectors",
+    "trace_as_json",
+    "vectorised",
+    "with_layout_free",
+    "without_layout_change",
+    "workload_hash",
+]

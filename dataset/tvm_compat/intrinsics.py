@@ -1,0 +1,62 @@
+"""Tensor intrinsics of the pinned TVM, imported without reading source files."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
+
+
+@contextmanager
+def _stack_without_source() -> Iterator[None]:
+    """Make `inspect.stack` skip the source context, which TVM's decorators do not use."""
+
+    def stack(context: int = 1) -> list[inspect.FrameInfo]:
+        frames = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            frames.append(
+                inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+            )
+            frame = frame.f_back
+        return frames
+
+    original = inspect.stack
+    inspect.stack = stack
+    try:
+        yield
+    finally:
+        inspect.stack = original
+
+
+@cache
+def load_tensor_intrinsics() -> None:
+    """Import TVM's tensor intrinsics, which tune contexts need.
+
+    Each of their decorators calls `inspect.stack`, which reads source files and takes 20-37 s in total.
+    Without source context, the import takes 2 s.
+    """
+    with _stack_without_source():
+        import tvm.s_tir.tensor_intrin  # noqa: F401
+
+
+def load_cpu_intrinsics() -> None:
+    """Import only CPU intrinsics, in a process that tunes only for CPUs; saves 2 s.
+
+    The package's `__init__` imports the intrinsics of all devices, and those of CUDA take nearly all of the
+    time. Here it does not run, and the modules of CPUs are imported directly.
+    """
+    name = "tvm.s_tir.tensor_intrin"
+    spec = importlib.util.find_spec(name)
+    if name in sys.modules or spec is None:
+        return
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    with _stack_without_source():
+        for device in ("x86", "arm_cpu", "riscv_cpu"):
+            importlib.import_module(f"{name}.{device}")

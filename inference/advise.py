@@ -1,0 +1,164 @@
+"""`foretune advise`: what this hardware gives the designer of a network for little (Bolt section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from tvm.target import Target
+
+from ..configuration import from_hydra
+from ..dataset.exchange import HERE, find_hardware
+from ..dataset.hardware import Hardware
+from ..dataset.measure import ExecutorConfig, MeasureConfig
+from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..dataset.progress import job_progress
+from ..dataset.target_hardware import target_hardware
+from ..dataset.tvm_compat import parse_target
+from ..errors import UserError
+from ..models.checkpoint import Checkpoint
+from .advice.activations import DEFAULT, check_activations
+from .advice.content import Advice
+from .advice.kept import KEPT_FILE
+from .advice.latencies import LatencySource
+from .advice.layers import read_layers
+from .advice.measured import MeasuredLatencies
+from .advice.predicted import PredictedLatencies, required_checkpoint
+from .advice.run import AdviceRun, Asked
+from .advice.terminal import print_advice
+from .advice.write import write_advice
+from .checkpoint_fit import AUTO
+from .config import OneShotConfig
+
+
+class AdviseConfigError(UserError, ValueError):
+    """A setting of the advice is out of range."""
+
+
+class NothingToAdviseError(UserError, ValueError):
+    """A network has no layer that could be built otherwise."""
+
+
+@dataclass(frozen=True)
+class AdviseConfig:
+    """One advice; the fields are those of conf/advise.yaml."""
+
+    network: str
+    output: Path
+    database: Path
+    checkpoint: str | None = AUTO
+    target: Any = "llvm"
+    hardware: str = HERE
+    inputs: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    batch: int = 1
+    seed: int = 0
+    predict: bool = False
+    activations: list[str] = field(default_factory=lambda: [*DEFAULT])
+    align: int | None = None
+    nearly_free: float = 0.01
+    programs: int = 3
+    drawn: int = 32
+    workers: int | None = None
+    lowering: Lowering = AS_FASTEST
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, top_k=16))
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+
+    def __post_init__(self) -> None:
+        check_activations(self.activations)
+        for name in ("programs", "drawn", "align"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise AdviseConfigError(f"{name}={value}: must be at least 1")
+        if not 0 <= self.nearly_free <= 1:
+            raise AdviseConfigError(f"nearly_free={self.nearly_free}: a share of the network, in [0, 1]")
+        if not self.predict and not self.search.measure:
+            raise AdviseConfigError(
+                "search.measure=false: advice that is measured searches by measuring; use predict=true for "
+                "predictions"
+            )
+        if not self.predict and self.executor.kind in ("none", "replay", "dry_run"):
+            raise AdviseConfigError(
+                f"executor={self.executor.kind}: it measures no latencies of other layers; use predict=true "
+                "for predictions, or another executor"
+            )
+
+    @property
+    def asked(self) -> Asked:
+        """What the advice is asked for."""
+        return Asked(
+            activations=tuple(self.activations),
+            align=self.align,
+            nearly_free=self.nearly_free,
+            programs=self.programs,
+            max_code=self.search.max_code,
+        )
+
+
+def run(config: AdviseConfig, console: Console | None = None) -> Advice:
+    """Measures or predicts, prints, writes and returns the advice on a network. Raises UserError."""
+    console = console or Console()
+    target = parse_target(config.target)
+    checkpoint = required_checkpoint(config.checkpoint, target) if config.predict else None
+    with console.status(f"turning {config.network} into tasks"):
+        network = load_network(
+            config.network,
+            inputs=config.inputs,
+            batch=config.batch,
+            seed=config.seed,
+            kwargs=config.kwargs,
+        )
+        tasks = extract_tasks(to_relax(network, target, config.lowering), target, network.name)
+    layers = read_layers(tasks)
+    if not layers:
+        raise NothingToAdviseError(
+            f"network={config.network}: none of its {len(tasks)} tasks is a convolution or linear layer in a "
+            "form and data type that can be built otherwise; give a network that has some, in float32"
+        )
+    with _opened(config, target, checkpoint) as (source, hardware), job_progress(console) as progress:
+        advised = AdviceRun(
+            config.asked, target, hardware, source, progress, config.output / KEPT_FILE
+        ).advice(network.name, tasks, layers)
+    print_advice(advised, console)
+    for path in write_advice(advised, config.output):
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+    return advised
+
+
+@contextmanager
+def _opened(
+    config: AdviseConfig, target: Target, checkpoint: Checkpoint | None
+) -> Iterator[tuple[LatencySource, Hardware]]:
+    """What tells latencies, and the device; `checkpoint` predicts, None measures."""
+    if checkpoint is not None:
+        hardware = _device(config.hardware, target)
+        yield PredictedLatencies(checkpoint, target, hardware, config.drawn, config.seed), hardware
+        return
+    with MeasuredLatencies(
+        target,
+        config.search,
+        config.checkpoint,
+        config.executor,
+        config.measure,
+        config.workers,
+        tuned=config.database,
+        own=config.output / "database",
+    ) as measured:
+        yield measured, measured.hardware
+
+
+def _device(name: str, target: Target) -> Hardware:
+    if name == HERE and target.kind.name == "llvm":
+        return target_hardware(target, measured=True)
+    return find_hardware(name, target)
+
+
+def main(config: DictConfig) -> None:
+    """Entry of `foretune advise`."""
+    run(from_hydra(config, AdviseConfig))

@@ -1,0 +1,180 @@
+"""Alternatives of a network while it is tuned: which are given up, and which the network takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import tvm
+
+from ...dataset.networks.alternatives import Alternative, Offer, call_counts, places, with_alternatives
+from ...dataset.task import Task
+from ..result import AlternativeResult, TaskResult
+from .search import TaskSearch
+
+HOPELESS = 1.3
+"""An alternative that takes so many times the latency of what it replaces, after its tasks had a round each,
+gets no further round."""
+
+
+class Contests:
+    """Alternatives among the searches of a run."""
+
+    def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
+        """Lets the tasks of each offer count with its places in the network, as far as these are searched."""
+        self._searches = {search.task.workload_hash: search for search in searches}
+        self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
+        for offer in self._offers:
+            for search in self._own(offer):
+                search.calls_instead = max(search.calls_instead, offer.calls)
+
+    def give_up(self, rounds: int) -> None:
+        """Ends searches of hopeless alternatives, as if they had all `rounds`; see HOPELESS."""
+        needed: set[str] = set()
+        hopeless: list[TaskSearch] = []
+        for offer in self._offers:
+            own = self._own(offer)
+            had = all(search.rounds or search.known_s is not None or search.over for search in own)
+            direct_s = sum(min(search.best_s, search.untuned_s) for search in self._replaced(offer))
+            if had and sum(search.best_s for search in own) > HOPELESS * direct_s:
+                hopeless += own
+            else:
+                needed.update(task.workload_hash for task in offer.tasks)
+        for search in hopeless:
+            if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
+                search.give_up(rounds)
+
+    def saved_s(self) -> float:
+        """Seconds that the network saves by the alternatives that are faster so far."""
+        latency_s = {name: min(s.best_s, s.untuned_s) for name, s in self._searches.items()}
+        saved, taken = 0.0, set[str]()
+        for offer in preferred(self._offers, latency_s.get):
+            direct_s = sum(latency_s[name] for name in offer.replaces)
+            if taken.isdisjoint(offer.replaces) and math.isfinite(direct_s):
+                taken.update(offer.replaces)
+                saved += offer.calls * (direct_s - _own_s(offer, latency_s.get))
+        return saved
+
+    def _own(self, offer: Offer) -> list[TaskSearch]:
+        return [self._searches[task.workload_hash] for task in offer.tasks]
+
+    def _replaced(self, offer: Offer) -> list[TaskSearch]:
+        return [self._searches[name] for name in offer.replaces]
+
+
+def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None]) -> list[Offer]:
+    """Offers that are faster than what they replace, those first that a place should go to.
+
+    An offer for several calls in a row must be faster than the fastest way of each of them, and goes first;
+    else the one that saves most does. `latency_s` is in seconds a call, by workload hash. None or inf is an
+    unknown latency, which a known alternative is faster than.
+    """
+    fastest_s: dict[str, float] = {}
+    for offer in offers:
+        for name in offer.replaces:
+            fastest_s.setdefault(name, _known(latency_s(name)))
+    direct_s = dict(fastest_s)
+    found: list[tuple[int, float, int]] = []
+    for number in sorted(range(len(offers)), key=lambda number: len(offers[number].replaces)):
+        offer = offers[number]
+        alone = len(offer.replaces) == 1
+        own_s = _own_s(offer, latency_s)
+        replaced_s = sum((direct_s if alone else fastest_s)[name] for name in offer.replaces)
+        if own_s < replaced_s:
+            # Where the direct latency is not known, the fastest alternative saves most.
+            saved_s = -own_s if math.isinf(replaced_s) else offer.calls * (replaced_s - own_s)
+            found.append((-len(offer.replaces), -saved_s, number))
+            if alone:
+                fastest_s[offer.replaces[0]] = min(fastest_s[offer.replaces[0]], own_s)
+    return [offers[number] for _, _, number in sorted(found)]
+
+
+def needed_tasks(
+    tasks: Sequence[Task], offers: Sequence[Offer], latency_s: Callable[[str], float | None]
+) -> list[Task]:
+    """Tasks of a network that it calls with its preferred alternatives, and the tasks of these."""
+    left = {task.workload_hash: task.weight for task in tasks}
+    taken: list[Task] = []
+    for offer in preferred(offers, latency_s):
+        if all(left[name] >= offer.calls for name in offer.replaces):
+            taken += offer.tasks
+            for name in offer.replaces:
+                left[name] -= offer.calls
+    return [*(task for task in tasks if left[task.workload_hash]), *taken]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A tuned network with the fastest ways to compute its pieces."""
+
+    relax_mod: tvm.IRModule
+    results: list[TaskResult]
+    """Results of its tasks. Those that it does without have weight 0."""
+    alternatives: list[AlternativeResult]
+
+
+def take(
+    relax_mod: tvm.IRModule, alternatives: Sequence[Alternative], results: Sequence[TaskResult]
+) -> Taken:
+    """The network with the alternatives that are faster, by the latencies of `results`."""
+    if not alternatives:
+        return Taken(relax_mod, list(results), [])
+    by_name = {result.workload_hash: result for result in results}
+    # An alternative that runs untuned is plain loops, which nobody timed.
+    latency_s = {name: found.latency_s for name, found in by_name.items()}
+    of_offer = {id(alternative.offer): alternative for alternative in alternatives}
+    offers = [alternative.offer for alternative in alternatives]
+    chosen = [of_offer[id(offer)] for offer in preferred(offers, latency_s.get)]
+    taken = dict(zip(map(id, chosen), map(len, places(chosen)), strict=True))
+    chosen = [alternative for alternative in chosen if taken[id(alternative)]]
+    changed = with_alternatives(relax_mod, chosen)
+    counts = call_counts(changed)
+    untuned_s = {name: found.untuned_latency_s for name, found in by_name.items()}
+    # For a speed-up over the untuned network, which has none of them.
+    of_replaced = {
+        offer.tasks[0].workload_hash: _sum_s(offer.replaces, untuned_s)
+        for offer in (alternative.offer for alternative in chosen)
+        if len(offer.tasks) == 1
+    }
+    return Taken(
+        changed,
+        [
+            replace(
+                result,
+                weight=counts[result.workload_hash],
+                untuned_latency_s=of_replaced.get(result.workload_hash, result.untuned_latency_s),
+            )
+            for result in results
+        ],
+        [
+            AlternativeResult(
+                name=offer.name,
+                replaced=list(offer.replaced),
+                tasks=[task.name for task in offer.tasks],
+                places=offer.calls,
+                taken=taken.get(id(alternative), 0),
+                direct_s=_sum_s(offer.replaces, latency_s),
+                alternative_s=_sum_s([task.workload_hash for task in offer.tasks], latency_s),
+            )
+            for alternative, offer in zip(alternatives, offers, strict=True)
+        ],
+    )
+
+
+def _names(offer: Offer) -> list[str]:
+    return [*offer.replaces, *(task.workload_hash for task in offer.tasks)]
+
+
+def _own_s(offer: Offer, latency_s: Callable[[str], float | None]) -> float:
+    return sum(_known(latency_s(task.workload_hash)) for task in offer.tasks)
+
+
+def _known(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+def _sum_s(names: Sequence[str], latency_s: Mapping[str, float | None]) -> float | None:
+    """Sum of latencies, None unless each is known."""
+    found = sum(_known(latency_s.get(name)) for name in names)
+    return found if math.isfinite(found) else None

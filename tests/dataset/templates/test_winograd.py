@@ -1,0 +1,121 @@
+"""Templates of Winograd's algorithm: what they compute, and which are tried."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from foretune.dataset.measure.compilation import compile_module, entries
+from foretune.dataset.networks import Lowering, find_alternatives, load_network, to_relax, winograd
+from foretune.dataset.operators.conv2d_winograd import WinogradConv2d
+from foretune.dataset.operators.shared.winograd import TRANSFORMS, transform_weight
+from foretune.dataset.replay import replay, trace_to_json
+from foretune.dataset.templates.instructions import INSTRUCTION
+from foretune.dataset.templates.programs import scheduled_winograd, template_traces
+from foretune.dataset.templates.winograd import Winograd, cycles, read_winograd, winograd_templates
+from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
+
+HERE = parse_target("llvm")
+FMA = INSTRUCTION["avx512_fma"]
+LARGE = Winograd(4, (1, 14, 14), 64, 64, padded=True, steps=("T_add", "compute"))
+
+
+def task_of(tile: int, size: tuple[int, int], residual: bool = False, batch: int = 1) -> tvm.IRModule:
+    arguments = {"in_channels": 32, "out_channels": 32, "kernel_size": 3, "padding": 1, "residual": residual}
+    network = load_network("support.networks:OneConvolution", inputs=[[batch, 32, *size]], kwargs=arguments)
+    lowering = Lowering(winograd=[tile])
+    target = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winograd, "LEAST_GAIN", 0.0)
+        (alternative,) = find_alternatives(to_relax(network, target, lowering), target, lowering)
+    return alternative.offer.tasks[0].mod
+
+
+def test_the_task_is_read_back() -> None:
+    task = read_winograd(task_of(4, (14, 26)))
+    assert task is not None
+    assert (task.tile, task.tiles, task.in_channels, task.out_channels) == (4, (1, 4, 7), 32, 32)
+    assert task.padded and task.steps == ("T_add", "compute") and task.last == "compute"
+    assert task.products == 36
+    # The operator of sampled tasks has other stages.
+    sampled = WinogradConv2d(in_channels=16, height=8, width=8, out_channels=16, batch=1)
+    assert read_winograd(as_task_module(sampled.prim_func())) is None
+
+
+@pytest.mark.parametrize(
+    ("tile", "size", "residual"), [(4, (13, 26), False), (2, (7, 9), True)], ids=["F4", "F2"]
+)
+def test_programs_compute_the_convolution(tile: int, size: tuple[int, int], residual: bool) -> None:
+    mod = task_of(tile, size, residual, batch=2)
+    task = read_winograd(mod)
+    instruction = FMA if "avx512" in " ".join(_features()) else INSTRUCTION["avx2_fma"]
+    templates = winograd_templates(task, [instruction], None, 2)
+    staged = next(template for template in templates if template.block is None)
+    blocked = next(template for template in templates if template.block is not None)
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((2, *size, 32)).astype(np.float32)
+    weight = (rng.standard_normal((3, 3, 32, 32)) / 17).astype(np.float32)
+    bias = rng.standard_normal((1, 1, 1, 32)).astype(np.float32)
+    images, kernel = torch.from_numpy(data).permute(0, 3, 1, 2), torch.from_numpy(weight).permute(3, 2, 0, 1)
+    expected = torch.nn.functional.conv2d(images, kernel, padding=1).permute(0, 2, 3, 1).numpy() + bias
+    expected = np.maximum(expected + data if residual else expected, 0)
+    given = [data, transform_weight(weight, TRANSFORMS[tile]), bias]
+    for template in (staged, blocked):
+        candidate = replay(
+            make_tune_context(mod, HERE, seed=0),
+            trace_to_json(scheduled_winograd(mod, task, template).trace),
+        )
+        assert candidate is not None
+        # The weight in its own layout: the program that checks outputs changes it itself.
+        module, buffers = entries(candidate.sch.mod, checked=True)
+        entry = "checked" if "checked" in buffers else "main"
+        by_shape = {array.shape: array for array in given}
+        tensors = [
+            tvm.runtime.tensor(by_shape.get(tuple(shape), np.zeros(shape, dtype)))
+            for shape, dtype in buffers[entry]
+        ]
+        compile_module(module, HERE)[entry](*tensors)
+        np.testing.assert_allclose(tensors[-1].numpy(), expected, atol=2e-5 * np.abs(expected).max())
+
+
+def _features() -> list[str]:
+    from tvm.target.codegen import llvm_cpu_has_features
+
+    return ["avx512"] if llvm_cpu_has_features(["avx512f"], HERE) else []
+
+
+def test_traces_are_those_of_the_best_templates() -> None:
+    traces = template_traces(task_of(4, (14, 26)), HERE, None, 3)
+    assert len(set(traces)) == 3
+    cuda = parse_target("nvidia/nvidia-a100")
+    assert template_traces(task_of(4, (14, 26)), cuda, None, 3) == []
+
+
+def test_blocks_and_stages_are_tried_in_turn() -> None:
+    templates = winograd_templates(LARGE, [FMA], None, 2)
+    assert [template.block is None for template in templates[:4]] in ([False, True] * 2, [True, False] * 2)
+    for template in templates:
+        across, along = template.row_tile
+        assert across * along * template.vectors + template.vectors < FMA.registers
+        if template.block is not None:
+            assert (14 % template.block[0], 14 % template.block[1]) == (0, 0)
+            assert (template.block[0] % across, template.block[1] % along) == (0, 0)
+
+
+def test_channels_must_be_whole_vectors() -> None:
+    assert winograd_templates(Winograd(4, (1, 2, 2), 24, 16, True, ()), [FMA], None, 2) == []
+    assert winograd_templates(LARGE, [], None, 2) == []
+
+
+def test_the_closed_form_by_hand() -> None:
+    template = next(
+        t for t in winograd_templates(LARGE, [FMA], None, 1) if t.block == (1, 14) and t.vectors == 2
+    )
+    assert template.row_tile == (1, 14)
+    # A register tile of 14 x 2 sums takes 64 steps of 14 cycles and 28 to store. A block has 36 products of
+    # two panels, and there are 14 blocks. Between the stages are 36 * 14 * 128 floats, within a megabyte. The
+    # weight of 36 * 64 * 64 floats, over half of one, is read for each block at 16 bytes a cycle.
+    weight = 4 * 36 * 64 * 64
+    assert cycles(LARGE, template, 1 << 20, 1) == 14 * 36 * 2 * (64 * 14 + 28) + 14 * weight / 16
+    assert cycles(LARGE, template, 1 << 21, 2) == 7 * 36 * 2 * (64 * 14 + 28) + weight / 16

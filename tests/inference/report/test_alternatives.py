@@ -1,0 +1,66 @@
+"""Alternatives in the report."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from foretune.inference.report.alternatives import ALTERNATIVE_HEADS, alternative_facts, alternative_rows
+from foretune.inference.report.html import render_page
+from foretune.inference.report.reuse import reuse_facts
+from foretune.inference.report.terminal import print_report
+from foretune.inference.result import AlternativeResult
+from foretune.inference.result_file import result_from_json, result_to_json
+from rich.console import Console
+from support.results import make_result, make_task
+
+TAKEN = AlternativeResult("fast of conv", ["conv"], ["conv_fast"], 3, 2, direct_s=4e-3, alternative_s=1e-3)
+LEFT = AlternativeResult("slow of conv", ["conv"], ["conv_slow"], 3, 0, direct_s=4e-3, alternative_s=5e-3)
+UNKNOWN = AlternativeResult("none of conv", ["conv"], ["conv_none"], 3, 0, direct_s=4e-3, alternative_s=None)
+RESULT = make_result(alternatives=[TAKEN, LEFT, UNKNOWN])
+
+
+def test_rows_have_both_latencies_and_what_was_taken() -> None:
+    assert len(ALTERNATIVE_HEADS) == 6
+    assert alternative_rows(RESULT) == [
+        ["fast of conv", "3", "4.00 ms", "1.00 ms", "4.00x", "at 2"],
+        ["slow of conv", "3", "4.00 ms", "5.00 ms", "0.800x", "no"],
+        ["none of conv", "3", "4.00 ms", "-", "-", "no"],
+    ]
+
+
+def test_the_summary_counts_what_is_saved() -> None:
+    (fact,) = alternative_facts(RESULT)
+    assert fact.value == "1 of 3 alternatives taken"
+    # Two places save 3 ms each.
+    assert fact.detail == "taken at 2 places, where they save 6.00 ms by their tasks"
+    assert alternative_facts(make_result()) == []
+    (none,) = alternative_facts(make_result(alternatives=[LEFT]))
+    assert (none.value, none.detail) == ("0 of 1 alternatives taken", "taken at 0 places")
+
+
+def test_page_and_terminal_show_them() -> None:
+    text = StringIO()
+    print_report(RESULT, Console(file=text, width=100))
+    for shown in (text.getvalue(), render_page(RESULT)):
+        assert "Algorithms" in shown and "slow of conv" in shown and "4.00x" in shown
+    assert "<h2>Algorithms</h2>" not in render_page(make_result())
+
+
+def test_they_survive_the_file() -> None:
+    assert result_from_json(result_to_json(RESULT)).alternatives == RESULT.alternatives
+    older = result_to_json(RESULT)
+    del older["alternatives"]
+    assert result_from_json(older).alternatives == []
+
+
+def test_tasks_that_the_network_does_without_are_no_bridges() -> None:
+    tasks = [
+        make_task("conv", weight=0, parent="other", parent_hash="1"),
+        make_task("conv_slow", weight=0),
+        make_task("bridge", weight=0),
+        make_task("other"),
+    ]
+    result = make_result(tasks=tasks, alternatives=[LEFT])
+    assert [task.name for task in result.bridges()] == ["bridge"]
+    (fact,) = reuse_facts(result)
+    assert fact.detail.endswith("; 1 bridge added")

@@ -1,0 +1,157 @@
+"""Alternatives while a network is tuned: which are preferred, given up and needed. Latencies are made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+from foretune.dataset.networks.alternatives import Offer
+from foretune.dataset.task import Task
+from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.tasks.alternatives import HOPELESS, needed_tasks, preferred
+from foretune.inference.tasks.due import anything_due
+from foretune.inference.workers.messages import RoundReply
+from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
+
+DIRECT, NEXT, OTHER = TASKS
+CONFIG = OneShotConfig(rounds=3, top_k=3, stop=StopConfig(minimum=1), min_latency_share=0.0)
+
+
+def offer(name: str, replaces: tuple[Task, ...], tasks: tuple[Task, ...], calls: int = 1) -> Offer:
+    hashes = tuple(task.workload_hash for task in replaces)
+    names = tuple(task.name for task in replaces)
+    return Offer(name, hashes, names, tuple(_outside(task) for task in tasks), calls)
+
+
+def _outside(task: Task) -> Task:
+    return Task(task.name, task.mod, 0, task.source, task.operator, task.settings, task.flops)
+
+
+def latencies(**seconds: float | None) -> Mapping[str, float | None]:
+    tasks = {"direct": DIRECT, "next": NEXT, "other": OTHER}
+    return {tasks[name].workload_hash: value for name, value in seconds.items()}
+
+
+def names_of(offers: list[Offer], **seconds: float | None) -> list[str]:
+    return [one.name for one in preferred(offers, latencies(**seconds).get)]
+
+
+def test_an_offer_is_preferred_where_it_is_faster() -> None:
+    one = offer("other", (DIRECT,), (OTHER,))
+    assert names_of([one], direct=2.0, other=1.0) == ["other"]
+    assert names_of([one], direct=1.0, other=1.0) == []
+    assert names_of([one], direct=1.0, other=None) == []
+    # What has no latency runs untuned, if at all.
+    assert names_of([one], direct=None, other=1.0) == ["other"]
+    assert names_of([one], direct=None, other=None) == []
+
+
+def test_of_two_offers_the_one_that_saves_more_goes_first() -> None:
+    small, large = offer("small", (DIRECT,), (NEXT,)), offer("large", (DIRECT,), (OTHER,))
+    assert names_of([small, large], direct=3.0, next=2.0, other=1.0) == ["large", "small"]
+    assert names_of([small, large], direct=None, next=2.0, other=1.0) == ["large", "small"]
+
+
+def test_calls_in_a_row_compete_with_the_fastest_way_of_each() -> None:
+    # Direct and next take 3 s each. Another task does the second one alone, or three of it do both.
+    alone = offer("alone", (NEXT,), (OTHER,))
+    chain = offer("chain", (DIRECT, NEXT), (TASKS[2], TASKS[2], TASKS[2]))
+    # The chain takes 3 * 1 s in place of 3 + 1.
+    assert names_of([alone, chain], direct=3.0, next=3.0, other=1.0) == ["chain", "alone"]
+    # Its 4.5 s are less than 3 + 3, and no less than 3 + 1.5.
+    assert names_of([chain, alone], direct=3.0, next=3.0, other=1.5) == ["alone"]
+
+
+def test_the_sum_of_all_calls_counts() -> None:
+    two = offer("two", (DIRECT,), (NEXT, OTHER))
+    assert names_of([two], direct=2.0, next=1.2, other=0.7) == ["two"]
+    assert names_of([two], direct=2.0, next=1.2, other=0.9) == []
+
+
+def test_a_network_needs_no_task_that_it_does_without() -> None:
+    tasks = [_weighted(DIRECT, 2), _weighted(NEXT, 1)]
+    known = latencies(other=1.0, next=1.0).get
+
+    def needed(offers: list[Offer]) -> list[str]:
+        return [task.workload_hash for task in needed_tasks(tasks, offers, known)]
+
+    assert needed([]) == [DIRECT.workload_hash, NEXT.workload_hash]
+    assert needed([offer("all", (DIRECT,), (OTHER,), calls=2)]) == [NEXT.workload_hash, OTHER.workload_hash]
+    # One of two places is left to the direct one.
+    assert needed([offer("some", (DIRECT,), (OTHER,))]) == [task.workload_hash for task in TASKS]
+
+
+def _weighted(task: Task, weight: int) -> Task:
+    return Task(task.name, task.mod, weight, task.source, task.operator, task.settings, task.flops)
+
+
+class ByTask(FakeSearcher):
+    """Proposes one program a round, of a latency by its task."""
+
+    def __init__(self, seconds: Mapping[str, float | None]) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def reply(self) -> RoundReply:
+        seconds = self.seconds[self.requests[-1].key]
+        # A hair faster every round, so that no two programs are the same.
+        self.latencies_s = tuple((seconds * (1 - 1e-6 * number),) for number in range(9))
+        return super().reply()
+
+
+@pytest.mark.parametrize(
+    ("other", "rounds", "network_s"), [(0.5, 3, 0.5), (1.2, 3, 1.0), (1.4, 1, 1.0)], ids=str
+)
+def test_a_hopeless_alternative_gets_one_round(other: float, rounds: int, network_s: float) -> None:
+    searcher, database = ByTask(latencies(direct=1.0, other=other)), FakeDatabase()
+    one = offer("other", (DIRECT,), (OTHER,))
+    tuner = tuner_of(searcher, database, config=CONFIG)
+    results = tuner.tune([DIRECT], [2.0], [one])
+    assert searcher.order.count(2) == rounds
+    assert searcher.order.count(0) == 3
+    assert searcher.order[:2] == [0, 2]  # what is replaced first, to compare with
+    assert [result.weight for result in results] == [DIRECT.weight, 0]
+    assert results[1].tuned_latency_s == pytest.approx(other, rel=1e-4)
+    assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * network_s, rel=1e-4)
+    assert (other > HOPELESS) == (rounds == 1)
+    # It counts as searched to its end.
+    assert database.unfinished[OTHER.workload_hash] is None
+
+
+def test_nothing_is_left_once_a_hopeless_alternative_is_given_up() -> None:
+    one = offer("other", (DIRECT,), (OTHER,))
+    names = [task.workload_hash for task in (DIRECT, OTHER)]
+    noted = FakeDatabase(dict(zip(names, (1.0, 1.4), strict=True)), dict.fromkeys(names))
+    noted.notes.note_untuned(DIRECT, 2.0)
+    assert not anything_due([DIRECT], CONFIG, noted, offers=[one])
+    # An interrupted search of it goes on only while there is hope.
+    noted.unfinished[OTHER.workload_hash] = 1
+    assert not anything_due([DIRECT], CONFIG, noted, offers=[one])
+    noted.known[OTHER.workload_hash] = 1.2
+    assert anything_due([DIRECT], CONFIG, noted, offers=[one])
+    # Without the offer nothing of it is due.
+    assert not anything_due([DIRECT], CONFIG, noted)
+
+
+def test_a_new_alternative_to_tuned_tasks_is_due() -> None:
+    name = DIRECT.workload_hash
+    noted = FakeDatabase({name: 1.0}, {name: None})
+    noted.notes.note_untuned(DIRECT, 2.0)
+    assert anything_due([DIRECT], CONFIG, noted, offers=[offer("other", (DIRECT,), (OTHER,))])
+
+
+def test_a_task_of_a_hopeless_and_of_a_promising_alternative_is_searched_on() -> None:
+    seconds = latencies(direct=1.0, next=5.0, other=0.8)
+    searcher = ByTask(seconds)
+    offers = [offer("one", (DIRECT,), (OTHER, NEXT)), offer("two", (DIRECT,), (OTHER,))]
+    tuner_of(searcher, FakeDatabase(), config=CONFIG).tune([DIRECT], [2.0], offers)
+    assert [searcher.order.count(number) for number in range(3)] == [3, 1, 3]
+
+
+def test_an_alternative_that_never_runs_changes_nothing() -> None:
+    searcher = ByTask(latencies(direct=1.0, other=math.inf))
+    tuner = tuner_of(searcher, FakeDatabase(), config=CONFIG)
+    results = tuner.tune([DIRECT], [2.0], [offer("other", (DIRECT,), (OTHER,))])
+    assert [result.tuned_latency_s is None for result in results] == [False, True]
+    assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * 1.0, rel=1e-4)

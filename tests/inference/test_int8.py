@@ -1,0 +1,113 @@
+"""Networks tuned in int8 by templates alone, where this CPU has the instructions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretune.configuration import from_hydra
+from foretune.dataset.networks import load_network
+from foretune.dataset.networks.calibration import CalibrationError
+from foretune.dataset.networks.quantisation import quantised
+from foretune.dataset.templates.instructions import MissingInstructionError
+from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
+from foretune.inference.deploy.load import load
+from foretune.inference.report.facts import facts
+from foretune.inference.result_file import load_result
+from foretune.inference.tune import run
+from foretune.inference.tune_config import TuneConfig
+from hydra import compose, initialize_config_module
+from rich.console import Console
+from tvm.support.cc import get_cc
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+SERVER = "target={kind: llvm, mcpu: sapphirerapids, num-cores: 2}"
+lacks = missing_instruction_sets(parse_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2}))
+runs_here = pytest.mark.skipif(bool(lacks) or get_cc() is None, reason="no int8 instructions, or no compiler")
+
+
+def settings(folder: Path, *overrides: str) -> TuneConfig:
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        return from_hydra(
+            compose(
+                "tune",
+                [
+                    *("checkpoint=null", "lowering.dtype=int8", "search=templates", "search.top_k=2"),
+                    *("search.templates=2", "search.finalists=0", "search.processes=0"),
+                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1"),
+                    *(f"output={folder / 'report'}", f"database={folder / 'database'}", *overrides),
+                ],
+            ),
+            TuneConfig,
+        )
+
+
+@pytest.mark.slow
+@runs_here
+def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    library = tmp_path / "network.so"
+    result = run(
+        settings(
+            tmp_path,
+            *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", SERVER),
+            *(f"export={library}", "rivals=[onnxruntime,openvino]"),
+        )
+    )
+    products = [task for task in result.tasks if task.operator == "conv2d"]
+    assert products and all(task.candidates_measured == 2 and not task.failures for task in products)
+    assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
+    assert result.agreement.rival == "ONNX Runtime" and result.agreement.rival_top_1 is not None
+    assert {one.name: (one.dtype, one.error) for one in result.contestants} == dict.fromkeys(
+        ("tuned TVM", "untuned TVM", "ONNX Runtime", "OpenVINO"), ("int8", "")
+    )
+    document = tmp_path / "report" / "report.json"
+    assert load_result(document).agreement == result.agreement
+    assert any(fact.label == "Top-1 agreement in int8" for fact in facts(result))
+    assert (tmp_path / "report" / "quantised.onnx").exists()
+    assert np.isfinite(load(library)(np.ones((1, 64, 8, 8), np.float32))).all()
+    # Older reports name the rival's figures after PyTorch.
+    older = json.loads(document.read_text())
+    del older["agreement"]["rival"]
+    older["agreement"] = {name.replace("rival_", "pytorch_"): v for name, v in older["agreement"].items()}
+    document.write_text(json.dumps(older))
+    agreement = load_result(document).agreement
+    assert agreement is not None and (agreement.rival, agreement.top_1) == ("PyTorch", result.agreement.top_1)
+
+
+@pytest.mark.slow
+@runs_here
+def test_a_quantised_file_of_a_transformer_block_is_tuned_as_it_is(tmp_path: Path) -> None:
+    network = load_network("support.networks:TransformerBlock", inputs=[[1, 8, 32]])
+    path = quantised(network, None, tmp_path / "block.onnx").quantised_path
+    console = Console(record=True, width=200)
+    result = run(settings(tmp_path, f"network={path}", SERVER, "rivals=[]"), console)
+    assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
+    assert sum(task.weight for task in result.tasks if task.operator == "dense") == 6
+    assert not (tmp_path / "report" / "quantised.onnx").exists()
+    shown = console.export_text()
+    assert "quantised by" not in shown
+    assert result.float_products == 2 and "2 products have no form in int8 and stay float32" in shown
+
+
+def test_a_target_without_int8_ends_a_run_before_its_search(tmp_path: Path) -> None:
+    target = "target={kind: llvm, mcpu: x86-64-v3, num-cores: 1}"
+    with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*avx512vnni"):
+        run(settings(tmp_path, "network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", target))
+    assert not (tmp_path / "database").exists()
+
+
+def test_calibration_inputs_that_do_not_fit_end_a_run_before_its_search(tmp_path: Path) -> None:
+    np.savez(tmp_path / "inputs.npz", np.zeros((4, 3, 8, 8), np.float32))
+    with pytest.raises(CalibrationError, match=r"lowering\.calibration=.*\[4, 3, 8, 8\].*\[1, 64, 8, 8\]"):
+        run(
+            settings(
+                tmp_path,
+                *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", SERVER),
+                *(f"lowering.calibration={tmp_path / 'inputs.npz'}", "rivals=[]"),
+            )
+        )
