@@ -69,8 +69,8 @@ def _require_form(path: Path) -> None:
     other = sorted(name for name in operators if name.startswith("QLinear") or name in _OPERATOR_FORM)
     if other:
         raise QuantisationError(
-            f"network={path}: {', '.join(other)} cannot be lowered in int8; quantise the network statically in "
-            "QDQ form (onnxruntime: quant_format=QuantFormat.QDQ)"
+            f"network={path}: {', '.join(other)} cannot be lowered in int8; quantise the network "
+            "statically in QDQ form (onnxruntime: quant_format=QuantFormat.QDQ)"
         )
 
 
