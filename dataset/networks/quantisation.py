@@ -59,17 +59,19 @@ class _Reader:
 
 
 def is_quantised(network: Network) -> bool:
-    """Whether the network is an ONNX file in QDQ form. Raises QuantisationError for other quantised forms."""
-    if network.onnx_path is None:
-        return False
-    operators = onnx_import.operators(network.onnx_path)
+    """Whether the network is an ONNX file in QDQ form."""
+    return network.onnx_path is not None and _FORM in onnx_import.operators(network.onnx_path)
+
+
+def _require_form(path: Path) -> None:
+    """Raises QuantisationError for an ONNX file with quantised operators of another form than QDQ."""
+    operators = onnx_import.operators(path)
     other = sorted(name for name in operators if name.startswith("QLinear") or name in _OPERATOR_FORM)
     if other:
         raise QuantisationError(
-            f"network={network.onnx_path}: {', '.join(other)} cannot be lowered; quantise the network "
+            f"network={path}: {', '.join(other)} cannot be lowered in int8; quantise the network "
             "statically in QDQ form (onnxruntime: quant_format=QuantFormat.QDQ)"
         )
-    return _FORM in operators
 
 
 def quantised(network: Network, calibration: str | Path | None, path: Path) -> Network:
@@ -78,6 +80,8 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
     `calibration` is a file of `calibration_inputs`. Raises QuantisationError, CalibrationError,
     MissingExtraError.
     """
+    if network.onnx_path is not None:
+        _require_form(network.onnx_path)
     if is_quantised(network):
         if calibration is not None:
             raise QuantisationError(
