@@ -72,7 +72,8 @@ class Layer:
         shape, kernel = _by(settings.input_size), _by(settings.window("kernel"))
         strides = set(settings.window("stride"))
         stride = "" if strides == {1} else f"/{max(strides)}"
-        channels = f"{settings.in_channels}>{settings.filters}"
+        depthwise = settings.group_count == settings.filters > 1
+        channels = f"{settings.filters}" if depthwise else f"{settings.in_channels}>{settings.filters}"
         return f"{settings.operator} {channels} {shape} {kernel}{stride}"
 
 

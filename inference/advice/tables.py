@@ -107,7 +107,7 @@ def _alignment(advice: Advice) -> Section:
         [
             one.layer,
             f"{one.weight}",
-            ", ".join(f"{name.partition('_')[0]} {old} -> {new}" for name, (old, new) in one.widths.items()),
+            ", ".join(f"{name.partition('_')[0]} {old}>{new}" for name, (old, new) in one.widths.items()),
             significant(one.own_s * 1e3),
             significant(one.aligned_s * 1e3),
             _signed(-one.saved_s),

@@ -118,4 +118,6 @@ def test_layers_of_an_imported_network_are_read_and_built_again() -> None:
 def test_names_of_layers() -> None:
     assert layer().name == "conv2d 16>24 9x7 3x3/2"
     dense = Dense(rows=128, in_features=768, out_features=3072, epilogue="bias")
+    depthwise = DepthwiseConv2d(batch=1, in_channels=8, height=6, width=6, kernel=(3, 3))
+    assert layer(depthwise).name == "depthwise_conv2d 8 6x6 3x3"
     assert layer(dense).name == "dense 768>3072 128 rows"

@@ -61,7 +61,7 @@ def test_tables_tell_seconds_and_shares() -> None:
     assert list(activations.rows[3])[2:] == ["-", "-", "0 of 2"]
     assert "softplus" in activations.note
     assert list(alignment.rows[0]) == [
-        *("conv2d a", "2", "in 40 -> 48, out 24 -> 32", "2.00", "1.50", "-0.500", "-5.00%"),
+        *("conv2d a", "2", "in 40>48, out 24>32", "2.00", "1.50", "-0.500", "-5.00%"),
     ]
     assert [row[5] for row in deepening.rows] == ["0.50%", "2.50%"]  # together
     assert sections(replace(ADVICE, activations=[], aligned=[], deeper=[])) == []
@@ -87,6 +87,15 @@ def test_the_terminal_has_all_tables() -> None:
     for title in ("Activations", "Alignment", "1x1 convolutions"):
         assert f"{title}: <net> on A & B" in text
     assert "Nearly free 1x1: 1 of 2" in text
+
+
+def test_a_narrow_terminal_shows_all_numbers() -> None:
+    console = Console(width=90, file=io.StringIO())
+    print_advice(ADVICE, console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    for section in sections(ADVICE):
+        for row in section.rows:
+            assert any(all(cell in line for cell in row[1:]) for line in lines), row
 
 
 def test_files(tmp_path: Path) -> None:
