@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 from foretune.dataset.networks.alternatives import Offer
-from foretune.dataset.task import Task
+from foretune.dataset.task import ALTERNATIVE, Task
 from foretune.inference.config import OneShotConfig, StopConfig
 from foretune.inference.tasks.alternatives import HOPELESS, needed_tasks, preferred
 from foretune.inference.tasks.due import anything_due
@@ -25,7 +25,7 @@ def offer(name: str, replaces: tuple[Task, ...], tasks: tuple[Task, ...], calls:
 
 
 def _outside(task: Task) -> Task:
-    return Task(task.name, task.mod, 0, task.source, task.operator, task.settings, task.flops)
+    return Task(task.name, task.mod, 0, ALTERNATIVE, task.operator, task.settings, task.flops)
 
 
 def latencies(**seconds: float | None) -> Mapping[str, float | None]:
@@ -111,7 +111,7 @@ def test_a_hopeless_alternative_gets_one_round(other: float, rounds: int, networ
     assert searcher.order.count(2) == rounds
     assert searcher.order.count(0) == 3
     assert searcher.order[:2] == [0, 2]  # what is replaced first, to compare with
-    assert [result.weight for result in results] == [DIRECT.weight, 0]
+    assert [(result.weight, result.alternative) for result in results] == [(DIRECT.weight, False), (0, True)]
     assert results[1].tuned_latency_s == pytest.approx(other, rel=1e-4)
     assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * network_s, rel=1e-4)
     assert (other > HOPELESS) == (rounds == 1)
