@@ -12,7 +12,7 @@ ALTERNATIVE_TITLE = "Algorithms"
 ALTERNATIVE_NOTE = (
     "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks "
     "that it replaces (direct), and of those that take their place (instead). The network takes the faster "
-    "one: taken are so many of the places where it has the piece."
+    "one, at so many of the places that have the piece."
 )
 
 
