@@ -65,6 +65,8 @@ class TaskResult:
     """Valid programs that the search handed on to be measured."""
     failures: dict[str, int] = field(default_factory=dict)
     """Failed measurements by kind (`FailureKind`); they add up to `candidates_failed`."""
+    alternative: bool = False
+    """True for a task that the network calls only if it is faster than tasks of its own."""
 
     def __post_init__(self) -> None:
         for name in ("untuned_latency_s", "tuned_latency_s"):
@@ -346,8 +348,8 @@ class TuneResult:
 
     def bridges(self) -> list[TaskResult]:
         """Tasks that neither the network nor an alternative has, which a search added for others to reuse."""
-        known = {name for one in self.alternatives for name in (*one.replaced, *one.tasks)}
-        return [task for task in self.tasks if not task.weight and task.name not in known]
+        replaced = {name for one in self.alternatives for name in one.replaced}
+        return [task for task in self.tasks if not (task.weight or task.alternative or task.name in replaced)]
 
     def shares(self) -> list[float | None]:
         """Each task's share of the time that the network spends in its tasks, in the order of `tasks`."""

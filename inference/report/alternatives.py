@@ -7,12 +7,12 @@ from ..result import AlternativeResult, TuneResult
 from .quantities import milliseconds
 from .table import MISSING
 
-ALTERNATIVE_HEADS = ("Algorithm", "Places", "Direct", "Instead", "Ratio", "Taken")
+ALTERNATIVE_HEADS = ("Algorithm", "Direct", "Instead", "Ratio", "Taken")
 ALTERNATIVE_TITLE = "Algorithms"
 ALTERNATIVE_NOTE = (
     "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks "
     "that it replaces (direct), and of those that take their place (instead). The network takes the faster "
-    "one."
+    "one, at so many of the places that have the piece."
 )
 
 
@@ -44,9 +44,8 @@ def _row(one: AlternativeResult) -> list[str]:
         ratio = one.direct_s / one.alternative_s
     return [
         one.name,
-        str(one.places),
         MISSING if one.direct_s is None else milliseconds(one.direct_s),
         MISSING if one.alternative_s is None else milliseconds(one.alternative_s),
         MISSING if ratio is None else f"{significant(ratio)}x",
-        f"at {one.taken}" if one.taken else "no",
+        f"{one.taken} of {one.places}",
     ]

@@ -48,7 +48,7 @@ def print_report(result: TuneResult, console: Console) -> None:
     for sentence in left_out(result):
         console.print(Text(sentence, style="yellow"))
     if alternatives := alternative_rows(result):
-        console.print(_plain_table(ALTERNATIVE_TITLE, ALTERNATIVE_HEADS, alternatives))
+        console.print(_plain_table(ALTERNATIVE_TITLE, ALTERNATIVE_HEADS, alternatives, NAME_WIDTH))
     if tree := reuse_rows(result):
         console.print(_plain_table(REUSE_TITLE, REUSE_HEADS, tree))
     lines = Table.grid(padding=(0, 2))
@@ -74,8 +74,13 @@ def _print_contestants(result: TuneResult, console: Console) -> None:
     console.print(table)
 
 
-def _plain_table(title: str, heads: Sequence[str], content: list[list[str]]) -> Table:
-    """A table whose first and last columns give way where the terminal is narrow."""
+def _plain_table(
+    title: str, heads: Sequence[str], content: list[list[str]], most: int | None = None
+) -> Table:
+    """A table whose first and last columns give way where the terminal is narrow.
+
+    The first one has at most `most` characters, None for no limit.
+    """
     table = Table(title=title, box=box.SIMPLE)
     for number, head in enumerate(heads):
         width = max(len(cells[number]) for cells in [heads, *content])
@@ -86,6 +91,7 @@ def _plain_table(title: str, heads: Sequence[str], content: list[list[str]]) -> 
             no_wrap=not flexible or number == 0,
             overflow="ellipsis" if number == 0 else "fold",
             min_width=None if flexible else width,
+            max_width=most if number == 0 else None,
         )
     for cells in content:
         table.add_row(*map(Text, cells))

@@ -35,7 +35,7 @@ class Contests:
         hopeless: list[TaskSearch] = []
         for offer in self._offers:
             own = self._own(offer)
-            had = all(search.rounds or search.known_s is not None or search.over for search in own)
+            had = all(search.history_s or search.known_s is not None or search.over for search in own)
             direct_s = sum(min(search.best_s, search.untuned_s) for search in self._replaced(offer))
             if had and sum(search.best_s for search in own) > HOPELESS * direct_s:
                 hopeless += own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 from foretune.inference.report.alternatives import ALTERNATIVE_HEADS, alternative_facts, alternative_rows
@@ -20,11 +21,11 @@ RESULT = make_result(alternatives=[TAKEN, LEFT, UNKNOWN])
 
 
 def test_rows_have_both_latencies_and_what_was_taken() -> None:
-    assert len(ALTERNATIVE_HEADS) == 6
+    assert ALTERNATIVE_HEADS == ("Algorithm", "Direct", "Instead", "Ratio", "Taken")
     assert alternative_rows(RESULT) == [
-        ["fast of conv", "3", "4.00 ms", "1.00 ms", "4.00x", "at 2"],
-        ["slow of conv", "3", "4.00 ms", "5.00 ms", "0.800x", "no"],
-        ["none of conv", "3", "4.00 ms", "-", "-", "no"],
+        ["fast of conv", "4.00 ms", "1.00 ms", "4.00x", "2 of 3"],
+        ["slow of conv", "4.00 ms", "5.00 ms", "0.800x", "0 of 3"],
+        ["none of conv", "4.00 ms", "-", "-", "0 of 3"],
     ]
 
 
@@ -46,6 +47,14 @@ def test_page_and_terminal_show_them() -> None:
     assert "<h2>Algorithms</h2>" not in render_page(make_result())
 
 
+def test_long_names_leave_room_for_the_numbers() -> None:
+    text = StringIO()
+    long = replace(TAKEN, name="Winograd F(2x2, 3x3) of fused_conv2d1_add1_add2_relu11")
+    print_report(make_result(alternatives=[long]), Console(file=text, width=80))
+    (line,) = [line for line in text.getvalue().splitlines() if "F(2x2, 3x3) of" in line]
+    assert "4.00x" in line and "2 of 3" in line
+
+
 def test_they_survive_the_file() -> None:
     assert result_from_json(result_to_json(RESULT)).alternatives == RESULT.alternatives
     older = result_to_json(RESULT)
@@ -56,7 +65,7 @@ def test_they_survive_the_file() -> None:
 def test_tasks_that_the_network_does_without_are_no_bridges() -> None:
     tasks = [
         make_task("conv", weight=0, parent="other", parent_hash="1"),
-        make_task("conv_slow", weight=0),
+        make_task("conv_slow", weight=0, alternative=True),
         make_task("bridge", weight=0),
         make_task("other"),
     ]

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 from foretune.dataset.networks.alternatives import Offer
-from foretune.dataset.task import Task
+from foretune.dataset.task import ALTERNATIVE, Task
 from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.tasks.alternatives import HOPELESS, needed_tasks, preferred
+from foretune.inference.strategies.loop import SearchLoop
+from foretune.inference.surrogate.shared import own_surrogate
+from foretune.inference.tasks.alternatives import HOPELESS, Contests, needed_tasks, preferred
 from foretune.inference.tasks.due import anything_due
+from foretune.inference.tasks.search import TaskSearch
 from foretune.inference.workers.messages import RoundReply
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 
@@ -25,7 +28,7 @@ def offer(name: str, replaces: tuple[Task, ...], tasks: tuple[Task, ...], calls:
 
 
 def _outside(task: Task) -> Task:
-    return Task(task.name, task.mod, 0, task.source, task.operator, task.settings, task.flops)
+    return Task(task.name, task.mod, 0, ALTERNATIVE, task.operator, task.settings, task.flops)
 
 
 def latencies(**seconds: float | None) -> Mapping[str, float | None]:
@@ -111,7 +114,7 @@ def test_a_hopeless_alternative_gets_one_round(other: float, rounds: int, networ
     assert searcher.order.count(2) == rounds
     assert searcher.order.count(0) == 3
     assert searcher.order[:2] == [0, 2]  # what is replaced first, to compare with
-    assert [result.weight for result in results] == [DIRECT.weight, 0]
+    assert [(result.weight, result.alternative) for result in results] == [(DIRECT.weight, False), (0, True)]
     assert results[1].tuned_latency_s == pytest.approx(other, rel=1e-4)
     assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * network_s, rel=1e-4)
     assert (other > HOPELESS) == (rounds == 1)
@@ -155,3 +158,22 @@ def test_an_alternative_that_never_runs_changes_nothing() -> None:
     results = tuner.tune([DIRECT], [2.0], [offer("other", (DIRECT,), (OTHER,))])
     assert [result.tuned_latency_s is None for result in results] == [False, True]
     assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * 1.0, rel=1e-4)
+
+
+def test_an_alternative_is_judged_once_all_its_tasks_were_measured() -> None:
+    two = offer("two", (DIRECT,), (NEXT, OTHER))
+    direct, first, second = (
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate())) for task in (DIRECT, *two.tasks)
+    )
+    direct.known_s, first.known_s = 1.0, 0.5
+    second.rounds, second.busy = 1, True
+    contests = Contests([two], [direct, first, second])
+    contests.give_up(3)
+    assert not (first.over or second.over)
+    second.busy, second.known_s = False, 0.7  # 1.2 s in all
+    contests.give_up(3)
+    assert not (first.over or second.over)
+    second.known_s = 0.9
+    contests.give_up(3)
+    assert (first.over, second.over, direct.over) == (True, True, False)
+    assert (first.full_rounds, second.full_rounds) == (3, 3)
