@@ -20,6 +20,9 @@ from ..operators.shared.tir import extents, linear
 from ..tvm_compat import IF_THEN_ELSE
 from .contraction import Contraction, blocks_of, contraction_of, is_product, only_copies
 
+_MATRIX_AXES = 2
+"""Axes of the rows of a matrix at most, with those of a batch; images have three."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -46,6 +49,16 @@ class Stage:
     """The product; None for a depthwise convolution."""
     element_bytes: int = 4
     """Bytes of an element of the result."""
+
+    @property
+    def blocked(self) -> int:
+        """Axis of the rows that is cut into blocks: the lines of images, the last axis of other rows."""
+        return len(self.rows) - (2 if len(self.rows) > _MATRIX_AXES else 1)
+
+    @property
+    def across(self) -> int:
+        """Rows of each line: pixels of an image, one otherwise."""
+        return prod(self.rows[self.blocked + 1 :])
 
     @property
     def is_pointwise(self) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tvm.s_tir.schedule import LoopRV, SBlockRV, Schedule
 
 from .chain import Chain, Stage
-from .chain_template import ChainTemplate
+from .chain_template import MOST_LINES, ChainTemplate
 from .dot_intrinsics import dot_name
 from .stages import copy_in_parallel, in_vectors, pack_weight, split_by_decision, tensorize
 from .template import Template
 from .vector_schedule import MOST_ROWS, MOST_UNROLLED, MOST_VECTORS
 
-MOST_LINES = 512
-"""Rows or lines of a block to which a search may change it."""
+_LAST = -1
+"""Number of the last stage among the tiles of a template."""
 
 
 def apply_chain(sch: Schedule, chain: Chain, template: ChainTemplate) -> None:
@@ -45,13 +45,13 @@ def _last(sch: Schedule, stage: Stage, template: ChainTemplate) -> LoopRV:
     block, result = _results(sch, stage)
     loops = sch.get_loops(result)
     *outer, column = loops
-    place = max(len(outer) - 2, 0)
+    place = stage.blocked
     outer[place], inside = split_by_decision(sch, outer[place], template.block, MOST_LINES)
     rows = [inside, *outer[place + 1 :]]
     sch.reorder(*outer[: place + 1], *rows, column)
     around = sch.fuse(*outer[: place + 1])
     sch.parallel(around)
-    _register_tiles(sch, stage, template, -1, block, result)
+    _register_tiles(sch, stage, template, _LAST, block, result)
     return around
 
 
@@ -78,7 +78,8 @@ def _register_tiles(
     lanes, step = template.instruction.lanes, template.instruction.step
     rows, vectors = template.tiles[number]
     axes = len(stage.rows) + 1
-    *lines, row, column = sch.get_loops(result)[-axes:]
+    inside = axes - stage.blocked if number == _LAST else axes  # within the loop over blocks
+    *lines, row, column = sch.get_loops(result)[-inside:]
     row, tile = split_by_decision(sch, row, rows, MOST_ROWS)
     column, lane = sch.split(column, [None, lanes])
     column, vector = split_by_decision(sch, column, vectors, MOST_VECTORS)

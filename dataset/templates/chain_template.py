@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..hardware import Hardware
-from .chain import Chain, Stage
+from .chain import Chain
 from .instructions import Instruction
 from .prediction import busy_cycles
 
 MOST_VECTORS, MOST_ROWS = 4, 30
 """Vectors and rows of a register tile."""
+
+MOST_LINES = 512
+"""Rows or lines of a block at most, to which a search may change it."""
 
 ASSUMED_CACHES = 1 << 15, 1 << 20
 """Bytes of the caches of a device that is not known."""
@@ -58,13 +61,8 @@ def resident_bytes(chain: Chain, block: int) -> int:
     for number, (stage, lines) in enumerate(
         zip(chain.stages[:-1], rows_read(chain, block)[:-1], strict=True)
     ):
-        line = (
-            stage.rows[-1] * stage.columns * stage.element_bytes
-            if len(stage.rows) > 1
-            else (stage.columns * stage.element_bytes)
-        )
         copies = 2 if chain.stages[number + 1].prepared else 1
-        size += copies * lines * line
+        size += copies * lines * stage.across * stage.columns * stage.element_bytes
     return size
 
 
@@ -91,24 +89,18 @@ def chain_templates(
 def cycles(chain: Chain, template: ChainTemplate, l1_bytes: int, cores: int) -> float:
     """Estimated cycles: products of all stages, with rows that are computed twice, and traffic of results."""
     last = chain.stages[-1]
-    blocks = math.prod(last.rows[:-2]) * math.ceil(_blocked(last) / template.block)
+    blocks = math.prod(last.rows[: last.blocked]) * math.ceil(last.rows[last.blocked] / template.block)
     size = resident_bytes(chain, template.block)
     total = 0.0
     for stage, (rows, vectors), lines in zip(
         chain.stages, template.tiles, rows_read(chain, template.block), strict=True
     ):
-        across = stage.rows[-1] if len(stage.rows) > 1 else 1
-        register_tiles = lines * across * stage.columns / (rows * vectors * template.instruction.lanes)
+        elements = lines * stage.across * stage.columns
+        register_tiles = elements / (rows * vectors * template.instruction.lanes)
         total += register_tiles * busy_cycles(stage.depth / template.instruction.step, rows, vectors)
         if stage is not last:
-            moved = lines * across * stage.columns * _ELEMENT_CYCLES
-            total += moved * (1 if size <= l1_bytes // 2 else _SPILLED)
+            total += elements * _ELEMENT_CYCLES * (1 if size <= l1_bytes // 2 else _SPILLED)
     return total * math.ceil(blocks / min(cores, blocks))
-
-
-def _blocked(stage: Stage) -> int:
-    """Extent of the axis that is cut into blocks."""
-    return stage.rows[-2] if len(stage.rows) > 1 else stage.rows[0]
 
 
 def _has_borders(chain: Chain) -> bool:
@@ -125,14 +117,14 @@ def _candidates(chain: Chain, instruction: Instruction) -> Iterator[ChainTemplat
         if task is None and step > 1:
             return
     *_, last = chain.stages
-    extent = _blocked(last)
-    for block in range(1, extent + 1):
-        if extent % block or (len(last.rows) == 1 and block > 512):
+    extent = last.rows[last.blocked]
+    for block in range(1, min(extent, MOST_LINES) + 1):
+        if extent % block:
             continue
         tiles = []
         for stage, lines in zip(chain.stages, rows_read(chain, block), strict=True):
-            across = stage.rows[-1] if len(stage.rows) > 1 else lines
-            tiles.append(register_tile(across, stage.columns // lanes, instruction))
+            innermost = stage.across if stage.blocked < len(stage.rows) - 1 else lines
+            tiles.append(register_tile(innermost, stage.columns // lanes, instruction))
         yield ChainTemplate(instruction, block, tuple(tiles))
 
 

@@ -37,10 +37,11 @@ class LightProfiler:
     def profile(self, instructions: Iterable[Instruction]) -> TileProfile | None:
         """Costs of all register tiles of these instructions; measures those that are missing.
 
-        None where measuring fails, which a line of the log says.
+        None where measuring fails, which a line of the log says, and where the caches are not known.
         """
         wanted = [instruction for instruction in instructions if not self._profile.has(instruction)]
-        if self._failed.intersection(wanted):
+        unknown = not (self._hardware.l1_bytes and self._hardware.l2_bytes)
+        if unknown or self._failed.intersection(wanted):
             return None
         if wanted:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ class TileTimer(Role):
         found = {}
         with isolated_timing():
             for tile in tiles:
-                run = library[tile.name]
-                found[tile.name] = astuple(_cost(tile, lambda *a: run(*memory, *a), l1_bytes, l2_bytes))  # noqa: B023
+                run = partial(library[tile.name], *memory)
+                found[tile.name] = astuple(_cost(tile, run, l1_bytes, l2_bytes))
         return {"costs": found}
 
 
@@ -48,12 +49,13 @@ def _cost(tile: RegisterTile, run: Callable[..., object], l1_bytes: int, l2_byte
     """
     each = tile.data_bytes + tile.weight_bytes
     pitch_of_step = LINE if tile.instruction.tiles else 4
-    lengths = [max(2, size // each) for size in (l1_bytes // 8, l1_bytes // 2, l2_bytes // 2, 4 * l2_bytes)]
+    lengths = [max(2, l1_bytes // 8 // each)]
+    lengths.append(max(lengths[0] + 1, l1_bytes // 2 // each))
+    lengths += [l2_bytes // 2 // each, 4 * l2_bytes // each]
 
     def seconds(steps: int) -> float:
-        pitch = (
-            steps * pitch_of_step + LINE
-        )  # rows that are a power of two apart would share lines of a cache
+        # Rows that are a power of two apart would share lines of a cache.
+        pitch = steps * pitch_of_step + LINE
         return _shortest(lambda repeats: run(pitch, steps, repeats))
 
     short, near, second, far = map(seconds, lengths)

@@ -101,6 +101,22 @@ def check(task: Product | Convolution, instruction: Instruction, target: Target,
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(task) * scale, err_msg=str(template))
 
 
+def test_tiles_of_two_shapes_take_turns() -> None:
+    """Each program finds the tiles configured by the other one: 16 rows, then 14."""
+    instruction = INSTRUCTION["amx_bf16"]
+    target = target_of(instruction)
+    require(target)
+    tasks = Product(32, 32, 64, "bfloat16"), Product(28, 32, 64, "bfloat16")
+    for task in (*tasks, *tasks):
+        module = task.module()
+        contraction = read_contraction(module)
+        assert contraction is not None
+        program = scheduled(module, contraction, candidates(contraction, instruction)[0], target)
+        got, expected = run_checked(task, program.mod, target)
+        scale = max(float(np.abs(expected).max()), 1.0)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(task) * scale)
+
+
 @pytest.mark.parametrize("name", MNEMONICS)
 def test_the_code_has_the_instruction(name: str) -> None:
     instruction = INSTRUCTION[name]

@@ -49,6 +49,21 @@ def test_templates_are_an_option_of_a_search(tmp_path: Path) -> None:
     assert asked_starts(OneShotConfig(templates=2, reuse="paper"), TARGET, hardware, database) == []
     with pytest.raises(OneShotConfigError, match=r"search\.templates=-1"):
         OneShotConfig(templates=-1)
+    with pytest.raises(OneShotConfigError, match=r"search\.template_margin=-0\.1"):
+        OneShotConfig(template_margin=-0.1)
+
+
+def test_register_tiles_are_measured_where_programs_run_here(tmp_path: Path) -> None:
+    hardware = target_hardware(TARGET, measured=False)
+    database = TuningDatabase(tmp_path, TARGET, hardware)
+    for here, config, profiled in (
+        (True, OneShotConfig(), True),
+        (False, OneShotConfig(), False),
+        (True, OneShotConfig(tile_profile=False), False),
+    ):
+        (source,) = asked_starts(config, TARGET, hardware, database, here=here)
+        assert isinstance(source, TemplateStarts)
+        assert (source._profiler is not None) is profiled
 
 
 def test_a_design_space_of_templates_needs_an_instruction() -> None:
