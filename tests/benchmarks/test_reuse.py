@@ -103,6 +103,12 @@ def test_the_table_of_pairs_leaves_out_where_nothing_ran():
         in table
     )
     assert "TopK" not in table
+    assert "children" not in table
+    small = {"methods": methods, "latency_s": {"backend": 2e-6, "eto_ranked": 4e-6}}
+    values["types"]["C2D"].append(small)
+    table = " ".join(reuse_searches.pairs(results_of("reuse_pairs", values)).split())
+    assert "reaches 1.00x over the 2 children that take the backend's program at least 5 us" in table
+    assert "and 0.50x over the 1 others." in table
 
 
 def test_the_table_of_sets_has_ratios_to_the_backend():
