@@ -26,17 +26,14 @@ from ..networks.runs import tune
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
-ALONE = "search.reuse=off"
-"""Override by which each task is searched by itself."""
-
 SEARCHES = {
-    "shares": [ALONE],
-    "gradient": [ALONE, "search/planner=gradient"],
-    "foresee": [ALONE, "search/planner=foresee"],
-    "headroom": [ALONE, "search/planner=headroom"],
-    "shares, shared": [ALONE, "search.share_surrogate=true"],
-    "foresee, shared": [ALONE, "search/planner=foresee", "search.share_surrogate=true"],
-    "headroom, shared": [ALONE, "search/planner=headroom", "search.share_surrogate=true"],
+    "shares": [],
+    "gradient": ["search/planner=gradient"],
+    "foresee": ["search/planner=foresee"],
+    "headroom": ["search/planner=headroom"],
+    "shares, shared": ["search.share_surrogate=true"],
+    "foresee, shared": ["search/planner=foresee", "search.share_surrogate=true"],
+    "headroom, shared": ["search/planner=headroom", "search.share_surrogate=true"],
     "shares, reuse": ["search.reuse=auto"],
     "shares, reuse, shared": ["search.reuse=auto", "search.share_surrogate=true"],
     "headroom, reuse, shared": [

@@ -48,7 +48,7 @@ class PlannerFactory:
     def make(self, *, breadth_first: bool = False) -> TaskPlanner:
         """A planner; `breadth_first` gives each task a quick round first, as a time budget asks for."""
         config = self._config
-        if config.reuse_in_use == OFF:
+        if config.reuse == OFF:
             return make_planner(config, breadth_first=breadth_first)
         make = partial(ReusePlanner, config, breadth_first=breadth_first)
         known_programs = partial(self._database.latencies_s, most=KNOWN_PROGRAMS)
