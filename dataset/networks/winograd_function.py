@@ -63,11 +63,13 @@ def winograd_function(
     root = func.body.block
     statements = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
     blocks = [_block_of(statement) for statement in statements]
-    own = {contraction.block, *contraction.prepared}
-    replaced = [block for block in blocks if block.name_hint in own]
-    product = next(block for block in replaced if block.name_hint == contraction.block)
+    product = next(block for block in blocks if block.name_hint == contraction.block)
     weight = product.reads[contraction.weight].source
-    data = replaced[0].reads[0].source if contraction.prepared else product.reads[contraction.data].source
+    operand = product.reads[contraction.data].source
+    padding = [block for block in blocks if block.writes[0].source.same_as(operand)]
+    data = padding[0].reads[0].source if padding else operand
+    replaced = [product, *padding]
+    own = {block.name_hint for block in replaced}
     sums = product.writes[0].source
 
     core = te.create_prim_func(_convolution(conv, transforms), index_dtype_override="int64")

@@ -135,7 +135,7 @@ def test_headroom_goes_by_what_a_second_is_expected_to_save():
 
     class Search:
         def __init__(self, network_s, gain, program_s, recent=0.2):
-            self.network_s, self.program_s = network_s, program_s
+            self.stake_s, self.program_s = network_s, program_s
             self.loop = _Loop(gain)
             self.progress = type("Progress", (), {"expected_gain": recent})
 
