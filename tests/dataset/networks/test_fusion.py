@@ -87,7 +87,6 @@ def expected(found: Lowered, data: np.ndarray) -> np.ndarray:
     ("name", "shape", "kwargs"),
     [
         ("LinearPair", [15, 24], {}),
-        ("LinearPair", [2, 10, 24], {}),
         ("ConvolutionPair", [1, 8, 7, 9], {}),
         ("ConvolutionPair", [2, 8, 7, 9], {"stride": 2}),
         ("InvertedResidual", [1, 16, 8, 6], {"stride": 2}),
