@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from tvm.target import Target
 
 from .. import fusion
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, in_turns, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
 from .layers import LAYERS, Layers
 
 _TURN_S = 0.05
@@ -114,11 +113,7 @@ def describe(layers: Layers, row: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.fusion",
-        description=fusion.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(fusion)
     add = parser.add_argument
     add("--target", default="llvm", help="target (%(default)s)")
     add("--layers", nargs="+", default=[], help="words, of which a name must have one (all)")

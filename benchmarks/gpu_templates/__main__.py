@@ -14,7 +14,7 @@ from foretune.dataset.templates.gpu.profiler import Profile, profile
 from foretune.dataset.templates.gpu.tiling import GPUS, Gpu
 
 from .. import gpu_templates as study
-from ..common import RESULTS, start, write_result
+from ..common import RESULTS, argument_parser, start, write_result
 
 _PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))
 """Rows, depth, and widths of both products, as in Bolt's Table 1; 96 columns are 128 here, powers of two. Its
@@ -79,11 +79,7 @@ def best(found: Profile) -> dict[str, Any]:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu_templates",
-        description=study.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(study)
     add = parser.add_argument
     add("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM")
     add("--count", type=int, default=8, help="templates of each that are timed (%(default)s)")

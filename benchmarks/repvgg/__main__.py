@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import repvgg as study
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
 from ..networks.runs import side_by_side, tune
 from .network import parameters, repvgg
 
@@ -60,11 +60,7 @@ def describe(name: str, latency_s: float, plain_s: float | None) -> str:
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.repvgg",
-        description=study.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(study)
     add = parser.add_argument
     add(
         "--forms", nargs="+", choices=FORMS, default=list(FORMS), metavar="FORM", help=f"({', '.join(FORMS)})"

@@ -10,16 +10,12 @@ from typing import Any
 
 from .. import winograd
 from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, kept_run, start, this_machine, write_result
+from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
 from . import layers, networks
 
 
 def arguments_of() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.winograd",
-        description=winograd.__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
+    parser = argument_parser(winograd)
     add = parser.add_argument
     add("--layers", type=int, nargs="*", default=list(range(len(layers.LAYERS))), help="by number (all)")
     add("--networks", nargs="*", default=networks.NETWORKS, help="(%(default)s)")
