@@ -282,12 +282,8 @@ def run(
 ) -> int:
     """Generates for `minutes`, all steps together; the exit status of foretune generate."""
     watch = Stopwatch(minutes)
-    check_machine(dry_run)
-    python = Path(sys.executable)
-    if bundle:
-        with watch.step("environment"):
-            python = make_environment(bundle, environment)
-    elif importlib.util.find_spec("foretune") is None:
+    python = _prepared(watch, bundle, dry_run, environment)
+    if not bundle and importlib.util.find_spec("foretune") is None:
         raise CampaignError("foretune is not installed for this Python; give --bundle, or install it first")
     if watch.left_s <= FINISH_S:
         raise CampaignError(f"--minutes {minutes}: nothing is left to generate in; give more")
@@ -306,16 +302,21 @@ def run(
     return status
 
 
+def _prepared(watch: Stopwatch, bundle: Path | None, dry_run: bool, environment: Path) -> Path:
+    """Python of the campaign on a checked machine: that of the bundle's environment, or this one."""
+    check_machine(dry_run)
+    if not bundle:
+        return Path(sys.executable)
+    with watch.step("environment"):
+        return make_environment(bundle, environment)
+
+
 def templates(
     minutes: float, bundle: Path | None, dry_run: bool, environment: Path, words: Sequence[str]
 ) -> int:
     """Times GPU templates for at most `minutes`; the exit status of the benchmark."""
     watch = Stopwatch(minutes)
-    check_machine(dry_run)
-    python = Path(sys.executable)
-    if bundle:
-        with watch.step("environment"):
-            python = make_environment(bundle, environment)
+    python = _prepared(watch, bundle, dry_run, environment)
     only = ("--compile-only",) if dry_run else ()
     command = [str(python), "-m", "benchmarks.gpu_templates", *only, *words]
     with watch.step("templates"):

@@ -91,7 +91,7 @@ class AdviseConfig:
 
     @property
     def asked(self) -> Asked:
-        """What the advice is asked for."""
+        """Settings of the advice."""
         return Asked(
             activations=tuple(self.activations),
             align=self.align,
@@ -135,7 +135,7 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
 def _opened(
     config: AdviseConfig, target: Target, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[LatencySource, Hardware]]:
-    """What tells latencies, and the device; `checkpoint` predicts, None measures."""
+    """Source of latencies, and the device; `checkpoint` predicts, None measures."""
     if checkpoint is not None:
         hardware = _device(config.hardware, target)
         yield PredictedLatencies(checkpoint, target, hardware, config.drawn, config.seed), hardware

@@ -83,7 +83,7 @@ def _speed(forms: Mapping[str, Any], name: str, plain: str) -> str:
 
 
 def _added(form: Mapping[str, Any]) -> str:
-    """Where the 1x1 convolutions are."""
+    """Place of the 1x1 convolutions."""
     if not form["deeper"]:
         return "none"
     return "behind all but the last" if form["deeper"] > 10 else f"behind the first {form['deeper']}"

@@ -145,7 +145,7 @@ class Affine:
         columns: NDArray[Any],
         axis: int,
     ) -> Affine:
-        """Of a product of `data` and `weight`, whose int32 sums are given.
+        """The value of a product of `data` and `weight`, whose int32 sums are given.
 
         `columns` [channels] are the sums of the weights of each channel.
         """

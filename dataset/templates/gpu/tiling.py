@@ -18,7 +18,7 @@ _PROLOGUE = 1500
 
 @dataclass(frozen=True)
 class Gpu:
-    """What the rules know of an architecture; rates are those of NVIDIA's white papers, not measured."""
+    """Facts of an architecture that the rules know; rates are of NVIDIA's white papers, not measured."""
 
     capability: int
     """80 for sm_80."""
