@@ -45,7 +45,8 @@ def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
     for seed, network in in_turns(arguments.networks, arguments.runs):
         name, known = f"{network}-{seed}", found.setdefault(network, [])
-        if any(run["default"]["seed"] == seed for run in known) or not runs.in_time(name):
+        is_known = any(run["default"]["seed"] == seed and run.keys() >= searches.keys() for run in known)
+        if is_known or not runs.in_time(name):
             continue
         run = runs.kept(
             name,

@@ -36,6 +36,10 @@ def test_each_network_is_tuned_by_each_search_and_goes_on_where_it_was(tmp_path,
     again = arguments_of([*words, "--again"])
     assert networks(again, extended)["networks"] == {"resnet18": found["resnet18"]}
     assert extended.left_out == ["vgg16-0"] and len(made) == 2
+    more = arguments_of([*words[:3], "--searches", "fasor", "pretuned", *words[5:]])
+    extended = KeptRuns(more, 1.0, earlier={"networks": found})
+    assert [len(each["runs"]) for each in networks(more, extended)["networks"].values()] == [2, 2]
+    assert made[2:] == [(name, 0, [*searches, "pretuned"]) for name in ("resnet18", "vgg16")]
 
 
 def test_the_searches_are_known():
