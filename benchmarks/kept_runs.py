@@ -96,7 +96,7 @@ class KeptRuns:
 
 
 def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
-    """Result that `--extend` adds to, with the `commit` of its manifest; empty where there is none.
+    """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty where there is none.
 
     Raises UserError for one of other trials or overrides.
     """
@@ -111,9 +111,12 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
                 f"--extend: {folder} has {field}={result[field]}, this run {mine}; give the same or leave "
                 "--extend out"
             )
-    return {**result, "commit": read_json(folder / "manifest.json")["commit"]}
+    manifest = read_json(folder / "manifest.json")
+    return {**result, "commit": manifest["commit"], "notes": manifest["notes"]}
 
 
 def notes_of(earlier: Mapping[str, Any]) -> str:
-    """Sentence of a manifest on the result that was extended."""
-    return f"adds to the runs of commit {earlier['commit']}" if earlier else ""
+    """Notes of a manifest on the results that were extended, the first one first."""
+    if not earlier:
+        return ""
+    return "; ".join(filter(None, (earlier["notes"], f"adds to the runs of commit {earlier['commit']}")))

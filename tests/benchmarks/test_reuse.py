@@ -260,13 +260,15 @@ def test_a_part_goes_on_from_the_committed_result_of_the_machine(tmp_path, monke
     one = arguments_of([*words, str(tmp_path / "a"), "--runs", "1"])
     folder = tmp_path / "reuse_networks" / "some-cpu"
     write_json(folder / "result.json", {"overrides": [], **networks(one, runs_of(one))})
-    write_json(folder / "manifest.json", {"commit": "abc"})
+    write_json(folder / "manifest.json", {"commit": "abc", "notes": ""})
     more = arguments_of([*words, str(tmp_path / "b"), "--runs", "2", "--extend"])
     earlier = earlier_result(more, "reuse_networks", HARDWARE)
     found = networks(more, runs_of(more, earlier))
     assert made == [("resnet18", 0), ("resnet18", 1)]
     assert [one["off"]["seed"] for one in found["networks"]["resnet18"]["runs"]] == [0, 1]
     assert notes_of(earlier) == "adds to the runs of commit abc"
+    again = {**earlier, "commit": "def", "notes": notes_of(earlier)}
+    assert notes_of(again) == "adds to the runs of commit abc; adds to the runs of commit def"
     others = arguments_of([*words, str(tmp_path / "b"), "--extend", "--", "search.rounds=2"])
     with pytest.raises(UserError, match=r"overrides=\[\], this run \['search.rounds=2'\]"):
         earlier_result(others, "reuse_networks", HARDWARE)
