@@ -14,8 +14,14 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
     "off": ("search.reuse=off",),
     "auto": ("search.reuse=auto",),
     "fewer": ("search.reuse=auto", "search.auto.starts=0"),
+    "short": ("search.reuse=auto", "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
+    "shared": ("search.reuse=auto", "search.share_surrogate=true"),
 }
-"""Overrides of `foretune tune` by the name of the search in a result; `fewer` takes no program over."""
+"""Overrides of `foretune tune` by the name of the search in a result.
+
+`fewer` takes no program over, `short` gives sources and depthwise convolutions fewer rounds, and `shared`
+also shares the surrogate among the tasks of a family.
+"""
 
 
 def turns(networks: Sequence[str], runs: int) -> list[tuple[str, int]]:
