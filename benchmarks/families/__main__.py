@@ -45,7 +45,7 @@ def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
 
     from .accuracy import Grouped, by_grouping, heat_map, summary
 
-    features = load_labelled_features(dataset, SCRATCH / "features")
+    features = load_labelled_features(dataset, SCRATCH / "features" / dataset.name)
     tasks = {row.workload_hash: stored_task(row) for row in stored_rows(dataset)}
     data = Grouped(features, seed=0)
     names = np.unique(np.asarray(features.workload_hash))
@@ -122,22 +122,26 @@ def main() -> None:
     parser = argument_parser(families)
     parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10, help="(%(default)s)")
     parser.add_argument("--networks", nargs="*", help="networks of the pool, or to tune live; default all")
+    parser.add_argument("--searches", nargs="*", help="of the part live; default all")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
     arguments = parser.parse_args()
     begun, keep = start(), Keeper(arguments.limit_s)
     try:
         if arguments.part == "accuracy":
             found, hardware = accuracy(keep, arguments.dataset), _device_of(arguments.dataset)
+            found["pool"] = {"dataset": arguments.dataset.name}
         elif arguments.part == "replay":
-            networks = load_pools(arguments.dataset, SCRATCH / "rated.npz")
+            networks = load_pools(arguments.dataset, SCRATCH / f"rated-{arguments.dataset.name}.npz")
             chosen = [one for one in networks if not arguments.networks or one.name in arguments.networks]
             found, hardware = replay(keep, chosen, arguments.seeds), chosen[0].pool.hardware
+            found["pool"] = _pool_of(arguments.dataset, chosen)
         else:
             from .live import live
 
-            found, hardware = live(keep, arguments.networks or (), arguments.seeds)
+            networks, searches = arguments.networks or (), arguments.searches or ()
+            found, hardware = live(keep, networks, arguments.seeds, searches, SCRATCH / "libraries")
     except LimitReachedError:
         print("the limit is reached; the same command goes on")
         return
@@ -148,10 +152,16 @@ def main() -> None:
         parts,
         begun,
         hardware,
-        notes="accuracy and replay use the records of data/networks, which this machine only computed on",
+        notes="accuracy and replay use the machine's records; another one may have computed on them",
         results=RESULTS,
     )
     print(f"wrote {folder}")
+
+
+def _pool_of(dataset: Path, networks: list[NetworkPool]) -> dict[str, Any]:
+    """Name of a dataset, and the median number of programs of a task."""
+    counts = [len(one.rated[task.workload_hash]) for one in networks for task in one.tasks]
+    return {"dataset": dataset.name, "programs": int(np.median(counts))}
 
 
 def _device_of(dataset: Path) -> Any:

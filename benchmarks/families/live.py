@@ -1,6 +1,6 @@
 """Planners and shared surrogates on a device, and foresee tuning of stock's search beside stock's scheduler.
 
-Every run begins with an empty database. Runs take turns: a slow hour of the machine is no contestant's own.
+Every run begins with an empty database. The networks that Foretune's searches find are timed side by side.
 """
 
 from __future__ import annotations
@@ -8,43 +8,46 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
+from foretune.errors import UserError
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler, prepare_builder
 from foretune.inference.tuning_database import opened_database
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from ..common import ROOT, in_turns, this_machine
-from ..networks.runs import tune
+from ..common import this_machine
+from ..networks import contest
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
-SEARCHES = {
-    "shares": [],
-    "gradient": ["search/planner=gradient"],
-    "foresee": ["search/planner=foresee"],
-    "headroom": ["search/planner=headroom"],
-    "shares, shared": ["search.share_surrogate=true"],
-    "foresee, shared": ["search/planner=foresee", "search.share_surrogate=true"],
-    "headroom, shared": ["search/planner=headroom", "search.share_surrogate=true"],
-    "shares, reuse": ["search.reuse=auto"],
-    "shares, reuse, shared": ["search.reuse=auto", "search.share_surrogate=true"],
-    "headroom, reuse, shared": [
+BASE = "shares"
+"""Search that the others are compared with."""
+
+SEARCHES: Mapping[str, Sequence[str]] = {
+    BASE: ("search.reuse=off",),
+    "gradient": ("search.reuse=off", "search/planner=gradient"),
+    "foresee": ("search.reuse=off", "search/planner=foresee"),
+    "headroom": ("search.reuse=off", "search/planner=headroom"),
+    "shares, shared": ("search.reuse=off", "search.share_surrogate=true"),
+    "foresee, shared": ("search.reuse=off", "search/planner=foresee", "search.share_surrogate=true"),
+    "headroom, shared": ("search.reuse=off", "search/planner=headroom", "search.share_surrogate=true"),
+    "shares, reuse": ("search.reuse=auto",),
+    "shares, reuse, shared": ("search.reuse=auto", "search.share_surrogate=true"),
+    "headroom, reuse, shared": (
         "search/planner=headroom",
         "search.reuse=auto",
         "search.share_surrogate=true",
-    ],
+    ),
 }
 """Overrides of `foretune tune` by name."""
 
-STOCK: dict[str, Callable[[], dict[str, Any]]] = {
+STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
     "stock, gradient": lambda: {"task_scheduler": "gradient", "cost_model": "xgb"},
     "stock, foresee": lambda: {"task_scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
 }
@@ -52,19 +55,49 @@ STOCK: dict[str, Callable[[], dict[str, Any]]] = {
 
 TRIALS_A_TASK = 64
 
+ROUND = 16
+"""Programs of a round of stock's search: its schedulers choose the next task four times as often as by 64."""
+
 
 def live(
-    keep: Callable[[str, dict[str, Any], Callable[[], Any]], Any], networks: Sequence[str], seeds: int
+    keep: Callable[[str, dict[str, Any], Callable[[], Any]], Any],
+    networks: Sequence[str],
+    seeds: int,
+    searches: Sequence[str],
+    folder: Path,
 ) -> tuple[dict[str, Any], Any]:
-    """Runs of every search by network, and the machine's hardware."""
-    found: dict[str, Any] = {}
-    for network in networks or NETWORKS:
-        rows: dict[str, list[Any]] = {name: [] for name in (*SEARCHES, *STOCK)}
-        for seed, name in in_turns([*SEARCHES, *STOCK], seeds):
-            label, settings = f"live-{network}-{name}-{seed}", {"search": SEARCHES.get(name, name)}
-            run = partial(tune, ROOT, network, seed, SEARCHES[name]) if name in SEARCHES else None
-            rows[name].append(keep(label, settings, run or partial(stock, network, name, seed)))
-        found[network] = rows
+    """Runs of the searches by network, and the machine's hardware.
+
+    `runs` have one run of each of Foretune's searches and their networks timed side by side, `stock` those
+    of stock's search by scheduler.
+    """
+    unknown = [name for name in searches if name not in {*SEARCHES, *STOCK}]
+    if unknown:
+        known = ", ".join(f'"{name}"' for name in (*SEARCHES, *STOCK))
+        raise UserError(f"--searches {unknown[0]!r}: the part live knows {known}; name some of them")
+    chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
+    schedulers = [name for name in STOCK if not searches or name in searches]
+    found: dict[str, Any] = {network: {"runs": [], "stock": []} for network in networks or NETWORKS}
+    for seed in range(seeds):
+        for network, rows in found.items():
+            label = f"live-{network}-{seed}"
+            if chosen:
+
+                def ours(network: str = network, seed: int = seed) -> dict[str, Any]:
+                    return contest.one_of_each(network, seed, folder, chosen, ())
+
+                rows["runs"].append(keep(label, {"searches": dict(chosen)}, ours))
+            if schedulers:
+                order = schedulers[:: -1 if seed % 2 else 1]
+                settings = {"trials": TRIALS_A_TASK, "round": ROUND}
+                rows["stock"].append(
+                    {
+                        name: keep(
+                            f"{label}-{name}", settings, lambda n=network, m=name, s=seed: stock(n, m, s)
+                        )
+                        for name in order
+                    }
+                )
     return found, this_machine()
 
 
@@ -81,7 +114,7 @@ def stock(network: str, name: str, seed: int) -> dict[str, Any]:
             task_weights=[float(task.weight) for task in tasks],
             work_dir=scratch,
             max_trials_global=TRIALS_A_TASK * len(tasks),
-            num_trials_per_iter=min(64, TRIALS_A_TASK),
+            num_trials_per_iter=ROUND,
             builder=ms.builder.LocalBuilder(initializer=prepare_builder, timeout_sec=60.0),
             measure_callbacks=[*ms.measure_callback.MeasureCallback.create("default"), curve],
             **STOCK[name](),

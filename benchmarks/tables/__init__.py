@@ -82,6 +82,8 @@ TABLES: Mapping[str, Table] = {
     "families-accuracy": families.accuracy,
     "families-surrogates": families.surrogates,
     "families-planners": families.planners,
+    "families-live": families.live,
+    "families-stock": families.stock,
     "manifests": provenance.manifests,
 }
 """Name in `<!-- table: NAME -->` -> function that writes the table."""

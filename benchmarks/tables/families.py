@@ -1,10 +1,14 @@
-"""Tables of families: accuracy by grouping, shared surrogates and planners by replay."""
+"""Tables of families: accuracy by grouping, shared surrogates and planners by replay, and live searches."""
 
 from __future__ import annotations
 
-from ..common import geometric_mean
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..common import geometric_mean, geometric_spread
+from .contests import contest_rows
 from .networks import NETWORKS
-from .reading import Results, markdown, not_measured
+from .reading import Result, Results, markdown, not_measured, times_spread
 
 _GROUPINGS = {
     "operator_count": "number of operators",
@@ -21,79 +25,73 @@ def accuracy(results: Results) -> str:
     found = [one for one in results.of("families") if "accuracy" in one.values]
     if not found:
         return not_measured("python -m benchmarks.families --part accuracy")
-    part = found[0].values["accuracy"]
     rows = [
-        [label, str(part["families"][name]), f"{part['accuracy'][name]:.1%}"]
+        [_dataset(one, "accuracy"), label, str(part["families"][name]), f"{part['accuracy'][name]:.1%}"]
+        for one in found
+        for part in [one.values["accuracy"]]
         for name, label in _GROUPINGS.items()
     ]
-    heat = part["heat_map"]
+    heats = "; ".join(
+        f"{_dataset(one, 'accuracy')}: {heat['own task']:.1%} on that task, {heat['same family']:.1%} on "
+        f"others of its core operator, {heat['other family']:.1%} on the rest"
+        for one in found
+        for heat in [one.values["accuracy"]["heat_map"]]
+    )
     note = (
         "Share of the pairs of a task's held-out programs that boosted trees on MetaSchedule's features "
-        f"order rightly, the mean of {len(part['figure_1'])} tasks of `data/networks`; three quarters of "
-        f"each task's 40 programs train. Trees of one task alone: {heat['own task']:.1%} on that task, "
-        f"{heat['same family']:.1%} on others of its core operator, {heat['other family']:.1%} on the rest."
+        "order rightly, the mean over tasks; three quarters of each task's programs train. Trees of one task "
+        f"alone order, {heats}."
     )
-    return markdown(["trees fitted by", "models", "pairs"], rows, note)
+    return markdown(["records", "trees fitted by", "models", "pairs"], rows, note)
 
 
 def surrogates(results: Results) -> str:
     """Programs until near a pool's best, by surrogate."""
-    found = [one for one in results.of("families") if "replay" in one.values]
+    found = _replayed(results)
     if not found:
         return not_measured("python -m benchmarks.families --part replay")
-    part = found[0].values["replay"]
     rows = []
-    for network, thresholds in part["surrogates"].items():
-        for threshold, by_name in thresholds.items():
-            own = by_name["one a task"]["mean"]
-            cells = [
-                f"{figures['mean']:.1f}"
-                + (f" ({figures['mean'] / own:.2f}x)" if name != "one a task" else "")
-                for name, figures in by_name.items()
-            ]
-            rows.append([NETWORKS.get(network, network), threshold, *cells])
+    for result in found:
+        part = result.values["replay"]
+        for network, thresholds in part["surrogates"].items():
+            for threshold, by_name in thresholds.items():
+                own = by_name["one a task"]["mean"]
+                cells = [
+                    f"{figures['mean']:.1f}"
+                    + (f" ({figures['mean'] / own:.2f}x)" if name != "one a task" else "")
+                    for name, figures in by_name.items()
+                ]
+                rows.append([_dataset(result), NETWORKS.get(network, network), threshold, *cells])
+    part = found[0].values["replay"]
     names = list(next(iter(next(iter(part["surrogates"].values())).values())))
     chosen = " and ".join(NETWORKS.get(name, name) for name in part["developed_on"])
+    pools = ", ".join(f"{one.values['replay']['pool']['programs']} in {_dataset(one)}" for one in found)
     note = (
         "Programs of a task that are measured until one reaches that share of the speed of its pool's best: "
-        f"means over tasks and {part['seeds']} seeds, by replay. A seed shows two thirds of each task's 40 "
-        "programs in `data/networks`, which a search by other trees drew: few are near the best, and the "
-        f"frozen model has not chosen them. The shared surrogate's constants were chosen on {chosen}."
+        f"means over tasks and {part['seeds']} seeds, by replay. A seed shows two thirds of each task's "
+        f"programs ({pools}), which a search by other trees drew in part and chance in part. The shared "
+        f"surrogate's constants were chosen on {chosen}."
     )
-    return markdown(["network", "to", *names], rows, note)
+    return markdown(["records", "network", "to", *names], rows, note)
 
 
 def planners(results: Results) -> str:
     """Planners beside the gradient planner."""
-    found = [one for one in results.of("families") if "replay" in one.values]
+    found = _replayed(results)
     if not found:
         return not_measured("python -m benchmarks.families --part replay")
-    part = found[0].values["replay"]
-    names = list(next(iter(part["planners"].values())))
-    rows = []
-    for name in names:
-        each = [by_name[name] for by_name in part["planners"].values()]
-        means = {
-            key: geometric_mean([one[key] for one in each]) for key in ("half", "full", "programs", "seconds")
-        }
-        reached = sum(one["reached"] for one in each) / len(each)
-        rows.append(
-            [
-                name,
-                f"{means['half']:.3f}x",
-                f"{means['full']:.3f}x",
-                f"{means['programs']:.2f}x",
-                f"{means['seconds']:.2f}x",
-                f"{reached:.0%}",
-            ]
-        )
+    rows = [
+        [_dataset(result), *cells] for result in found for cells in _planner_rows(result.values["replay"])
+    ]
+    networks = ", ".join(f"{len(one.values['replay']['planners'])} in {_dataset(one)}" for one in found)
     note = (
-        f"Geometric means over {len(part['planners'])} networks and {part['seeds']} seeds (3 for the values "
-        "of p), by replay of `data/networks`; seconds are those of building and running when the pool was "
+        f"Geometric means over the networks ({networks}) and {found[0].values['replay']['seeds']} seeds (3 "
+        "for the values of p), by replay; seconds are those of building and running when the pool was "
         "measured. The last three columns are beside the gradient planner: what it takes to reach its last "
         "latency, all that was spent where a run does not, and the share of runs that do."
     )
     heads = [
+        "records",
         "planner",
         "latency at half the programs, over the best",
         "at all",
@@ -102,3 +100,88 @@ def planners(results: Results) -> str:
         "reached",
     ]
     return markdown(heads, rows, note)
+
+
+def _planner_rows(part: Mapping[str, Any]) -> Iterator[list[str]]:
+    for name in next(iter(part["planners"].values())):
+        each = [by_name[name] for by_name in part["planners"].values()]
+        means = {
+            key: geometric_mean([one[key] for one in each]) for key in ("half", "full", "programs", "seconds")
+        }
+        reached = sum(one["reached"] for one in each) / len(each)
+        yield [
+            name,
+            f"{means['half']:.3f}x",
+            f"{means['full']:.3f}x",
+            f"{means['programs']:.2f}x",
+            f"{means['seconds']:.2f}x",
+            f"{reached:.0%}",
+        ]
+
+
+def _replayed(results: Results) -> list[Result]:
+    return [one for one in results.of("families") if "replay" in one.values]
+
+
+def _dataset(result: Result, part: str = "replay") -> str:
+    return f"`data/{result.values[part]['pool']['dataset']}`"
+
+
+def live(results: Results) -> str:
+    """Foretune's searches on a device, beside the default one without reuse."""
+    found = _with_live(results, "runs")
+    if not found:
+        return not_measured("python -m benchmarks.families --part live")
+    rows = [
+        [result.machine, NETWORKS.get(network, network), *cells]
+        for result in found
+        for network, part in result.values["live"].items()
+        for cells in contest_rows(part["runs"], "shares")
+    ]
+    note = (
+        "Ratios to the planner by latency share without reuse, geometric means with the least and the most "
+        "of runs from an empty database. The networks of a run are timed side by side."
+    )
+    return markdown(
+        ["machine", "network", "search", "runs", "programs", "search takes", "latency"], rows, note
+    )
+
+
+def stock(results: Results) -> str:
+    """FamilySeer's scheduler and cost model in stock's search, beside its gradient scheduler."""
+    found = _with_live(results, "stock")
+    if not found:
+        return not_measured("python -m benchmarks.families --part live")
+    rows = []
+    for result in found:
+        for network, part in result.values["live"].items():
+            ratios = [_to_the_same(run["stock, foresee"], run["stock, gradient"]) for run in part["stock"]]
+            spent, ahead, reached = zip(*ratios, strict=True)
+            cells = [times_spread(geometric_spread(each)) for each in (spent, ahead)]
+            counts = [str(len(ratios)), *cells, f"{sum(reached)} of {len(ratios)}"]
+            rows.append([result.machine, NETWORKS.get(network, network), *counts])
+    note = (
+        "Foresee tuning with trees a family, both of MetaSchedule's search with 64 programs a task in rounds "
+        "of 16. Seconds until the gradient scheduler's last latency, over its own seconds until then; all "
+        "that was spent where it is not reached. Latencies are sums over the tasks."
+    )
+    heads = ["machine", "network", "runs", "seconds to the same latency", "last latency", "reached"]
+    return markdown(heads, rows, note)
+
+
+def _with_live(results: Results, kind: str) -> list[Result]:
+    return [
+        result
+        for result in results.of("families")
+        if any(part[kind] for part in result.values.get("live", {}).values())
+    ]
+
+
+def _to_the_same(run: Mapping[str, Any], rival: Mapping[str, Any]) -> tuple[float, float, bool]:
+    """Seconds to a rival's last latency and the last latency, over the rival's; whether it came there."""
+    last_s = rival["curve"][-1][1]
+    own, of_rival = (
+        next((at for at, latency_s in one["curve"] if latency_s <= last_s), None) for one in (run, rival)
+    )
+    spent = run["curve"][-1][0] if own is None else own
+    return spent / of_rival, run["curve"][-1][1] / last_s, own is not None

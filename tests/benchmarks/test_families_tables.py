@@ -1,0 +1,77 @@
+"""Tests of the tables of families, with hand-worked runs."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from benchmarks.families import live
+from benchmarks.tables import families
+from benchmarks.tables.contests import contest_rows
+from foretune.errors import UserError
+
+
+def results_of(part, values):
+    result = SimpleNamespace(values={part: values}, machine="CPU")
+    return SimpleNamespace(of=lambda benchmark: [result] if benchmark == "families" else [])
+
+
+def run(**searches):
+    """One run of each search by (programs, seconds, latency)."""
+    found = {name: {"measured": n, "search_s": s} for name, (n, s, _) in searches.items()}
+    return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in searches.items()}}
+
+
+def test_rows_of_a_contest_are_ratios_to_its_base():
+    runs = [
+        run(base=(100, 10.0, 0.010), other=(50, 5.0, 0.020)),
+        run(base=(100, 10.0, 0.010), other=(50, 20.0, 0.005)),
+    ]
+    assert list(contest_rows(runs, "base")) == [["other", "2", "0.50x", "1.00x", "1.00x (0.50x to 2.00x)"]]
+    assert list(contest_rows([], "base")) == []
+
+
+def test_live_searches_are_beside_the_planner_by_shares():
+    part = {"resnet18": {"runs": [run(shares=(10, 4.0, 0.010), headroom=(5, 2.0, 0.011))], "stock": []}}
+    assert "| CPU | ResNet-18 | headroom | 1 | 0.50x | 0.50x | 1.10x |" in families.live(
+        results_of("live", part)
+    )
+
+
+@pytest.mark.parametrize(
+    ("foresee", "cells"),
+    [
+        ([[10.0, 0.03], [40.0, 0.01]], "0.50x | 0.50x | 1 of 1"),
+        ([[10.0, 0.03], [60.0, 0.025]], "0.75x | 1.25x | 0 of 1"),
+    ],
+    ids=["reached", "not reached"],
+)
+def test_stock_searches_are_compared_at_the_last_latency(foresee, cells):
+    gradient = {"curve": [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]]}
+    stock = [{"stock, gradient": gradient, "stock, foresee": {"curve": foresee}}]
+    table = families.stock(results_of("live", {"resnet18": {"runs": [], "stock": stock}}))
+    assert f"| CPU | ResNet-18 | 1 | {cells} |" in table
+
+
+def test_parts_that_are_not_there_name_their_command():
+    empty = results_of("live", {"resnet18": {"runs": [], "stock": []}})
+    for table in (families.live, families.stock):
+        assert table(empty) == "Not measured yet: `python -m benchmarks.families --part live`."
+
+
+def test_an_unknown_search_is_named():
+    with pytest.raises(UserError, match="--searches 'fastest': the part live knows \"shares\""):
+        live.live(lambda *_: None, ["resnet18"], 1, ["fastest"], Path())
+
+
+def test_the_searches_of_a_run_are_chosen(monkeypatch):
+    asked = []
+    monkeypatch.setattr(live.contest, "one_of_each", lambda *given: asked.append(given) or "run")
+    monkeypatch.setattr(live, "stock", lambda network, name, seed: (name, seed))
+    found, _ = live.live(lambda name, settings, make: make(), ["a"], 2, ["shares", "stock, foresee"], Path())
+    assert [given[:2] for given in asked] == [("a", 0), ("a", 1)]
+    assert list(asked[0][3]) == ["shares"]
+    assert found["a"]["runs"] == ["run", "run"]
+    assert found["a"]["stock"] == [
+        {"stock, foresee": ("stock, foresee", 0)},
+        {"stock, foresee": ("stock, foresee", 1)},
+    ]
