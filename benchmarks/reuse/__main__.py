@@ -26,6 +26,7 @@ WITH_PROGRAMS = ".json.xz"
 def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `networks`."""
     names = arguments.networks or whole_networks.NETWORKS
+    searches = {name: whole_networks.SEARCHES[name] for name in arguments.searches}
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
     for network, seed in whole_networks.turns(names, arguments.runs or 3):
         name, known = f"{network}-{seed}", found.setdefault(network, [])
@@ -33,10 +34,8 @@ def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
             continue
         run = runs.kept(
             name,
-            {"network": network, "seed": seed, "overrides": arguments.overrides},
-            partial(
-                contest.one_of_each, network, seed, runs.folder, whole_networks.SEARCHES, arguments.overrides
-            ),
+            {"network": network, "seed": seed, "searches": searches, "overrides": arguments.overrides},
+            partial(contest.one_of_each, network, seed, runs.folder, searches, arguments.overrides),
         )
         if run is not None:
             known.append(run)
@@ -158,6 +157,13 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--part", choices=PARTS, required=True)
     add("--networks", nargs="+", help=f"of the part networks ({' '.join(whole_networks.NETWORKS)})")
+    add(
+        "--searches",
+        nargs="+",
+        choices=whole_networks.SEARCHES,
+        default=list(whole_networks.BY_DEFAULT),
+        help="of the part networks (%(default)s)",
+    )
     add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
     add("--pairs", type=int, default=8, help="of each type (%(default)s)")
     add("--sets", nargs="+", choices=operator_sets.SETS, help="of the part sets (all)")

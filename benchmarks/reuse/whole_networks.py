@@ -23,6 +23,9 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
 also shares the surrogate among the tasks of a family.
 """
 
+BY_DEFAULT = ("off", "auto", "fewer")
+"""Searches of a run by default."""
+
 
 def turns(networks: Sequence[str], runs: int) -> list[tuple[str, int]]:
     """Networks with their seeds in the order of the runs: one of each first, further ones of LARGE last."""

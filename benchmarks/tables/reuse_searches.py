@@ -12,6 +12,9 @@ from .reading import Result, Results, markdown, not_measured, times, times_sprea
 
 COMMAND = "python -m benchmarks.reuse --part "
 
+_VARIANTS = {"two-templates": "two templates a child"}
+"""`two-templates` is of commits that measured only two templates of a task that reuses others."""
+
 
 def networks(results: Results) -> str:
     """Whole networks: a row a machine, network and search, as ratios to the search without reuse."""
@@ -19,9 +22,11 @@ def networks(results: Results) -> str:
     if not found:
         return not_measured(f"{COMMAND}networks")
     rows = [
-        [result.machine, NETWORKS.get(name, name), *cells]
+        [", ".join(filter(None, (result.machine, _VARIANTS.get(variant, variant)))), network, *cells]
         for result in found
+        for variant in [result.manifest["variant"]]
         for name, runs in in_order(result)
+        for network in [NETWORKS.get(name, name)]
         for cells in contest_rows(runs, "off")
     ]
     heads = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]

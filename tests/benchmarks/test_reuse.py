@@ -38,7 +38,7 @@ def one_of_each(auto, fewer, off=(100, 50.0, 0.010)):
 
 
 def results_of(name, values):
-    result = SimpleNamespace(values=values, machine="CPU")
+    result = SimpleNamespace(values=values, machine="CPU", manifest={"variant": ""})
     return SimpleNamespace(of=lambda benchmark: [result] if benchmark == name else [])
 
 
