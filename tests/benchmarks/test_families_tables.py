@@ -4,10 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from foretune.errors import UserError
+
 from benchmarks.families import live
 from benchmarks.tables import families
 from benchmarks.tables.contests import contest_rows
-from foretune.errors import UserError
 
 
 def results_of(part, values):
