@@ -9,7 +9,7 @@ from typing import Any
 from tvm.target import Target
 
 from .families.registry import check_grouping
-from .reuse.config import OFF, REUSES, AutoConfig, EtoConfig
+from .reuse.config import AUTO, OFF, REUSES, AutoConfig, EtoConfig
 from .spaces.config import DRAFTING, SPACES, STOCK, SUB_SPACE, SubSpaceConfig
 from .starts.config import KNOWN, STARTS, PretunedConfig
 from .strategies.checks import OneShotConfigError
@@ -41,6 +41,10 @@ _NESTED: dict[str, Any] = {
     "pretuned": PretunedConfig,
     "sub_space": SubSpaceConfig,
 }
+
+
+_NOT_REUSING = ("stock", "pool")
+"""Strategies that `reuse=auto` leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class OneShotConfig:
     overlap: str = "building"
     seed: int = 0
     measure: bool = True
-    reuse: str = OFF
+    reuse: str = AUTO
     auto: AutoConfig = field(default_factory=AutoConfig)
     eto: EtoConfig = field(default_factory=EtoConfig)
     starts: str = KNOWN
@@ -100,7 +104,7 @@ class OneShotConfig:
                 f"search.space={SUB_SPACE}: search/strategy={self.strategy.name} draws from all decisions of "
                 f"MetaSchedule; use search/strategy={DRAFTING[0]}, or search.space={STOCK}"
             )
-        if self.reuse != OFF and not self.measure:
+        if self.reuse not in (OFF, AUTO) and not self.measure:
             raise OneShotConfigError(
                 f"search.reuse={self.reuse}: search.measure=false leaves no measured program to reuse; use "
                 "search.reuse=off"
@@ -119,7 +123,7 @@ class OneShotConfig:
                 "use search=no_measurement, or search.rounds=1 search.extra_rounds=0 instead of "
                 f"{self.rounds} and {self.extra_rounds}"
             )
-        if not self.propose and (self.rounds, self.reuse, self.measure) != (1, OFF, True):
+        if not self.propose and (self.rounds, self.reuse_in_use, self.measure) != (1, OFF, True):
             raise OneShotConfigError(
                 "search.propose=false: a task has its starts alone, which one round measures; use "
                 "search=templates, or search.rounds=1 search.reuse=off search.measure=true"
@@ -136,6 +140,16 @@ class OneShotConfig:
     def fitted(self, target: Target) -> OneShotConfig:
         """The settings with a strategy that can serve the target; see `Strategy.fitted`."""
         return replace(self, strategy=fitted_strategy(self.strategy, target))
+
+    @property
+    def reuse_in_use(self) -> str:
+        """`reuse`, but OFF for AUTO where it does not apply.
+
+        That is where nothing is measured or searched for, and with strategies that take no programs over:
+        stock MetaSchedule's search, and a pool of measured programs.
+        """
+        applies = self.measure and self.propose and self.strategy.name not in _NOT_REUSING
+        return OFF if self.reuse == AUTO and not applies else self.reuse
 
     @property
     def per_round(self) -> int:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.hardware import Hardware
 from ..config import OneShotConfig
+from ..reuse.config import AUTO, OFF
 from ..tuning_notes import RunNote
 
 SPREAD = (0.55, 1.65)
@@ -18,7 +19,7 @@ ten is beyond it: a generator of transposed convolutions takes five times the me
 
 @dataclass(frozen=True)
 class Reference:
-    """Seconds of search and measurement a task, by a machine's committed results with the default search."""
+    """Seconds of search and measurement a task without reuse, by a machine's committed results."""
 
     machine: str
     details: Mapping[str, Any]
@@ -32,6 +33,9 @@ REFERENCES = (
     Reference("AMD Zen 3, 2 cores", {"vendor": "AuthenticAMD", "family": "25"}, 256, 3.9),
 )
 """From benchmarks/results/networks_*: medians over networks, which the tests compare with the results."""
+
+WITH_REUSE = 0.65
+"""Time of the default search over that without reuse: from benchmarks/results/reuse_networks, as tested."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +54,16 @@ def estimate(
     """Estimate for a number of due tasks; None where nothing is known of the search.
 
     `runs` are earlier ones with the same search and database. Without any, the committed results of a machine
-    of the same kind count, else those of all machines; they are of the default search on a CPU.
+    of the same kind count, else those of all machines; they are of the default search on a CPU, with reuse
+    or without.
     """
     if runs:
         a_task_s = [run.seconds / run.tasks for run in runs]
         basis = f"{len(runs)} earlier run{'s' * (len(runs) > 1)} into this database"
     elif hardware.kind == "cpu" and _is_default(search):
         same = [one for one in REFERENCES if _is(one, hardware)]
-        a_task_s = [one.median_s for one in same or REFERENCES]
+        share = WITH_REUSE if search.reuse == AUTO else 1.0
+        a_task_s = [share * one.median_s for one in same or REFERENCES]
         basis = f"committed results on {' and '.join(one.machine for one in same or REFERENCES)}"
     else:
         return None
@@ -78,5 +84,6 @@ def _is(reference: Reference, hardware: Hardware) -> bool:
 
 
 def _is_default(search: OneShotConfig) -> bool:
-    """Whether a search is the default one but for its seed and processes."""
-    return search == OneShotConfig(seed=search.seed, processes=search.processes)
+    """Whether a search is the default one but for its seed and processes, with reuse or without."""
+    default = OneShotConfig(seed=search.seed, processes=search.processes)
+    return search in (default, replace(default, reuse=OFF))

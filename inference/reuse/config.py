@@ -22,8 +22,13 @@ class AutoConfig:
     small_programs: int = 4
     starts: int = 4
     depthwise_rounds: int = 2
+    heavy_share: float = 0.1
 
     def __post_init__(self) -> None:
+        if not 0 < self.heavy_share <= 1:
+            raise OneShotConfigError(
+                f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
+            )
         for name in ("source_rounds", "programs", "small_programs", "starts", "depthwise_rounds"):
             least = 0 if name == "starts" else 1
             if (value := getattr(self, name)) < least:

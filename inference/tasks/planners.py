@@ -48,7 +48,7 @@ class PlannerFactory:
     def make(self, *, breadth_first: bool = False) -> TaskPlanner:
         """A planner; `breadth_first` gives each task a quick round first, as a time budget asks for."""
         config = self._config
-        if config.reuse == OFF:
+        if config.reuse_in_use == OFF:
             return make_planner(config, breadth_first=breadth_first)
         make = partial(ReusePlanner, config, breadth_first=breadth_first)
         known_programs = partial(self._database.latencies_s, most=KNOWN_PROGRAMS)
@@ -56,7 +56,13 @@ class PlannerFactory:
             return make(
                 select=self._sources,
                 starts=NearestPrograms(self._adapter, self._loops_of, self._adapter.fits),
-                rules=ReuseRules(self._child_of, config.auto.source_rounds, known_programs),
+                rules=ReuseRules(
+                    self._child_of,
+                    config.auto.source_rounds,
+                    config.auto.heavy_share,
+                    config.rounds,
+                    known_programs,
+                ),
             )
         eto, trees = config.eto, self._trees
         select = trees.clusters if config.reuse == SELECTIVE else trees.least_cost
@@ -66,7 +72,7 @@ class PlannerFactory:
         return make(
             select=select,
             starts=ParentsBest(self._adapter),
-            rules=ReuseRules(lambda task: child, None, known_programs, trees.sketch_of),
+            rules=ReuseRules(lambda task: child, known_programs=known_programs, sketch_of=trees.sketch_of),
         )
 
     @cached_property

@@ -72,7 +72,7 @@ def test_a_target_without_bfloat16_ends_a_run_before_its_search(tmp_path: Path) 
     assert not (tmp_path / "database").exists()
 
 
-@pytest.mark.parametrize("others", [{}, {"rounds": 1, "reuse": "auto"}])
+@pytest.mark.parametrize("others", [{}, {"rounds": 1, "reuse": "paper"}])
 def test_templates_alone_have_one_round(others: dict[str, Any]) -> None:
     with pytest.raises(OneShotConfigError, match=r"search\.propose=false.*search=templates"):
         OneShotConfig(propose=False, **others)

@@ -168,3 +168,28 @@ def test_executors_are_those_of_generation() -> None:
 def test_settings_that_cannot_be_are_named(make, message):
     with pytest.raises(OneShotConfigError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "in_use"),
+    [
+        ((), "auto"),
+        (("search/strategy=evolutionary",), "auto"),
+        (("search=high_efficiency",), "auto"),
+        (("search=high_quality",), "off"),
+        (("search=one_shot_tuner",), "off"),
+        (("search=one_shot_tuner_annealing",), "off"),
+        (("search=fasor",), "off"),
+        (("search=fasor_high_quality",), "off"),
+        (("search=no_measurement",), "off"),
+        (("search=templates",), "off"),
+        (("search/strategy=stock",), "off"),
+        (("search/strategy=pool", "executor=replay", "executor.pool=pool"), "off"),
+        (("search.reuse=paper",), "paper"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+)
+def test_reuse_applies_where_programs_are_searched_for_and_measured(
+    overrides: tuple[str, ...], in_use: str
+) -> None:
+    assert composed(*overrides).search.reuse_in_use == in_use

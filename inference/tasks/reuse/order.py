@@ -13,6 +13,9 @@ from ...reuse.tree import ROOT, without_cycles
 from ..precedence import Precedence, Spent, Stage
 from ..search import TaskSearch
 
+HEAVY_EVENS = 2
+"""Even shares of the network's latency that a heavy task has at least: few tasks are not all heavy."""
+
 
 @dataclass(frozen=True)
 class ChildBudget:
@@ -53,6 +56,10 @@ class ReuseRules:
     """Limits of a task that has a parent."""
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
+    heavy_share: float = math.inf
+    """Share of the network's latency from which on a task has `heavy_rounds` as a parent and as a child."""
+    heavy_rounds: int = 1
+    """Rounds of such a task, if its search does not end before."""
     known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {}
     """Latency in seconds by trace of what earlier runs measured of a task."""
     sketch_of: Callable[[Task, str], Hashable] | None = None
@@ -97,6 +104,8 @@ class TreeOrder(Precedence):
         self._sketches: dict[str, Hashable] = {}
         self._earlier: dict[str, Mapping[str, float]] = {}
         """What earlier runs measured, once it was asked for."""
+        self._heavy_s = math.inf
+        """Seconds of the network's latency from which on a task is heavy."""
         self._back: dict[str, Spent] = {}
         """What children had who are searched by themselves after all."""
 
@@ -116,6 +125,10 @@ class TreeOrder(Precedence):
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
                 self.send_back(search)
+        if math.isfinite(self._rules.heavy_share):
+            calling = sum(bool(search.task.weight) for search in self._searches)
+            evens = max(self._rules.heavy_share * calling, HEAVY_EVENS)
+            self._heavy_s = evens * self.even_s(self._searches) or math.inf
         self._children = {}
         for name, search in self._by_name.items():
             self._children.setdefault(self.parent(name), []).append(search)
@@ -178,6 +191,8 @@ class TreeOrder(Precedence):
         limit = self._rules.source_rounds
         if limit is None or not self._children.get(search.task.workload_hash):
             return math.inf
+        if self._is_heavy(search):
+            limit = max(limit, self._rules.heavy_rounds)
         return max(0, limit - (search.full_rounds - search.rounds))
 
     def spent_in_vain(self, search: TaskSearch) -> Spent:
@@ -193,7 +208,7 @@ class TreeOrder(Precedence):
         child = self._rules.child_of(search.task)
         if child.total is not None:
             return child.total
-        return self.programs_a_round(search) * child.rounds
+        return self.programs_a_round(search) * self._child_rounds(search)
 
     def programs_to_come(self, search: TaskSearch) -> int:
         """See Precedence."""
@@ -240,7 +255,18 @@ class TreeOrder(Precedence):
         child = self._rules.child_of(search.task)
         if child.total is not None:
             return not search.complete_before and len(search.loop.known) < child.total
-        return rounds_had(search) < child.rounds or (not child.search and math.isinf(search.best_s))
+        if rounds_had(search) < self._child_rounds(search):
+            return True
+        return not child.search and math.isinf(search.best_s)
+
+    def _child_rounds(self, search: TaskSearch) -> int:
+        """Rounds of a child that counts them."""
+        child = self._rules.child_of(search.task)
+        return max(child.rounds, self._rules.heavy_rounds) if self._is_heavy(search) else child.rounds
+
+    def _is_heavy(self, search: TaskSearch) -> bool:
+        """Whether a task's share of the network's latency calls for more than a short search."""
+        return self._heavy_s <= self.expected_s(search) < math.inf
 
     def _is_small(self, search: TaskSearch) -> bool:
         """Whether a task has too small a share for a second round."""

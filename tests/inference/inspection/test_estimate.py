@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from foretune.dataset.hardware import Hardware, named_hardware
 from foretune.inference.config import OneShotConfig
-from foretune.inference.inspection.estimate import REFERENCES, SPREAD, estimate
+from foretune.inference.inspection.estimate import REFERENCES, SPREAD, WITH_REUSE, estimate
 from foretune.inference.tuning_notes import RunNote
 from support.paths import ROOT
 
 FOLDERS = {"AMD Zen 5, 2 cores": "zen5", "AMD Zen 3, 2 cores": "zen3"}
 DEFAULT = OneShotConfig()
+ALONE = OneShotConfig(reuse="off")
 
 
 def committed(folder: str) -> Iterator[tuple[str, int, float, Hardware]]:
@@ -41,15 +42,30 @@ def test_nine_in_ten_committed_networks_are_within_the_range() -> None:
     found = [one for folder in FOLDERS.values() for one in committed(folder)]
     within = []
     for name, tasks, seconds, hardware in found:
-        expected = estimate(tasks, DEFAULT, hardware)
+        expected = estimate(tasks, ALONE, hardware)
         assert expected is not None and "committed results on AMD Zen" in expected.basis
         within.append(expected.least_s <= seconds <= expected.most_s or name == "dcgan")
     assert len(found) >= 10
     assert sum(within) >= 0.9 * len(found)
 
 
+def test_reuse_takes_the_committed_share_of_the_time() -> None:
+    ratios = [
+        run["auto"]["search_s"] / run["off"]["search_s"]
+        for path in (ROOT / "benchmarks" / "results" / "reuse_networks").glob("*/result.json")
+        for network in json.loads(path.read_text())["networks"].values()
+        for run in network["runs"]
+    ]
+    assert pytest.approx(statistics.geometric_mean(ratios), rel=0.15) == WITH_REUSE
+    with_reuse, alone = (
+        estimate(10, search, named_hardware("xeon-silver-4210")) for search in (DEFAULT, ALONE)
+    )
+    assert with_reuse is not None and alone is not None
+    assert with_reuse.middle_s == pytest.approx(WITH_REUSE * alone.middle_s)
+
+
 def test_an_unknown_cpu_gets_the_range_of_all_machines() -> None:
-    expected = estimate(10, DEFAULT, named_hardware("xeon-silver-4210"))
+    expected = estimate(10, ALONE, named_hardware("xeon-silver-4210"))
     medians = [one.median_s for one in REFERENCES]
     assert expected is not None
     assert expected.least_s == pytest.approx(10 * SPREAD[0] * min(medians))

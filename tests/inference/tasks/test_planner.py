@@ -25,7 +25,7 @@ class ParentFirst(TaskPlanner):
             return Round(self.helper, RoundBudget(1))
         if self.helper.full_rounds and self.child in preferred and not self.child.rounds:
             best = min(self.helper.loop.known, key=lambda measurement: measurement.latency_s)
-            return Round(self.child, RoundBudget(2), starts=(best.trace,), is_child=True)
+            return Round(self.child, RoundBudget(2), starts=(best.trace,))
         return None
 
     def share_done(self):
@@ -63,18 +63,3 @@ def test_start_sources_teach_and_give_candidates_once():
     assert first.starts == ("adapted",)
     assert second.starts == ()
     assert "measured" not in second.learned
-
-
-class Templates(StartSource):
-    """Gives four programs that are to be measured."""
-
-    def starts(self, task):
-        return [Start(f"template {number}") for number in range(4)]
-
-
-def test_half_of_a_first_round_is_for_start_sources_that_of_a_child_too():
-    searcher = FakeSearcher()
-    tuner_of(searcher, planner=ParentFirst(), start_sources=[Templates()]).tune(TASKS[:2], UNTUNED_S[:2])
-    (alone,), (given, adapted) = (request.starts for request in searcher.requests)
-    assert alone == given == "template 0"  # of rounds of one and of two programs
-    assert not adapted.startswith("template 1")

@@ -151,8 +151,8 @@ def test_an_idle_searcher_takes_over_from_a_busy_one():
     [
         (RoundBudget(8), False, 4),
         (RoundBudget(4), False, 2),
-        (RoundBudget(8), True, 2),
-        (RoundBudget(4), True, 1),
+        (RoundBudget(8), True, 4),
+        (RoundBudget(4), True, 2),
         (RoundBudget(4, search=False), False, 4),
     ],
 )

@@ -64,6 +64,20 @@ def tuned(
     )
 
 
+def test_a_task_of_a_large_share_has_all_rounds_as_a_child_and_as_a_source():
+    """b takes 10 ms of 17 ms or more, and all others less than twice an even share."""
+    rules = {"source_rounds": 1, "heavy_share": 0.1, "heavy_rounds": 3}
+    searcher = Network()
+    tuned("shares", tree_of(a="_", b="a", c="b", d="_"), searcher, **rules)
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 3, 1]
+    searcher = Network()
+    tuned("shares", tree_of(a="b", b="_", c="b", d="_"), searcher, **rules)
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 3, 1]
+    searcher = Network()
+    tuned("shares", tree_of(a="b", b="_", c="b", d="_"), searcher, **{**rules, "heavy_share": 0.9})
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", PLANNERS)
 def test_children_wait_for_their_parents_and_start_from_them(name):
     searcher, told = Network(), []
