@@ -66,7 +66,7 @@ class AdviseConfig:
     drawn: int = 32
     workers: int | None = None
     lowering: Lowering = AS_FASTEST
-    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, top_k=16))
+    search: OneShotConfig = field(default_factory=lambda: OneShotConfig(rounds=1, top_k=16, reuse="off"))
     measure: MeasureConfig = field(default_factory=MeasureConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 

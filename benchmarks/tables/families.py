@@ -19,6 +19,9 @@ _GROUPINGS = {
     "each": "one model a task",
 }
 
+_FIRST_POOL = {"dataset": "networks", "programs": 40}
+"""Pool of results that do not name theirs."""
+
 
 def accuracy(results: Results) -> str:
     """FamilySeer's Table 2 on our records."""
@@ -65,7 +68,7 @@ def surrogates(results: Results) -> str:
     part = found[0].values["replay"]
     names = list(next(iter(next(iter(part["surrogates"].values())).values())))
     chosen = " and ".join(NETWORKS.get(name, name) for name in part["developed_on"])
-    pools = ", ".join(f"{one.values['replay']['pool']['programs']} in {_dataset(one)}" for one in found)
+    pools = ", ".join(f"{_pool(one)['programs']} in {_dataset(one)}" for one in found)
     note = (
         "Programs of a task that are measured until one reaches that share of the speed of its pool's best: "
         f"means over tasks and {part['seeds']} seeds, by replay. A seed shows two thirds of each task's "
@@ -123,8 +126,12 @@ def _replayed(results: Results) -> list[Result]:
     return [one for one in results.of("families") if "replay" in one.values]
 
 
+def _pool(result: Result, part: str = "replay") -> Mapping[str, Any]:
+    return result.values[part].get("pool", _FIRST_POOL)
+
+
 def _dataset(result: Result, part: str = "replay") -> str:
-    return f"`data/{result.values[part]['pool']['dataset']}`"
+    return f"`data/{_pool(result, part)['dataset']}`"
 
 
 def live(results: Results) -> str:

@@ -182,6 +182,7 @@ def test_settings_that_cannot_be_are_named(make, message):
         (("search=fasor",), "off"),
         (("search=fasor_high_quality",), "off"),
         (("search=no_measurement",), "off"),
+        (("search=short",), "off"),
         (("search=templates",), "off"),
         (("search/strategy=stock",), "off"),
         (("search/strategy=pool", "executor=replay", "executor.pool=pool"), "off"),
