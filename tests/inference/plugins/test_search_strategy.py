@@ -241,7 +241,7 @@ def test_extra_rounds_go_on_until_the_task_converges(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        *[("min_latency_share", 0.1), ("processes", 2), ("overlap", "none"), ("reuse", "auto")],
+        *[("min_latency_share", 0.1), ("processes", 2), ("overlap", "none"), ("reuse", "paper")],
         *[("planner", "foresee"), ("families", "one"), ("share_surrogate", True)],
     ],
 )
