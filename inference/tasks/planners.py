@@ -58,10 +58,10 @@ class PlannerFactory:
                 starts=NearestPrograms(self._adapter, self._loops_of, self._adapter.fits),
                 rules=ReuseRules(
                     self._child_of,
-                    config.auto.source_rounds,
-                    config.auto.heavy_share,
-                    config.rounds,
-                    known_programs,
+                    source_rounds=config.auto.source_rounds,
+                    heavy_share=config.auto.heavy_share,
+                    heavy_rounds=config.rounds,
+                    known_programs=known_programs,
                 ),
             )
         eto, trees = config.eto, self._trees
