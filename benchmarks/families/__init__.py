@@ -13,3 +13,6 @@ GROUPINGS = ("operator_count", "core_operator", "operator_sequence", "loop_nest"
 
 SHOWN = 2 / 3
 """Share of a pool's programs that a seed draws, so that seeds differ."""
+
+BASE = "shares"
+"""Live search that the others are compared with."""

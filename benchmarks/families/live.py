@@ -9,6 +9,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,9 @@ from tvm.s_tir import meta_schedule as ms
 
 from ..common import this_machine
 from ..networks import contest
+from . import BASE
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
-
-BASE = "shares"
-"""Search that the others are compared with."""
 
 SEARCHES: Mapping[str, Sequence[str]] = {
     BASE: ("search.reuse=off",),
@@ -82,22 +81,16 @@ def live(
         for network, rows in found.items():
             label = f"live-{network}-{seed}"
             if chosen:
-
-                def ours(network: str = network, seed: int = seed) -> dict[str, Any]:
-                    return contest.one_of_each(network, seed, folder, chosen, ())
-
-                rows["runs"].append(keep(label, {"searches": dict(chosen)}, ours))
+                ours = partial(contest.one_of_each, network, seed, folder, chosen, ())
+                rows["runs"].append(keep(label, {"searches": chosen}, ours))
             if schedulers:
                 order = schedulers[:: -1 if seed % 2 else 1]
                 settings = {"trials": TRIALS_A_TASK, "round": ROUND}
-                rows["stock"].append(
-                    {
-                        name: keep(
-                            f"{label}-{name}", settings, lambda n=network, m=name, s=seed: stock(n, m, s)
-                        )
-                        for name in order
-                    }
-                )
+                runs = {
+                    name: keep(f"{label}-{name}", settings, partial(stock, network, name, seed))
+                    for name in order
+                }
+                rows["stock"].append(runs)
     return found, this_machine()
 
 

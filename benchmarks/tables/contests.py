@@ -8,6 +8,9 @@ from typing import Any
 from ..common import geometric_spread
 from .reading import times, times_spread
 
+CONTEST_HEADS = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]
+"""Heads of a table whose rows are a machine, a network and the cells of `contest_rows`."""
+
 
 def contest_rows(runs: Sequence[Mapping[str, Any]], base: str) -> Iterator[list[str]]:
     """Cells of each search but `base`: its name, runs, and programs, seconds and latency over those of base.

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..common import geometric_mean, geometric_spread
-from .contests import contest_rows
+from ..families import BASE
+from .contests import CONTEST_HEADS, contest_rows
 from .networks import NETWORKS
 from .reading import Result, Results, markdown, not_measured, times_spread
 
@@ -143,15 +144,13 @@ def live(results: Results) -> str:
         [result.machine, NETWORKS.get(network, network), *cells]
         for result in found
         for network, part in result.values["live"].items()
-        for cells in contest_rows(part["runs"], "shares")
+        for cells in contest_rows(part["runs"], BASE)
     ]
     note = (
         "Ratios to the planner by latency share without reuse, geometric means with the least and the most "
         "of runs from an empty database. The networks of a run are timed side by side."
     )
-    return markdown(
-        ["machine", "network", "search", "runs", "programs", "search takes", "latency"], rows, note
-    )
+    return markdown(CONTEST_HEADS, rows, note)
 
 
 def stock(results: Results) -> str:

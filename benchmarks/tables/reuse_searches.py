@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from ..common import geometric_spread
-from .contests import contest_rows
+from .contests import CONTEST_HEADS, contest_rows
 from .networks import NETWORKS, in_order
 from .reading import Result, Results, markdown, not_measured, times, times_spread
 
@@ -22,22 +22,25 @@ def networks(results: Results) -> str:
     if not found:
         return not_measured(f"{COMMAND}networks")
     rows = [
-        [", ".join(filter(None, (result.machine, _VARIANTS.get(variant, variant)))), network, *cells]
+        [_machine(result), NETWORKS.get(name, name), *cells]
         for result in found
-        for variant in [result.manifest["variant"]]
         for name, runs in in_order(result)
-        for network in [NETWORKS.get(name, name)]
         for cells in contest_rows(runs, "off")
     ]
-    heads = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]
     return markdown(
-        heads,
+        CONTEST_HEADS,
         rows,
         "Ratios to the search without reuse, geometric means with the least and the most of runs from an "
         "empty database. The networks of a run are timed side by side. `fewer` measures as few programs as "
         "`auto` and takes none over; `short` gives sources three rounds and depthwise convolutions one; "
         "`shared` is `auto` with the surrogate shared in a family.",
     )
+
+
+def _machine(result: Result) -> str:
+    """Name of a machine, and what its result varies."""
+    variant = result.manifest["variant"]
+    return f"{result.machine}, {_VARIANTS.get(variant, variant)}" if variant else result.machine
 
 
 METHODS = {
