@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..strategies.checks import OneShotConfigError
 
@@ -20,6 +20,7 @@ class AutoConfig:
     source_rounds: int = 4
     programs: int = 8
     small_programs: int = 4
+    resized_programs: int = 2
     starts: int = 4
     depthwise_rounds: int = 2
     heavy_share: float = 0.1
@@ -29,9 +30,9 @@ class AutoConfig:
             raise OneShotConfigError(
                 f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
             )
-        for name in ("source_rounds", "programs", "small_programs", "starts", "depthwise_rounds"):
-            least = 0 if name == "starts" else 1
-            if (value := getattr(self, name)) < least:
+        for field in fields(self):
+            name, least = field.name, 0 if field.name == "starts" else 1
+            if name != "heavy_share" and (value := getattr(self, name)) < least:
                 raise OneShotConfigError(f"search.auto.{name}={value}: must be at least {least}")
 
 

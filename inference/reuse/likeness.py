@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -29,6 +30,15 @@ class Loops:
         """Differences of the extents in powers of two, and OTHER_STEPS for other strides; of one kind."""
         apart = np.abs(np.log2(self.extents) - np.log2(other.extents)).sum()
         return float(apart) + (OTHER_STEPS if self.steps != other.steps else 0.0)
+
+    def is_resized(self, other: Loops) -> bool:
+        """Whether these are the other's loops at another size: some extents by one factor, the rest the same.
+
+        So are the layers of a network at another batch size or sequence length.
+        """
+        if (self.kind, self.steps) != (other.kind, other.steps):
+            return False
+        return len({Fraction(*pair) for pair in zip(self.extents, other.extents, strict=True)} - {1}) <= 1
 
 
 def loops_of(task: Task) -> Loops | None:

@@ -58,6 +58,7 @@ class PlannerFactory:
                 starts=NearestPrograms(self._adapter, self._loops_of, self._adapter.fits),
                 rules=ReuseRules(
                     self._child_of,
+                    self._earlier_child_of,
                     source_rounds=config.auto.source_rounds,
                     heavy_share=config.auto.heavy_share,
                     heavy_rounds=config.rounds,
@@ -91,6 +92,15 @@ class PlannerFactory:
             return ChildBudget(self._config.per_round, auto.starts, total=self._config.top_k, reused=1)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
         return ChildBudget(auto.programs, auto.starts, rounds, small_programs=auto.small_programs)
+
+    def _earlier_child_of(self, task: Task, parent: Task) -> ChildBudget | None:
+        """Limits of a task that an earlier run has tuned at another size."""
+        own, theirs = self._loops_of(task), self._loops_of(parent)
+        if own is None or theirs is None or not own.is_resized(theirs):
+            return None
+        auto = self._config.auto
+        starts = min(auto.starts, max(1, auto.resized_programs - 1))
+        return ChildBudget(auto.resized_programs, starts, heavy=False)
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""

@@ -35,6 +35,8 @@ class ChildBudget:
     """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
     small_programs: int | None = None
     """Candidates of a task of a small share in place of `programs`; None makes no difference."""
+    heavy: bool = True
+    """Whether a heavy task has all rounds of one, in place of `rounds`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class ReuseRules:
 
     child_of: Callable[[Task], ChildBudget] = lambda task: ChildBudget()
     """Limits of a task that has a parent."""
+    earlier_child_of: Callable[[Task, Task], ChildBudget | None] = lambda task, parent: None
+    """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
     heavy_share: float = math.inf
@@ -137,6 +141,12 @@ class TreeOrder(Precedence):
         """Lets a child be searched by itself, its rounds as a child not counted."""
         self._back[search.task.workload_hash] = Spent(search.rounds, len(search.loop.known))
 
+    def child(self, search: TaskSearch) -> ChildBudget:
+        """Limits of a task as a child."""
+        earlier = self._library.get(self.parent(search.task.workload_hash))
+        budget = None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
+        return budget or self._rules.child_of(search.task)
+
     def parent(self, name: str) -> str:
         """Workload hash of a task's parent, ROOT for none."""
         return ROOT if name in self._back else self._parents.get(name, ROOT)
@@ -205,7 +215,7 @@ class TreeOrder(Precedence):
             return 0
         if self.parent(search.task.workload_hash) == ROOT:
             return None
-        child = self._rules.child_of(search.task)
+        child = self.child(search)
         if child.total is not None:
             return child.total
         return self.programs_a_round(search) * self._child_rounds(search)
@@ -218,7 +228,7 @@ class TreeOrder(Precedence):
 
     def programs_a_round(self, search: TaskSearch) -> int:
         """Programs of a child's round at most."""
-        child = self._rules.child_of(search.task)
+        child = self.child(search)
         if not child.search:
             return child.starts
         if child.small_programs is not None and self._is_small(search):
@@ -239,7 +249,7 @@ class TreeOrder(Precedence):
     def _is_helpless(self, child: TaskSearch) -> bool:
         """Whether a child's round, or its parent's search, is over without a program."""
         if rounds_had(child):
-            return self._rules.child_of(child.task).search and math.isinf(child.best_s)
+            return self.child(child).search and math.isinf(child.best_s)
         parent = self.parent(child.task.workload_hash)
         return self._is_settled(parent) and not self.donor(parent).latencies_s
 
@@ -252,7 +262,7 @@ class TreeOrder(Precedence):
         """Whether a task waits for its parent, or for its round as a child."""
         if self.parent(search.task.workload_hash) == ROOT or search.over:
             return False
-        child = self._rules.child_of(search.task)
+        child = self.child(search)
         if child.total is not None:
             return not search.complete_before and len(search.loop.known) < child.total
         if rounds_had(search) < self._child_rounds(search):
@@ -261,8 +271,9 @@ class TreeOrder(Precedence):
 
     def _child_rounds(self, search: TaskSearch) -> int:
         """Rounds of a child that counts them."""
-        child = self._rules.child_of(search.task)
-        return max(child.rounds, self._rules.heavy_rounds) if self._is_heavy(search) else child.rounds
+        child = self.child(search)
+        all_rounds = child.heavy and self._is_heavy(search)
+        return max(child.rounds, self._rules.heavy_rounds) if all_rounds else child.rounds
 
     def _is_heavy(self, search: TaskSearch) -> bool:
         """Whether a task's share of the network's latency calls for more than a short search."""

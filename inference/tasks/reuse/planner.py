@@ -114,7 +114,7 @@ class ReusePlanner(TaskPlanner):
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""
         name = search.task.workload_hash
-        child, tried = self._rules.child_of(search.task), self._tried.get(name, 0)
+        child, tried = order.child(search), self._tried.get(name, 0)
         found: list[tuple[str, ReuseParent]] = []
         if child.starts and (not rounds_had(search) or not child.search):
             found = list(islice(self._starts_of(search, order), tried, tried + child.starts))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import tvm
-from foretune.dataset.operators import Conv2d, Dense, Softmax, to_task
+from foretune.dataset.operators import BatchMatmul, Conv2d, Dense, Softmax, to_task
 from foretune.inference.reuse.likeness import OTHER_STEPS, loops_of
 from support.reuse import conv
 
@@ -41,3 +41,19 @@ def test_another_operator_or_layout_is_another_kind():
 def test_tasks_that_nothing_tells_about_have_no_loops():
     assert loops_of(replace(conv(), operator="elementwise")) is None
     assert loops_of(replace(conv(), mod=tvm.IRModule({}))) is None
+
+
+def test_a_layer_at_another_batch_size_or_length_is_resized():
+    at = {batch: loops_of(conv(batch=batch)) for batch in (1, 4)}
+    assert at[1].is_resized(at[4])
+    assert at[4].is_resized(at[1])
+    assert at[1].is_resized(at[1])
+    short, long = (loops_of(to_task(BatchMatmul(batch=12, rows=n, inner=64, columns=n))) for n in (64, 128))
+    assert short.is_resized(long)
+
+
+def test_another_layer_is_not_resized():
+    layer = loops_of(conv())
+    assert not layer.is_resized(loops_of(conv(in_channels=256, out_channels=512)))  # by 1/2 and by 4
+    assert not layer.is_resized(loops_of(conv(height=55, width=55, stride=(2, 2))))
+    assert not layer.is_resized(loops_of(to_task(Softmax(rows=8, columns=8))))

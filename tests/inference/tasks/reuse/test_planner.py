@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from foretune.inference.config import StopConfig
-from foretune.inference.reuse.donors import ParentsBest
+from foretune.inference.reuse.donors import Donor, ParentsBest
 from foretune.inference.reuse.selection import ReuseSelection
 from foretune.inference.reuse.tree import ROOT
 from foretune.inference.tasks.reuse.order import ChildBudget
@@ -22,6 +22,7 @@ from support.reuse_trees import (
     A,
     B,
     C,
+    D,
     StartingSearcher,
     Steps,
     planner_of,
@@ -355,6 +356,21 @@ def test_a_child_of_a_small_share_measures_less():
     tune(planner, searcher)
     # The even share is (1 + 2 + 30 + 8) / 4 ms, and half of it is more than 2 ms.
     assert [searcher.rounds(letter)[0].budget.measured for letter in "bd"] == [2, 4]
+
+
+def test_a_task_of_an_earlier_run_at_another_size_may_have_limits_of_its_own():
+    earlier = Donor(D, {"d 0": 0.001})
+    rules = {
+        "child_of": lambda task: ChildBudget(programs=3, starts=2),
+        "earlier_child_of": lambda task, parent: (
+            ChildBudget(programs=1, starts=1) if (task, parent) == (A, D) else None
+        ),
+    }
+    searcher = StartingSearcher()
+    planner = planner_of(tree_of(a="d", b="d", c="a", d="_"), library=[earlier], **rules)
+    tune(planner, searcher, TASKS[:3])
+    measured = {letter: [request.budget.measured for request in searcher.rounds(letter)] for letter in "abc"}
+    assert measured == {"a": [1], "b": [3], "c": [3]}
 
 
 def test_topk_measures_further_programs_until_one_runs():

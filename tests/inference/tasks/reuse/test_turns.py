@@ -76,6 +76,10 @@ def test_a_task_of_a_large_share_has_all_rounds_as_a_child_and_as_a_source():
     searcher = Network()
     tuned("shares", tree_of(a="b", b="_", c="b", d="_"), searcher, **{**rules, "heavy_share": 0.9})
     assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 1]
+    searcher = Network()
+    rules["child_of"] = lambda task: replace(CHILD, heavy=False)
+    tuned("shares", tree_of(a="_", b="a", c="b", d="_"), searcher, **rules)
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("name", PLANNERS)
