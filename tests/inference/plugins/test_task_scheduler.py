@@ -59,7 +59,7 @@ def shape_of(task):
     return tuple(argument_buffers(task.mod)[-1][0])
 
 
-def tune(scheduler, folder, latencies_s, cost_model, trials=32, tasks=TASKS):
+def tune(scheduler, folder, latencies_s, cost_model, trials=32, tasks=TASKS, together=2):
     load_tensor_intrinsics()
     contexts = [
         make_tune_context(task.mod, TARGET, seed=1, strategy="replay-trace", name=task.name) for task in tasks
@@ -69,7 +69,7 @@ def tune(scheduler, folder, latencies_s, cost_model, trials=32, tasks=TASKS):
         task_weights=[1.0] * len(tasks),
         work_dir=str(folder),
         max_trials_global=trials,
-        num_trials_per_iter=2,
+        num_trials_per_iter=together,
         builder=Builder(),
         runner=Runner({shape_of(task): latencies_s[task.name] for task in tasks}),
         cost_model=cost_model,
@@ -102,7 +102,9 @@ def test_a_task_that_fails_in_all_its_programs_waits_for_the_others(tmp_path):
 def test_stock_trees_are_fitted_by_family(tmp_path):
     pytest.importorskip("xgboost")
     cost_model = FamilyCostModel("each")
-    tune(FamilyTaskScheduler(families="each"), tmp_path, LATENCIES_S, cost_model, trials=80, tasks=TASKS[:2])
+    scheduler = FamilyTaskScheduler(families="each")
+    # Trees are fitted anew after each batch, by as many threads as there are cores.
+    tune(scheduler, tmp_path, LATENCIES_S, cost_model, trials=80, tasks=TASKS[:2], together=16)
     assert len(cost_model.models) == 2
     scores = [model.data_size for model in cost_model.models.values()]
     assert sum(scores) == 80 and all(scores)
