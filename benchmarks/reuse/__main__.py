@@ -142,8 +142,8 @@ def sets(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         )
         if latency_s is not None:
             print(f"{name}: " + ", ".join(f"{m} {1e3 * s:.3f} ms" for m, s in latency_s.items()), flush=True)
-            known[seed:] = [operator_sets.summary(methods, latency_s)]
-    return {"trials": trials, "sets": {name: each for name, each in found.items() if each}}
+            known[seed:] = [operator_sets.summary(methods, latency_s, trials)]
+    return {"sets": {name: each for name, each in found.items() if each}}
 
 
 PARTS = {"networks": networks, "shapes": shapes, "pairs": pairs, "sets": sets}

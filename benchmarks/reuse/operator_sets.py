@@ -132,11 +132,17 @@ def timed(name: str, runs: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def summary(runs: Mapping[str, Mapping[str, Any]], latency_s: Mapping[str, float]) -> dict[str, Any]:
+def summary(
+    runs: Mapping[str, Mapping[str, Any]], latency_s: Mapping[str, float], trials: int
+) -> dict[str, Any]:
     """JSON values of the runs of a set by method, without their programs."""
     left_out = ("best", "found_s")
     return {
-        method: {**{name: run[name] for name in run if name not in left_out}, "latency_s": latency_s[method]}
+        method: {
+            "trials": trials,
+            **{name: run[name] for name in run if name not in left_out},
+            "latency_s": latency_s[method],
+        }
         for method, run in runs.items()
     }
 

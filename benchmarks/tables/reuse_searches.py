@@ -172,12 +172,12 @@ def sets(results: Results) -> str:
                 last = both[-1][0]
                 searched = f"{last['searched']} of {last['operators']}"
                 cells = [times(1 / speed.middle), times(programs.middle), times(seconds.middle)]
-                rows.append([result.machine, name, method, searched, str(last["bridges"]), *cells])
-    heads = ["machine", "set", "search", "searched", "bridges", "throughput", "programs", "seconds"]
-    trials = ", ".join(str(result.values["trials"]) for result in found)
+                trials, bridges = str(last["trials"]), str(last["bridges"])
+                rows.append([result.machine, name, trials, method, searched, bridges, *cells])
+    heads = ["machine", "set", "trials", "search", "searched", "bridges", "throughput", "programs", "seconds"]
     return markdown(
         heads,
         rows,
-        f"Ratios to stock MetaSchedule with {trials} programs a task, measured by Foretune. Throughput is "
-        "that of all calls of the operators, whose fastest programs are timed in turns.",
+        "Ratios to stock MetaSchedule, with so many programs a task measured by Foretune. Throughput is that "
+        "of all calls of the operators, whose fastest programs are timed in turns.",
     )
