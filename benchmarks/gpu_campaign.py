@@ -22,9 +22,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import hashlib
 import importlib.util
-import json
 import os
 import shutil
 import signal
@@ -33,15 +31,24 @@ import sys
 import tempfile
 import time
 import venv
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-MANIFEST = "manifest.json"
+if not __package__:  # run as a file
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.wheel_bundle import (
+    CHECKOUT,
+    CUDA_RUNTIME_WHEEL,
+    MANIFEST,
+    CampaignError,
+    bundle,
+    parse_size,
+    unpack,
+)
+
 DRY_RUN_TARGET = "nvidia/nvidia-h100"
 # More tasks than a lease has time for, and more work in each than on a CPU. Most programs drawn at random are
 # none for a GPU (19 of 20 in a try with sm_90), so that a small population finds too few to start from. Words
@@ -54,139 +61,11 @@ GENERATION = (
     "task_sampling.min_flops=1e6",
     "task_sampling.max_flops=2e10",
 )
-# Pure Python that the index has as source alone: its wheel is built here.
-SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
 # TVM's CUDA library is linked to this runtime.
 CUDA_RUNTIME = "libcudart.so.13"
-CUDA_RUNTIME_WHEEL = "nvidia-cuda-runtime>=13,<14"
-# glibc 2.5 to 2.35, newest first; pip takes each tag as it is written.
-PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 4, -1)), "manylinux2014_x86_64")
 # Seconds at the end of a run for the batch in flight and for merging shards.
 FINISH_S = 30.0
 PATIENCE_S = 8.0
-
-
-class CampaignError(Exception):
-    """A step cannot be done; the text says which, why, and what to do."""
-
-
-# -- the bundle
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """A file of the bundle; its pieces, concatenated, are its content."""
-
-    name: str
-    sha256: str
-    pieces: list[str]
-
-
-def bundle(out: Path, part_size: int, python: str, with_torch: bool) -> None:
-    """Downloads what an offline Linux machine needs and lays it into folders of at most `part_size` bytes."""
-    if out.exists() and any(out.iterdir()):
-        raise CampaignError(f"--out {out}: is not empty; remove it or name another folder")
-    with tempfile.TemporaryDirectory() as folder:
-        wheels = Path(folder, "wheels")
-        download(requirements(), wheels, python, with_torch)
-        pack(sorted(wheels.glob("*.whl")), out, part_size)
-    loads = sorted(out.glob("load-*"))
-    for load in loads:
-        files = list(load.iterdir())
-        print(f"{load}: {len(files)} files, {sum(file.stat().st_size for file in files) / 1e6:.1f} MB")
-
-
-def requirements() -> list[str]:
-    """Requirements of the package and its build, by pyproject.toml, and pip, which some machines lack."""
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [
-        "pip",
-        *project["build-system"]["requires"],
-        *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["xgboost"],
-        CUDA_RUNTIME_WHEEL,
-    ]
-
-
-def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -> None:
-    """Wheels of `needed` and all they need, for another Python on Linux."""
-    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
-    with tempfile.TemporaryDirectory() as folder:
-        _pip("wheel", "--no-deps", "--wheel-dir", folder, SOURCE_ONLY)
-        stand_in = [] if with_torch else _without_torch(needed, Path(folder))
-        _pip(
-            *("download", "--dest", str(into), "--find-links", folder, "--only-binary", ":all:"),
-            *("--implementation", "cp", "--python-version", python, *platforms, *stand_in, *needed),
-        )
-    if not with_torch:
-        next(into.glob("torch-*.whl")).unlink()
-
-
-def _pip(*words: str) -> None:
-    if subprocess.run([sys.executable, "-m", "pip", *words]).returncode:
-        raise CampaignError(f"pip {words[0]} failed; what it says is above")
-
-
-def _without_torch(needed: Sequence[str], folder: Path) -> list[str]:
-    """Options that satisfy torch by an empty wheel: the CUDA machine has its own, of gigabytes."""
-    lower = next(word for word in needed if word.startswith("torch>=")).removeprefix("torch>=").split(",")[0]
-    version = f"{lower}+provided"
-    info = f"torch-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    constraint = folder / "constraint.txt"
-    constraint.write_text(f"torch=={version}\n")
-    return ["--constraint", str(constraint)]
-
-
-def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
-    """Lays files into `out/load-NN`, each of at most `part_size` bytes, splitting what is larger."""
-    free: list[int] = []
-    wheels = []
-    for path in sorted(files, key=lambda file: file.stat().st_size, reverse=True):
-        content = path.read_bytes()
-        chunks = [content[start : start + part_size] for start in range(0, len(content), part_size)]
-        pieces = []
-        for number, chunk in enumerate(chunks):
-            piece = path.name if len(chunks) == 1 else f"{path.name}.part-{number:02d}"
-            load = next((index for index, space in enumerate(free) if space >= len(chunk)), len(free))
-            if load == len(free):
-                free.append(part_size)
-            free[load] -= len(chunk)
-            folder = out / f"load-{load:02d}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / piece).write_bytes(chunk)
-            pieces.append(piece)
-        wheels.append(Wheel(path.name, hashlib.sha256(content).hexdigest(), pieces))
-    manifest = json.dumps([asdict(wheel) for wheel in wheels], indent=1) + "\n"
-    for load in out.glob("load-*"):
-        (load / MANIFEST).write_text(manifest)
-
-
-def unpack(bundle: Path, into: Path) -> None:
-    """Puts the wheels of a bundle together, wherever below `bundle` their pieces lie."""
-    manifests = list(bundle.rglob(MANIFEST))
-    if not manifests:
-        raise CampaignError(f"--bundle {bundle}: has no {MANIFEST}; make one with the sub-command bundle")
-    found = {path.name: path for path in bundle.rglob("*") if path.is_file()}
-    wheels = [Wheel(**entry) for entry in json.loads(manifests[0].read_text())]
-    missing = [piece for wheel in wheels for piece in wheel.pieces if piece not in found]
-    if missing:
-        raise CampaignError(
-            f"--bundle {bundle}: lacks {', '.join(missing)}; carry all folders load-* of the bundle here"
-        )
-    into.mkdir(parents=True, exist_ok=True)
-    for wheel in wheels:
-        content = b"".join(found[piece].read_bytes() for piece in wheel.pieces)
-        if hashlib.sha256(content).hexdigest() != wheel.sha256:
-            raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged on the way; carry it again")
-        (into / wheel.name).write_bytes(content)
 
 
 # -- the environment
@@ -368,15 +247,6 @@ def print_files(dataset: Path) -> None:
 
 
 # -- the command
-
-
-def parse_size(text: str) -> int:
-    """Bytes of "60M", "1G", "500K" or a plain number."""
-    units = {"K": 10**3, "M": 10**6, "G": 10**9}
-    digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
-    if not digits.isdigit() or not int(digits):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 60M")
-    return int(digits) * unit
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from .. import fasor
@@ -42,21 +41,8 @@ MINUTES = 45.0
 def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """A run of each search and network, by network."""
     searches = {name: SEARCHES[name] for name in arguments.searches}
-    found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
-    for seed, network in in_turns(arguments.networks, arguments.runs):
-        name, known = f"{network}-{seed}", found.setdefault(network, [])
-        is_known = any(run["default"]["seed"] == seed and run.keys() >= searches.keys() for run in known)
-        if is_known or not runs.in_time(name):
-            continue
-        run = runs.kept(
-            name,
-            {"network": network, "seed": seed, "searches": list(searches), "overrides": arguments.overrides},
-            partial(contest.one_of_each, network, seed, runs.folder, searches, arguments.overrides),
-        )
-        if run is not None:
-            known.append(run)
-            print(contest.describe(network, seed, run), flush=True)
-    return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
+    turns = [(network, seed) for seed, network in in_turns(arguments.networks, arguments.runs)]
+    return {"networks": contest.of_networks(runs, turns, searches, arguments.overrides)}
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from foretune.inference import OneShotConfig, tune_tasks
 from tvm.target import Target
 
 from .. import fusion
-from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
+from ..common import argument_parser, in_turns, start, this_machine
+from ..kept_runs import KeptRuns, add_options, earlier_result
 from .layers import LAYERS, Layers
 
 _TURN_S = 0.05
+
+MINUTES = 60.0
+"""Minutes after which no further run begins, by default."""
 
 
 def measured(
@@ -119,30 +123,31 @@ def main() -> None:
     add("--layers", nargs="+", default=[], help="words, of which a name must have one (all)")
     add("--top-k", type=int, default=48, help="programs measured of each function (%(default)s)")
     add("--turns", type=int, default=15, help="turns of each way (%(default)s)")
-    add("--again", action="store_true", help="run anew what is kept")
-    add("--runs-in", type=Path, default=Path("outputs/benchmarks/fusion"), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add_options(parser, "outputs/benchmarks/fusion", str(MINUTES))
+    parser.set_defaults(overrides=[])
     arguments = parser.parse_args()
     begun, target = start(), parse_target(arguments.target)
-    folder = arguments.runs_in.resolve()
+    machine = this_machine(arguments.target)
+    runs = KeptRuns(arguments, MINUTES, earlier=earlier_result(arguments, "fusion", machine))
     search = OneShotConfig(top_k=arguments.top_k, rounds=min(6, arguments.top_k))
-    rows = []
+    found = {row["layers"]: row for row in runs.earlier.get("rows", [])}
     for number, layers in enumerate(LAYERS):
-        if arguments.layers and not any(word in layers.name for word in arguments.layers):
+        asked = not arguments.layers or any(word in layers.name for word in arguments.layers)
+        if not asked or layers.name in found or not runs.in_time(layers.name):
             continue
-        settings = {
-            **{"commit": commit_of(ROOT), "layers": layers.name, "target": arguments.target},
-            **{"top_k": arguments.top_k, "turns": arguments.turns},
-        }
-
-        def make(layers: Layers = layers) -> dict[str, Any]:
-            return measured(layers, target, folder / "database", search, arguments.turns)
-
-        row = kept_run(folder / f"{number:02d}.json", settings, make, again=arguments.again)
-        print(describe(layers, row), flush=True)
-        rows.append({"layers": layers.name, "published": layers.published, **row})
-    hardware = this_machine(arguments.target)
-    print(f"wrote {write_result('fusion', {'rows': rows}, begun, hardware, results=arguments.out)}")
+        row = runs.kept(
+            f"{number:02d}",
+            {
+                **{"layers": layers.name, "target": arguments.target},
+                **{"top_k": arguments.top_k, "turns": arguments.turns},
+            },
+            partial(measured, layers, target, runs.folder / "database", search, arguments.turns),
+        )
+        if row is not None:
+            print(describe(layers, row), flush=True)
+            found[layers.name] = {"layers": layers.name, "published": layers.published, **row}
+    rows = [found[layers.name] for layers in LAYERS if layers.name in found]
+    print(f"wrote {runs.write('fusion', {'rows': rows}, begun, machine)}")
 
 
 if __name__ == "__main__":

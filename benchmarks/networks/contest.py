@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..common import ROOT
+from ..kept_runs import KeptRuns
 from .runs import side_by_side, tune
 
 ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
 """Overrides by which a run times the tuned network alone."""
+
+
+def of_networks(
+    runs: KeptRuns,
+    turns: Iterable[tuple[str, int]],
+    searches: Mapping[str, Sequence[str]],
+    overrides: Sequence[str],
+    tell: Callable[[str, int, Mapping[str, Any]], str] | None = None,
+) -> dict[str, Any]:
+    """`one_of_each` of each network and seed of `turns`, by network, after those of an earlier result.
+
+    `tell` makes the line about a run, by default `describe`.
+    """
+    first, tell = next(iter(searches)), tell or describe
+    found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
+    for network, seed in turns:
+        name, known = f"{network}-{seed}", found.setdefault(network, [])
+        is_known = any(run.keys() >= searches.keys() and run[first]["seed"] == seed for run in known)
+        if is_known or not runs.in_time(name):
+            continue
+        run = runs.kept(
+            name,
+            {"network": network, "seed": seed, "searches": searches, "overrides": overrides},
+            partial(one_of_each, network, seed, runs.folder, searches, overrides),
+        )
+        if run is not None:
+            known.append(run)
+            print(tell(network, seed, run), flush=True)
+    return {name: {"runs": each} for name, each in found.items() if each}
 
 
 def one_of_each(

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import no_measurement
-from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, argument_parser, in_turns, kept_run, start, this_machine, write_result
-from ..networks.runs import DisturbedError, side_by_side, tune
+from ..common import argument_parser, in_turns, start, this_machine
+from ..kept_runs import KeptRuns, add_options, earlier_result
+from ..networks import contest
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "squeezenet")
-SEARCHES = {"default": (), "predicted": ("search=no_measurement",)}
+SEARCHES: Mapping[str, Sequence[str]] = {"default": (), "predicted": ("search=no_measurement",)}
 """Overrides of `foretune tune` by the name of the search in a result."""
 
-FAILED = (subprocess.SubprocessError, OSError, DisturbedError)
+MINUTES = 60.0
+"""Minutes after which no further run begins, by default."""
 
 
-def pair(network: str, seed: int, folder: Path) -> dict[str, Any]:
-    """A run of each search, in another order for each seed, and their networks timed side by side."""
-    folder.mkdir(parents=True, exist_ok=True)
-    libraries = {name: folder / f"{network}-{seed}-{name}.so" for name in SEARCHES}
-    try:
-        runs = {
-            name: tune(ROOT, network, seed, SEARCHES[name], export=libraries[name])
-            for name in sorted(SEARCHES, reverse=bool(seed % 2))
-        }
-        return {**runs, "side_by_side_s": side_by_side(network, libraries)}
-    finally:
-        for library in libraries.values():
-            library.unlink(missing_ok=True)
-
-
-def describe(network: str, seed: int, run: dict[str, Any]) -> str:
+def describe(network: str, seed: int, run: Mapping[str, Any]) -> str:
     """One line about a pair of runs."""
     latency_s = run["side_by_side_s"]
     parts = [f"{name} {1e3 * latency_s[name]:.3f} ms after {run[name]['total_s']:.1f} s" for name in SEARCHES]
@@ -47,38 +31,18 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--runs", type=int, default=1, help="seeds of each (%(default)s)")
-    add("--again", action="store_true", help="run anew what is kept")
-    add("--runs-in", type=Path, default=Path("outputs/benchmarks/no_measurement"), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add_options(parser, "outputs/benchmarks/no_measurement", str(MINUTES))
+    add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
     return parser.parse_args(words)
 
 
 def main() -> None:
     arguments = arguments_of()
-    begun, folder = start(), arguments.runs_in.resolve()
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in arguments.networks}
-    failures = []
-    for seed, network in in_turns(arguments.networks, arguments.runs):
-        settings = {"commit": commit_of(ROOT), "network": network, "seed": seed}
-        try:
-            run = kept_run(
-                folder / f"{network}-{seed}.json",
-                settings,
-                lambda network=network, seed=seed: pair(network, seed, folder),  # type: ignore[misc]
-                again=arguments.again,
-            )
-        except FAILED as error:
-            failures.append({"network": network, "seed": seed, "error": str(error)[-300:]})
-            print(f"{network}, seed {seed}: failed: {error}", flush=True)
-            continue
-        runs[network].append(run)
-        print(describe(network, seed, run), flush=True)
-    result = {
-        "failures": failures,
-        "networks": {name: {"runs": each} for name, each in runs.items() if each},
-    }
-    path = write_result("no_measurement", result, begun, this_machine(), results=arguments.out)
-    print(f"wrote {path}")
+    begun, machine = start(), this_machine()
+    runs = KeptRuns(arguments, MINUTES, earlier=earlier_result(arguments, "no_measurement", machine))
+    turns = [(network, seed) for seed, network in in_turns(arguments.networks, arguments.runs)]
+    found = contest.of_networks(runs, turns, SEARCHES, arguments.overrides, describe)
+    print(f"wrote {runs.write('no_measurement', {'networks': found}, begun, machine)}")
 
 
 if __name__ == "__main__":

@@ -25,22 +25,9 @@ WITH_PROGRAMS = ".json.xz"
 
 def networks(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `networks`."""
-    names = arguments.networks or whole_networks.NETWORKS
+    turns = whole_networks.turns(arguments.networks or whole_networks.NETWORKS, arguments.runs or 3)
     searches = {name: whole_networks.SEARCHES[name] for name in arguments.searches}
-    found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
-    for network, seed in whole_networks.turns(names, arguments.runs or 3):
-        name, known = f"{network}-{seed}", found.setdefault(network, [])
-        if any(run["off"]["seed"] == seed for run in known) or not runs.in_time(name):
-            continue
-        run = runs.kept(
-            name,
-            {"network": network, "seed": seed, "searches": searches, "overrides": arguments.overrides},
-            partial(contest.one_of_each, network, seed, runs.folder, searches, arguments.overrides),
-        )
-        if run is not None:
-            known.append(run)
-            print(contest.describe(network, seed, run), flush=True)
-    return {"networks": {name: {"runs": each} for name, each in found.items() if each}}
+    return {"networks": contest.of_networks(runs, turns, searches, arguments.overrides)}
 
 
 def shapes(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
@@ -79,7 +66,7 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         return None if run is None else Searched(**run)
 
     with WorkerPool(target) as pool:
-        for number in range(arguments.pairs):
+        for number in range(arguments.from_pair, arguments.pairs):
             for kind in kinds:
                 name, known = f"{kind}-{number}", found.setdefault(kind, [])
                 if number >= len(listed[kind]):
@@ -166,6 +153,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
     add("--pairs", type=int, default=8, help="of each type (%(default)s)")
+    add("--from-pair", type=int, default=0, help="number of the first one of each type (%(default)s)")
     add("--sets", nargs="+", choices=operator_sets.SETS, help="of the part sets (all)")
     add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")
     add("--trials", type=int, default=64, help="candidates that the backend measures of a task (%(default)s)")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from .. import winograd
-from ..checkouts import commit_of
-from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
+from ..common import argument_parser, start, this_machine
+from ..kept_runs import KeptRuns, add_options, earlier_result
 from . import layers, networks
+
+MINUTES = 60.0
+"""Minutes after which no further run begins, by default."""
 
 
 def arguments_of() -> argparse.Namespace:
@@ -21,53 +24,53 @@ def arguments_of() -> argparse.Namespace:
     add("--networks", nargs="*", default=networks.NETWORKS, help="(%(default)s)")
     add("--turns", type=int, default=9, help="timings of each form of a network or layer (%(default)s)")
     add("--search", type=json.loads, default={}, help="fields of OneShotConfig for layers, as JSON")
-    add("--again", action="store_true", help="run anew what is kept")
-    add("--keep", action="store_true", help="keep runs of earlier commits too")
-    add("--runs-in", type=Path, default=Path("outputs/benchmarks/winograd"), help="(%(default)s)")
-    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    add_options(parser, "outputs/benchmarks/winograd", str(MINUTES))
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune of the networks, after a --")
     return parser.parse_args()
 
 
+def describe(name: str, forms: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line about the forms of a layer or network."""
+    return f"{name}: " + ", ".join(f"{form} {1e3 * row['latency_s']:.3g} ms" for form, row in forms.items())
+
+
 def main() -> None:
     arguments = arguments_of()
-    begun, began, hardware = start(), time.monotonic(), this_machine()
-    common = {"commit": commit_of(ROOT), "turns": arguments.turns}
-    kept = {"again": arguments.again, "free": ("commit",) if arguments.keep else ()}
-
-    def told(name: str, run: dict[str, Any]) -> dict[str, Any]:
-        forms = run.get("forms", run)
-        latencies = ", ".join(f"{form} {1e3 * row['latency_s']:.3g} ms" for form, row in forms.items())
-        print(f"[{(time.monotonic() - began) / 60:.1f} min] {name}: {latencies}", flush=True)
-        return run
-
-    found_layers = []
+    begun, hardware, turns = start(), this_machine(), arguments.turns
+    earlier = earlier_result(arguments, "winograd", hardware)
+    runs = KeptRuns(arguments, MINUTES, earlier=earlier)
+    found_layers = list(earlier.get("layers", []))
     for layer in (layers.LAYERS[number] for number in arguments.layers):
         name = "x".join(map(str, layer))
-        run = kept_run(
-            arguments.runs_in / f"{name}.json",
-            {**common, "layer": layer, "search": arguments.search},
-            lambda layer=layer: layers.measure(layer, arguments.search, arguments.turns),
-            **kept,
+        if any(row["layer"] == list(layer) for row in found_layers) or not runs.in_time(name):
+            continue
+        forms = runs.kept(
+            name,
+            {"turns": turns, "layer": layer, "search": arguments.search},
+            partial(layers.measure, layer, arguments.search, turns),
         )
-        found_layers.append({"layer": layer, "forms": told(name, run)})
-    found_networks = {}
+        if forms is not None:
+            found_layers.append({"layer": layer, "forms": forms})
+            print(describe(name, forms), flush=True)
+    found_networks = dict(earlier.get("networks", {}))
     for network in arguments.networks:
-        run = kept_run(
-            arguments.runs_in / f"{network}.json",
-            {**common, "network": network, "overrides": arguments.overrides},
-            lambda network=network: networks.measure(network, arguments.overrides, arguments.turns),
-            **kept,
+        if network in found_networks or not runs.in_time(network):
+            continue
+        run = runs.kept(
+            network,
+            {"turns": turns, "network": network, "overrides": arguments.overrides},
+            partial(networks.measure, network, arguments.overrides, turns),
         )
-        found_networks[network] = told(network, run)
+        if run is not None:
+            found_networks[network] = run
+            print(describe(network, run["forms"]), flush=True)
     result = {
         "threads": hardware.cores,
         "search": arguments.search,
-        "overrides": arguments.overrides,
         "layers": found_layers,
         "networks": found_networks,
     }
-    print(f"wrote {write_result('winograd', result, begun, hardware, results=arguments.out)}")
+    print(f"wrote {runs.write('winograd', result, begun, hardware)}")
 
 
 if __name__ == "__main__":

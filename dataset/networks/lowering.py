@@ -7,8 +7,8 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`. A network in int8 comes with products of integers: see
-  `integer_products`.
+- bfloat16, where it is asked for: see `low_precision`, and `flattened` for layers of few channels. A network
+  in int8 comes with products of integers: see `integer_products`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
+from .flattened import flattened_windows
 from .low_precision import in_bfloat16
 from .quantisation import INT8
 from .stored_type import NARROW, WIDE
@@ -123,14 +124,18 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
     ]
-    if on_cpu if lowering.channels_last is None else lowering.channels_last:
+    channels_last = on_cpu if lowering.channels_last is None else lowering.channels_last
+    if channels_last:
         register_clip_layouts()
         passes += [
             _counted_axes,
             relax.transform.ConvertLayout(CHANNELS_LAST),
             relax.transform.CanonicalizeBindings(),
         ]
-    passes += [_moved_constants, relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
+    passes.append(_moved_constants)
+    if channels_last and on_cpu and lowering.dtype == NARROW:
+        passes.append(flattened_windows)
+    passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)
     if on_cpu if lowering.prepack is None else lowering.prepack:

@@ -15,32 +15,6 @@ RUN = {
 }
 
 
-def test_a_pair_tunes_both_and_times_what_they_exported(monkeypatch, tmp_path):
-    tuned = []
-
-    def tune(checkout, network, seed, overrides, *, export):
-        export.write_text("library")
-        tuned.append((seed, overrides, export.name))
-        return {"total_s": 1.0}
-
-    def side_by_side(network, libraries):
-        assert all(path.exists() for path in libraries.values())
-        return dict.fromkeys(libraries, 0.5)
-
-    monkeypatch.setattr(subject, "tune", tune)
-    monkeypatch.setattr(subject, "side_by_side", side_by_side)
-    for seed in (0, 1):
-        run = subject.pair("net", seed, tmp_path / "runs")
-        assert run["side_by_side_s"] == {"default": 0.5, "predicted": 0.5}
-    assert tuned == [
-        (0, (), "net-0-default.so"),
-        (0, ("search=no_measurement",), "net-0-predicted.so"),
-        (1, ("search=no_measurement",), "net-1-predicted.so"),
-        (1, (), "net-1-default.so"),
-    ]
-    assert list((tmp_path / "runs").iterdir()) == []
-
-
 def test_a_line_about_a_pair():
     line = subject.describe("net", 0, RUN)
     assert line == "net, seed 0: default 4.000 ms after 100.0 s, predicted 5.000 ms after 20.0 s"

@@ -1,0 +1,35 @@
+"""Networks tuned by several searches in turns, and timed side by side."""
+
+from __future__ import annotations
+
+from benchmarks.networks import contest
+
+
+def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypatch, tmp_path):
+    tuned = []
+
+    def tune(checkout, network, seed, overrides, *, export, timed):
+        assert not timed
+        export.write_text("library")
+        tuned.append((seed, tuple(overrides), export.name))
+        return {"seed": seed, "stage_s": {"search and measure": 1.0}}
+
+    def side_by_side(network, libraries):
+        assert all(path.exists() for path in libraries.values())
+        return dict.fromkeys(libraries, 0.5)
+
+    monkeypatch.setattr(contest, "tune", tune)
+    monkeypatch.setattr(contest, "side_by_side", side_by_side)
+    searches = {"one": (), "other": ("search.rounds=1",)}
+    for seed in (0, 1):
+        run = contest.one_of_each("net", seed, tmp_path / "runs", searches, ["top_k=2"])
+        assert run["side_by_side_s"] == {"one": 0.5, "other": 0.5}
+        assert run["other"]["search_s"] == 1.0
+    one, other = (*contest.ALONE, "top_k=2"), (*contest.ALONE, "search.rounds=1", "top_k=2")
+    assert tuned == [
+        (0, one, "net-0-one.so"),
+        (0, other, "net-0-other.so"),
+        (1, other, "net-1-other.so"),
+        (1, one, "net-1-one.so"),
+    ]
+    assert list((tmp_path / "runs").iterdir()) == []

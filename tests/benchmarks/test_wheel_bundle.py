@@ -1,0 +1,109 @@
+"""Wheels for a machine without a package index: what is carried arrives whole."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import wheel_bundle
+
+
+def make_files(folder: Path, sizes: list[int]) -> list[Path]:
+    folder.mkdir()
+    files = [folder / f"package{number}-1.0-py3-none-any.whl" for number in range(len(sizes))]
+    for number, (path, size) in enumerate(zip(files, sizes, strict=True)):
+        path.write_bytes(bytes((number + position) % 251 for position in range(size)))
+    return files
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=8), st.integers(1, 300))
+def test_what_is_carried_arrives_whole(tmp_path_factory, sizes, part_size):
+    folder = tmp_path_factory.mktemp("bundle")
+    files = make_files(folder / "wheels", sizes)
+    wheel_bundle.pack(files, folder / "out", part_size)
+    loads = sorted((folder / "out").iterdir())
+    for load in loads:
+        pieces = [path for path in load.iterdir() if path.name != wheel_bundle.MANIFEST]
+        assert 0 < sum(path.stat().st_size for path in pieces) <= part_size
+    # First fit leaves no two loads that would go into one.
+    assert len(loads) <= 2 * -(-sum(sizes) // part_size)
+    wheel_bundle.unpack(folder / "out", folder / "in")
+    assert {path.name: path.read_bytes() for path in (folder / "in").iterdir()} == {
+        path.name: path.read_bytes() for path in files
+    }
+
+
+@pytest.fixture
+def carried(tmp_path):
+    wheel_bundle.pack(make_files(tmp_path / "wheels", [100, 30]), tmp_path / "bundle", 60)
+    return tmp_path / "bundle"
+
+
+def test_loads_may_lie_in_one_folder(carried, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in carried.rglob("*"):
+        if path.is_file():
+            path.rename(flat / path.name)
+    wheel_bundle.unpack(flat, tmp_path / "in")
+    assert sorted(path.stat().st_size for path in (tmp_path / "in").iterdir()) == [30, 100]
+
+
+def test_a_load_that_was_not_carried_is_named(carried, tmp_path):
+    (piece,) = carried.rglob("*.part-01")
+    piece.unlink()
+    with pytest.raises(wheel_bundle.CampaignError, match=r"lacks package0-1.0-py3-none-any.whl.part-01; "):
+        wheel_bundle.unpack(carried, tmp_path / "in")
+
+
+def test_a_damaged_piece_is_named(carried, tmp_path):
+    (piece,) = carried.rglob("*.part-01")
+    content = bytearray(piece.read_bytes())
+    content[3] ^= 1
+    piece.write_bytes(content)
+    with pytest.raises(wheel_bundle.CampaignError, match=r"package0-1.0-py3-none-any.whl was damaged"):
+        wheel_bundle.unpack(carried, tmp_path / "in")
+
+
+def test_a_folder_that_is_no_bundle_is_an_error(tmp_path):
+    with pytest.raises(wheel_bundle.CampaignError, match="sub-command bundle"):
+        wheel_bundle.unpack(tmp_path, tmp_path / "in")
+
+
+def test_a_bundle_is_not_mixed_with_other_files(tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(wheel_bundle.CampaignError, match="is not empty"):
+        wheel_bundle.bundle(tmp_path, 60, "3.12", with_torch=False)
+
+
+def test_the_bundle_holds_what_the_package_needs():
+    needed = wheel_bundle.requirements()
+    names = {word.split("=")[0].split(">")[0].split("<")[0] for word in needed}
+    assert {"pip", "setuptools", "apache-tvm", "torch", "xgboost-cpu", "nvidia-cuda-runtime"} <= names
+
+
+def test_the_torch_of_the_machine_stands_in_for_one_of_the_bundle(tmp_path):
+    needed = [word for word in wheel_bundle.requirements() if word.startswith("torch")]
+    options = wheel_bundle._without_torch(needed, tmp_path)
+    source = ["--quiet", "--no-index", "--find-links", str(tmp_path), "--dest", str(tmp_path / "got")]
+    subprocess.run([sys.executable, "-m", "pip", "download", *source, *options, *needed], check=True)
+    (wheel,) = (tmp_path / "got").iterdir()
+    assert wheel.stat().st_size < 1000
+
+
+@pytest.mark.parametrize(("text", "size"), [("60M", 60_000_000), ("1g", 10**9), ("500K", 500_000), ("7", 7)])
+def test_sizes_are_read(text, size):
+    assert wheel_bundle.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "0", "-5M", "60MB", "1.5M"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="write it like 60M"):
+        wheel_bundle.parse_size(text)
