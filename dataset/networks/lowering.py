@@ -64,6 +64,9 @@ class Lowering:
     """Data type of activations and of weights of products: float32, bfloat16 or int8."""
     calibration: str | None = None
     """File of `calibration_inputs` for int8; None for random inputs."""
+    flatten: bool | None = None
+    """Flatten the windows of convolutions in bfloat16 and channels last whose input channels are no whole
+    pairs; see `flattened`."""
     winograd: Any = OFF
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
     list."""
@@ -133,7 +136,8 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             relax.transform.CanonicalizeBindings(),
         ]
     passes.append(_moved_constants)
-    if channels_last and on_cpu and lowering.dtype == NARROW:
+    flatten = on_cpu if lowering.flatten is None else lowering.flatten
+    if channels_last and flatten and lowering.dtype == NARROW:
         passes.append(flattened_windows)
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:

@@ -95,12 +95,12 @@ class PlannerFactory:
 
     def _earlier_child_of(self, task: Task, parent: Task) -> ChildBudget | None:
         """Limits of a task that an earlier run has tuned at another size."""
-        own, theirs = self._loops_of(task), self._loops_of(parent)
-        if own is None or theirs is None or not own.is_resized(theirs):
+        auto, own, theirs = self._config.auto, self._loops_of(task), self._loops_of(parent)
+        if not auto.starts or own is None or theirs is None or not own.is_resized(theirs):
             return None
-        auto = self._config.auto
-        starts = min(auto.starts, max(1, auto.resized_programs - 1))
-        return ChildBudget(auto.resized_programs, starts, heavy=False)
+        return ChildBudget(
+            starts=1, search=False, beside=auto.resized_programs - 1, small_programs=1, heavy=False
+        )
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""

@@ -94,8 +94,10 @@ class SearchSupervisor:
                     learned.setdefault(start.trace, start.latency_s)
                 elif not search.rounds:
                     given.append(start.trace)
-        if planned.budget.search:  # which has programs of its own that are to be measured, too
-            given = given[: math.ceil(_GIVEN * planned.budget.measured)]
+        room = planned.budget.measured
+        # A search has programs of its own that are to be measured, too.
+        most = math.ceil(_GIVEN * room) if planned.budget.search else room - len(planned.starts)
+        given = given[: max(0, most)]
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget

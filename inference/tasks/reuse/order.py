@@ -33,6 +33,8 @@ class ChildBudget:
     """Programs of the parent that each round hands to the strategy as they are, as Algorithm 1 needs one."""
     search: bool = True
     """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
+    beside: int = 0
+    """Candidates of start sources, such as templates, measured too by a child that is not searched for."""
     small_programs: int | None = None
     """Candidates of a task of a small share in place of `programs`; None makes no difference."""
     heavy: bool = True
@@ -229,11 +231,10 @@ class TreeOrder(Precedence):
     def programs_a_round(self, search: TaskSearch) -> int:
         """Programs of a child's round at most."""
         child = self.child(search)
-        if not child.search:
-            return child.starts
+        programs = child.programs if child.search else child.starts + child.beside
         if child.small_programs is not None and self._is_small(search):
-            return min(child.programs, child.small_programs)
-        return child.programs
+            return min(programs, child.small_programs)
+        return programs
 
     # --- The tree -------------------------------------------------------------------------------------------
 

@@ -124,7 +124,9 @@ class ReusePlanner(TaskPlanner):
         reused = self._reused_of(search, child.reused, order)
         if child.reused and not reused:
             return None
-        programs = order.programs_a_round(search) if child.search else len(found)
+        programs = order.programs_a_round(search)
+        if not child.search:
+            programs = min(programs, len(found) + child.beside)
         budget = RoundBudget(
             min(programs, QUICK_ROOM) if self._breadth_first else min(programs, self._config.top_k),
             quick=self._breadth_first,

@@ -10,6 +10,7 @@ from foretune.inference.config import StopConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
 from foretune.inference.reuse.selection import ReuseSelection
 from foretune.inference.reuse.tree import ROOT
+from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.tasks.reuse.order import ChildBudget
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tuning_notes import TaskName
@@ -387,6 +388,28 @@ def test_topk_measures_further_programs_until_one_runs():
     assert second.starts == (f"b as {key} 0 1",)
     assert not first.budget.search
     assert (results[1].candidates_measured, results[1].tuned_latency_s) == (4, 0.002)
+
+
+class Templates(StartSource):
+    """Has two templates for b."""
+
+    def starts(self, task):
+        return [Start(f"template {n}") for n in range(2 * (task.workload_hash == B.workload_hash))]
+
+
+@pytest.mark.parametrize(
+    ("beside", "starts"), [(0, ()), (1, ("template 0",)), (3, ("template 0", "template 1"))]
+)
+def test_a_child_without_a_search_measures_templates_beside_its_starts(beside, starts):
+    searcher = StartingSearcher()
+    budget = ChildBudget(starts=1, search=False, beside=beside)
+    planner = planner_of(tree_of(a="_", b="a"), child_of=lambda task: budget)
+    results = tune(planner, searcher, TASKS[:2], start_sources=[Templates()])
+    (request,) = searcher.rounds("b")
+    assert request.starts == (*starts, f"b as {A.workload_hash} 1 0")
+    assert request.budget.measured == 1 + beside
+    assert not request.budget.search
+    assert results[1].candidates_measured == 1 + len(starts)
 
 
 def test_topk_without_a_program_that_runs_is_searched_in_full():

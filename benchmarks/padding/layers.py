@@ -1,0 +1,98 @@
+"""One first layer of an image network, with its three input channels in different forms."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
+from foretune.dataset.networks.loading import Network
+from foretune.inference import OneShotConfig, tune_tasks
+from foretune.inference.deploy.compile import CompiledNetwork, compile_network
+from torch import nn
+from tvm.target import Target
+
+from ..common import in_turns
+
+CHANNELS = 3
+SIZE = 224
+
+FLATTENED, PLAIN = "flattened", "plain"
+
+FORMS: Mapping[str, int] = {PLAIN: 3, "filled up to 4": 4, "filled up to 8": 8, FLATTENED: 3}
+"""Input channels of each form."""
+
+LAYERS: Mapping[str, tuple[int, int, int]] = {
+    "ResNet": (64, 7, 2),
+    "MobileNetV2": (32, 3, 2),
+    "VGG": (64, 3, 1),
+}
+"""Filters, window and stride by network."""
+
+_TURN_S = 0.05
+
+
+class First(nn.Module):
+    """Convolution of an image, whose channels are filled up with zeros, with ReLU."""
+
+    def __init__(self, filters: int, window: int, stride: int, channels: int) -> None:
+        super().__init__()
+        full = nn.Conv2d(CHANNELS, filters, window, stride, window // 2)
+        self.convolution = nn.Conv2d(channels, filters, window, stride, window // 2)
+        with torch.no_grad():
+            self.convolution.weight.zero_()
+            self.convolution.weight[:, :CHANNELS] = full.weight
+            self.convolution.bias.copy_(full.bias)
+        self.lacking = channels - CHANNELS
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        if self.lacking:
+            image = nn.functional.pad(image, (0, 0, 0, 0, 0, self.lacking))
+        return torch.relu(self.convolution(image))
+
+
+def measure(
+    layer: tuple[int, int, int], target: Target, search: OneShotConfig, turns: int
+) -> dict[str, dict[str, Any]]:
+    """Latency of the layer in each form, from a float32 image in NCHW to its result, and its difference.
+
+    All forms are tuned by the same search and timed in turns with warm caches. The difference is the largest
+    one from PyTorch's float32 over the largest output.
+    """
+    compiled: dict[str, CompiledNetwork] = {}
+    networks: dict[str, Network] = {}
+    for form, channels in FORMS.items():
+        networks[form] = load_network(
+            f"{__name__}:First",
+            inputs=[[1, CHANNELS, SIZE, SIZE]],
+            kwargs=dict(zip(("filters", "window", "stride", "channels"), (*layer, channels), strict=True)),
+        )
+        mod = to_relax(networks[form], target, Lowering(dtype="bfloat16", flatten=form == FLATTENED))
+        with tempfile.TemporaryDirectory() as folder:
+            database, _ = tune_tasks(extract_tasks(mod, target, form), target, folder, search=search)
+            compiled[form] = compile_network(mod, target, database)
+    calls = {form: one.bind(*networks[form].inputs) for form, one in compiled.items()}
+    seconds: dict[str, list[float]] = {form: [] for form in FORMS}
+    for _, form in in_turns(list(FORMS), turns):
+        seconds[form].append(_seconds(calls[form]))
+    found = {}
+    for form, network in networks.items():
+        (reference,), (output,) = network.reference_outputs(), compiled[form](*network.inputs)
+        difference = np.abs(output - reference).max() / np.abs(reference).max()
+        found[form] = {"latency_s": statistics.median(seconds[form]), "difference": float(difference)}
+    return found
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """Mean of the runs of one turn, after one that primes the caches."""
+    run()
+    count, begun = 0, time.perf_counter()
+    while (taken := time.perf_counter() - begun) < _TURN_S:
+        run()
+        count += 1
+    return taken / count
