@@ -65,6 +65,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-pairs": reuse_searches.pairs,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
+    "template-ratings": templates.ratings,
     "fusion": fusion.layers,
     "padding": padding.layers,
     "winograd-layers": winograd.layers,

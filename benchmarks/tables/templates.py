@@ -1,11 +1,13 @@
-"""Table of templates by shape and data type (Bolt, Figure 1)."""
+"""Tables of templates: by shape and data type (Bolt, Figure 1), and by what rates them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .reading import Results, markdown
+from .reading import Results, markdown, not_measured
 
 TYPES = ("float32", "bfloat16", "uint8")
 
@@ -29,3 +31,69 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
     return f"{row['gflops']:,.0f}, {100 * row['share_of_peak']:.0f} % of {row['instruction']}"
+
+
+RATERS = {
+    "closed_form": "closed form",
+    "profile": "closed form with the machine's profile",
+    "model": "pretrained model",
+}
+"""What rates templates, by its name in a result."""
+
+FIRST = (1, 4)
+"""Templates that are measured, the best rated ones."""
+
+
+def ratings(results: Results) -> str:
+    """One row for each data type and rater: speed of the fastest of its first templates over the fastest."""
+    rows = []
+    for result in results.of("template_ratings"):
+        for dtype, tasks in result.values["tasks"].items():
+            ran = [[row for row in each if row["latency_s"]] for each in tasks.values()]
+            ran = [each for each in ran if each]
+            if not ran:
+                continue
+            count = str(len(ran))
+            for rater, title in RATERS.items():
+                if all(row[rater] is not None for each in ran for row in each):
+                    shares = [_share(ran, rater, first) for first in FIRST]
+                    rows.append([result.machine, dtype, count, title, *shares])
+            rows.append(
+                [result.machine, dtype, count, "chance", *(_by_chance(ran, first) for first in FIRST)]
+            )
+    if not rows:
+        return not_measured("python -m benchmarks.template_ratings")
+    heads = ["machine", "data type", "tasks", "rated by", *(f"fastest of its first {n}" for n in FIRST)]
+    note = (
+        "Speed over that of the fastest template, geometric mean of the tasks. By chance: mean over the "
+        "templates, or over draws of that many."
+    )
+    return markdown(heads, rows, note)
+
+
+def _share(tasks: Sequence[Sequence[Mapping[str, Any]]], rater: str, first: int) -> str:
+    shares = []
+    for rows in tasks:
+        chosen = sorted(rows, key=lambda row: row[rater])[:first]
+        shares.append(_least(rows) / _least(chosen))
+    return f"{100 * statistics.geometric_mean(shares):.0f} %"
+
+
+def _by_chance(tasks: Sequence[Sequence[Mapping[str, Any]]], first: int) -> str:
+    """Mean over all draws, by the chance that each template is the fastest of a draw."""
+    shares = []
+    for rows in tasks:
+        ordered = sorted(row["latency_s"] for row in rows)
+        drawn = min(first, len(ordered))
+        draws = math.comb(len(ordered), drawn)
+        shares.append(
+            sum(
+                ordered[0] / latency_s * math.comb(len(ordered) - 1 - place, drawn - 1) / draws
+                for place, latency_s in enumerate(ordered)
+            )
+        )
+    return f"{100 * statistics.geometric_mean(shares):.0f} %"
+
+
+def _least(rows: Sequence[Mapping[str, Any]]) -> float:
+    return min(float(row["latency_s"]) for row in rows)

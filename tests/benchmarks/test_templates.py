@@ -1,12 +1,13 @@
-"""Table of templates, from a result that is worked by hand."""
+"""Tables of templates, from results that are worked by hand."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from benchmarks.tables.padding import layers
 from benchmarks.tables.reading import Results
-from benchmarks.tables.templates import shapes
+from benchmarks.tables.templates import ratings, shapes
 
 
 def test_a_shape_has_the_fastest_template_of_each_type(tmp_path: Path) -> None:
@@ -28,3 +29,34 @@ def test_a_shape_has_the_fastest_template_of_each_type(tmp_path: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
     last = shapes(Results(tmp_path)).splitlines()[-1]
     assert last == "| AMD Zen 5 | dense | 250, 12 % of avx512_fma | 1,000, 50 % of amx_bf16 | - |"
+
+
+def test_a_rater_has_the_speed_of_what_it_puts_first(tmp_path: Path) -> None:
+    rows = [
+        {"closed_form": 10.0, "profile": None, "model": -0.9, "latency_s": 1e-6},
+        {"closed_form": 5.0, "profile": None, "model": -0.5, "latency_s": 2e-6},
+        {"closed_form": 20.0, "profile": None, "model": -0.1, "latency_s": 4e-6},
+        {"closed_form": 1.0, "profile": None, "model": -1.0, "latency_s": None},
+    ]
+    folder = tmp_path / "template_ratings" / "zen5"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"tasks": {"float32": {"net-0": rows, "net-1": rows}}}))
+    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
+    lines = ratings(Results(tmp_path)).splitlines()
+    assert lines[2:5] == [
+        "| AMD Zen 5 | float32 | 2 | closed form | 50 % | 100 % |",
+        "| AMD Zen 5 | float32 | 2 | pretrained model | 100 % | 100 % |",
+        "| AMD Zen 5 | float32 | 2 | chance | 58 % | 100 % |",  # a third each of 1, 1/2 and 1/4
+    ]
+
+
+def test_first_layers_have_the_speed_over_the_plain_one(tmp_path: Path) -> None:
+    forms = {
+        "plain": {"latency_s": 2e-3, "difference": 0.003},
+        "flattened": {"latency_s": 1e-3, "difference": 0.004},
+    }
+    folder = tmp_path / "padding" / "zen5"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"layers": {"VGG": forms}}))
+    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
+    assert "| AMD Zen 5 | VGG | flattened | 1.00 ms | 2.00x | 4e-03 |" in layers(Results(tmp_path))
