@@ -20,8 +20,9 @@ def nearest_neighbours(
 ) -> ReuseTree:
     """Reuse tree of tasks, with those that are tuned already.
 
-    Of each kind the first task is searched, unless one is tuned. Others join one by one, each time the task
-    that is nearest to one in the tree (Prim's algorithm); of equal distances the first one joins.
+    Of each kind the first task is searched, unless one is tuned. A task that is tuned at another size has
+    that task as its parent. Others join one by one, each time the one that is nearest to the tree (Prim's
+    algorithm); of equal distances the first one joins.
 
     Args:
         tasks: names, the task to search first at the beginning.
@@ -38,8 +39,12 @@ def nearest_neighbours(
     for kind, left in kinds.items():
         before = [name for name in tuned if (own := loops[name]) is not None and own.kind == kind]
         nearest = dict.fromkeys(left, (float("inf"), ROOT))
-        joined = before or [next(iter(left))]
-        parents |= dict.fromkeys(joined, ROOT)
+        roots = before or [next(iter(left))]
+        resized = {
+            name: parent for name, own in left.items() if (parent := _at_another_size(own, before, loops))
+        }
+        parents |= {**dict.fromkeys(roots, ROOT), **resized}
+        joined = [*roots, *resized]
         for name in joined:  # grows while it is read
             left.pop(name, None)
             own = loops[name]
@@ -52,3 +57,9 @@ def nearest_neighbours(
                 parents[following] = nearest[following][1]
                 joined.append(following)
     return ReuseTree(parents, {})
+
+
+def _at_another_size(own: Loops, tuned: Sequence[str], loops: Mapping[str, Loops | None]) -> str | None:
+    """The nearest of the tuned tasks whose loops are these at another size, None where there is none."""
+    sizes = {name: theirs for name in tuned if (theirs := loops[name]) is not None and own.is_resized(theirs)}
+    return min(sizes, key=lambda name: own.distance(sizes[name]), default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -91,16 +92,20 @@ class PlannerFactory:
         if strategy.name == "reuse" and strategy.rank == BY_MEASURING:  # a round for each step of Algorithm 1
             return ChildBudget(self._config.per_round, auto.starts, total=self._config.top_k, reused=1)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
-        return ChildBudget(auto.programs, auto.starts, rounds, small_programs=auto.small_programs)
+        heavy = ChildBudget(auto.programs, auto.starts, max(rounds, self._config.rounds))
+        return replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
 
     def _earlier_child_of(self, task: Task, parent: Task) -> ChildBudget | None:
         """Limits of a task that an earlier run has tuned at another size."""
-        auto, own, theirs = self._config.auto, self._loops_of(task), self._loops_of(parent)
-        if not auto.starts or own is None or theirs is None or not own.is_resized(theirs):
+        auto = self._config.auto
+        if not auto.starts or not self._is_resized(task, parent):
             return None
-        return ChildBudget(
-            starts=1, search=False, beside=auto.resized_programs - 1, small_programs=1, heavy=False
-        )
+        heavy = ChildBudget(starts=auto.starts, search=False, beside=max(0, auto.programs - auto.starts))
+        return replace(heavy, starts=1, beside=auto.resized_programs - 1, small_programs=1, heavy=heavy)
+
+    def _is_resized(self, task: Task, other: Task) -> bool:
+        own, theirs = self._loops_of(task), self._loops_of(other)
+        return own is not None and theirs is not None and own.is_resized(theirs)
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""

@@ -37,8 +37,8 @@ class ChildBudget:
     """Candidates of start sources, such as templates, measured too by a child that is not searched for."""
     small_programs: int | None = None
     """Candidates of a task of a small share in place of `programs`; None makes no difference."""
-    heavy: bool = True
-    """Whether a heavy task has all rounds of one, in place of `rounds`."""
+    heavy: ChildBudget | None = None
+    """Limits of a heavy task in place of these; None makes no difference."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class ReuseRules:
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
     heavy_share: float = math.inf
-    """Share of the network's latency from which on a task has `heavy_rounds` as a parent and as a child."""
+    """Share of the network's latency from which on a task is heavy."""
     heavy_rounds: int = 1
-    """Rounds of such a task, if its search does not end before."""
+    """Rounds of a heavy task that others reuse, if its search does not end before."""
     known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {}
     """Latency in seconds by trace of what earlier runs measured of a task."""
     sketch_of: Callable[[Task, str], Hashable] | None = None
@@ -147,7 +147,8 @@ class TreeOrder(Precedence):
         """Limits of a task as a child."""
         earlier = self._library.get(self.parent(search.task.workload_hash))
         budget = None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
-        return budget or self._rules.child_of(search.task)
+        budget = budget or self._rules.child_of(search.task)
+        return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
 
     def parent(self, name: str) -> str:
         """Workload hash of a task's parent, ROOT for none."""
@@ -220,7 +221,7 @@ class TreeOrder(Precedence):
         child = self.child(search)
         if child.total is not None:
             return child.total
-        return self.programs_a_round(search) * self._child_rounds(search)
+        return self.programs_a_round(search) * child.rounds
 
     def programs_to_come(self, search: TaskSearch) -> int:
         """See Precedence."""
@@ -266,15 +267,9 @@ class TreeOrder(Precedence):
         child = self.child(search)
         if child.total is not None:
             return not search.complete_before and len(search.loop.known) < child.total
-        if rounds_had(search) < self._child_rounds(search):
+        if rounds_had(search) < child.rounds:
             return True
         return not child.search and math.isinf(search.best_s)
-
-    def _child_rounds(self, search: TaskSearch) -> int:
-        """Rounds of a child that counts them."""
-        child = self.child(search)
-        all_rounds = child.heavy and self._is_heavy(search)
-        return max(child.rounds, self._rules.heavy_rounds) if all_rounds else child.rounds
 
     def _is_heavy(self, search: TaskSearch) -> bool:
         """Whether a task's share of the network's latency calls for more than a short search."""

@@ -40,6 +40,16 @@ def test_a_tuned_task_of_the_kind_leaves_none_to_search():
     assert tree.parents == {"t": ROOT, "u": ROOT, "a": "u", "b": "t", "c": ROOT}
 
 
+def test_a_task_that_is_tuned_at_another_size_takes_that_one():
+    loops = {"a": conv(4, 8, 64), "b": conv(4, 8, 64), "t": conv(1, 8, 64)}
+    # a and b are the same loops, and nearer to each other than to t.
+    assert nearest_neighbours("ab", loops, "t").parents == {"t": ROOT, "a": "t", "b": "t"}
+    loops |= {"u": conv(4, 16, 32), "v": conv(2, 8, 64)}
+    assert nearest_neighbours("a", loops, "ut").parents["a"] == "t"  # u is as near, but another layer
+    assert nearest_neighbours("a", loops, "utv").parents["a"] == "v"
+    assert nearest_neighbours("ab", {**loops, "b": conv(5, 8, 63)}, "t").parents["b"] == "a"
+
+
 def test_no_task_has_no_tree():
     assert nearest_neighbours("", {}).parents == {}
 

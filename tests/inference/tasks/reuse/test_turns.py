@@ -67,6 +67,7 @@ def tuned(
 def test_a_task_of_a_large_share_has_all_rounds_as_a_child_and_as_a_source():
     """b takes 10 ms of 17 ms or more, and all others less than twice an even share."""
     rules = {"source_rounds": 1, "heavy_share": 0.1, "heavy_rounds": 3}
+    rules["child_of"] = lambda task: replace(CHILD, heavy=replace(CHILD, rounds=3))
     searcher = Network()
     tuned("shares", tree_of(a="_", b="a", c="b", d="_"), searcher, **rules)
     assert [searcher.searched.count(letter) for letter in "abc"] == [1, 3, 1]
@@ -77,7 +78,7 @@ def test_a_task_of_a_large_share_has_all_rounds_as_a_child_and_as_a_source():
     tuned("shares", tree_of(a="b", b="_", c="b", d="_"), searcher, **{**rules, "heavy_share": 0.9})
     assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 1]
     searcher = Network()
-    rules["child_of"] = lambda task: replace(CHILD, heavy=False)
+    rules["child_of"] = lambda task: CHILD
     tuned("shares", tree_of(a="_", b="a", c="b", d="_"), searcher, **rules)
     assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 1]
 
