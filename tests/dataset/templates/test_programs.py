@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,23 @@ def test_the_code_has_the_instruction(name: str) -> None:
     code = tvm.compile(program.mod, target=target).mod.inspect_source("asm")
     assert MNEMONICS[name] in code
     assert "callq\tforetune" not in code  # the function is inlined
+
+
+@pytest.mark.parametrize("name", ["avx512_bf16", "avx512_vnni_u8s8", "avx512_vnni_s8s8", "avx_vnni_u8s8"])
+def test_sums_stay_in_registers(name: str) -> None:
+    """No vector is stored in the loop that multiplies: a store for each product takes longer than it."""
+    instruction = INSTRUCTION[name]
+    module = Product(28, 96, 1024, instruction.data).module()
+    contraction = read_contraction(module)
+    assert contraction is not None
+    target = target_of(instruction)
+    program = scheduled(module, contraction, candidates(contraction, instruction)[0], target)
+    code = tvm.compile(program.mod, target=target).mod.inspect_source("asm")
+    blocks = re.split(r"^\.L\w+:", code, flags=re.MULTILINE)
+    loop = max(blocks, key=lambda block: block.count(MNEMONICS[name]))
+    products = loop[loop.index(MNEMONICS[name]) : loop.rindex(MNEMONICS[name])]
+    assert products.count(MNEMONICS[name]) >= 8
+    assert re.findall(r"vmov\w+\s+%[xyz]mm\d+, [^%\n]*\(", products) == []
 
 
 def test_traces_replay_within_a_search() -> None:
