@@ -238,7 +238,8 @@ def test_a_set_is_searched_by_each_method_and_goes_on_where_it_was(tmp_path, mon
     assert made == [*[("dcgan", method) for method in methods], ("dcgan", *methods)]
     assert [list(run) for run in found["dcgan"]] == [methods]
     assert found["dcgan"][0]["eto"] == {
-        **{"operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0, "latency_s": 0.001}
+        **{"trials": 64, "operators": 1, "searched": 1, "bridges": 0, "programs": 9, "seconds": 2.0},
+        "latency_s": 0.001,
     }
     late = arguments_of([*words[:2], *words[4:], "--minutes", "-1"])
     runs = runs_of(late)

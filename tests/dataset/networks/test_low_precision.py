@@ -22,7 +22,12 @@ from foretune.inference.deploy.outputs import compare_narrow_outputs, compare_ou
 from support.contractions import Convolution, Product
 from tvm import te, topi
 
-SERVER = parse_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
+SERVERS = [
+    parse_target({"kind": "llvm", "mcpu": cpu, "num-cores": 2}) for cpu in ("sapphirerapids", "cooperlake")
+]
+"""Targets with AMX, and with AVX512-BF16 alone."""
+
+SERVER = next((target for target in SERVERS if not missing_instruction_sets(target)), SERVERS[0])
 NARROW = Lowering(dtype="bfloat16")
 
 

@@ -153,7 +153,8 @@ def test_an_idle_searcher_takes_over_from_a_busy_one():
         (RoundBudget(4), False, 2),
         (RoundBudget(8), True, 4),
         (RoundBudget(4), True, 2),
-        (RoundBudget(4, search=False), False, 4),
+        (RoundBudget(4, search=False), False, 3),
+        (RoundBudget(1, search=False), True, 0),
     ],
 )
 def test_templates_leave_room_for_other_programs(budget, is_child, first):
