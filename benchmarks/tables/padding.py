@@ -1,4 +1,4 @@
-"""Table of first layers with their channels filled up or their windows flattened (Bolt, section 3.2.3)."""
+"""Table of first layers with their channels filled up or columns folded into them (Bolt, section 3.2.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def layers(results: Results) -> str:
         return not_measured("python -m benchmarks.padding")
     heads = ["machine", "first layer of", "input channels", "latency", "speed", "difference"]
     note = (
-        "From a float32 image to the result, all forms tuned alike. Difference: the largest from PyTorch's "
-        "float32 over the largest output."
+        "From a float32 image to the average of each filter, all forms tuned alike. Difference: the largest "
+        "from PyTorch's float32 over the largest output."
     )
     return markdown(heads, rows, note)

@@ -7,7 +7,7 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`, and `flattened` for layers of few channels. A network
+- bfloat16, where it is asked for: see `low_precision`, and `folded` for layers of few channels. A network
   in int8 comes with products of integers: see `integer_products`.
 """
 
@@ -30,7 +30,7 @@ from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
-from .flattened import flattened_windows
+from .folded import folded_columns
 from .low_precision import in_bfloat16
 from .quantisation import INT8
 from .stored_type import NARROW, WIDE
@@ -64,9 +64,9 @@ class Lowering:
     """Data type of activations and of weights of products: float32, bfloat16 or int8."""
     calibration: str | None = None
     """File of `calibration_inputs` for int8; None for random inputs."""
-    flatten: bool | None = None
-    """Flatten the windows of convolutions in bfloat16 and channels last whose input channels are no whole
-    pairs; see `flattened`."""
+    fold: bool | None = None
+    """Fold columns into channels, or fill channels up, in convolutions in bfloat16 and channels last whose
+    few input channels are no whole pairs; see `folded`."""
     winograd: Any = OFF
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
     list."""
@@ -136,9 +136,9 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             relax.transform.CanonicalizeBindings(),
         ]
     passes.append(_moved_constants)
-    flatten = on_cpu if lowering.flatten is None else lowering.flatten
-    if channels_last and flatten and lowering.dtype == NARROW:
-        passes.append(flattened_windows)
+    fold = on_cpu if lowering.fold is None else lowering.fold
+    if channels_last and fold and lowering.dtype == NARROW:
+        passes.append(folded_columns)
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)

@@ -1,4 +1,4 @@
-"""Convolutions of few channels as those of flattened windows."""
+"""Convolutions of few channels as those of whole pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 import tvm
 from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.networks.flattened import flattened_windows
+from foretune.dataset.networks.folded import folded_columns
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.tvm_compat import parse_target
 from tvm import relax
@@ -29,12 +29,12 @@ class Stem(torch.nn.Module):
 def convolution(
     channels: int, kernel: tuple[int, int], *, constant: bool = True, groups: int = 1, **options: object
 ) -> tvm.IRModule:
-    """A convolution of an image [2, 9, 11, channels] in NHWC."""
+    """A convolution of an image [2, 9, 12, channels] in NHWC."""
     rng = np.random.default_rng(0)
     shape = (*kernel, channels // groups, 4)
     weight = relax.const(rng.standard_normal(shape).astype("float32"))
     builder = relax.BlockBuilder()
-    image = relax.Var("image", relax.TensorType((2, 9, 11, channels), "float32"))
+    image = relax.Var("image", relax.TensorType((2, 9, 12, channels), "float32"))
     filters = relax.Var("weight", relax.TensorType(shape, "float32"))
     with builder.function("main", [image] if constant else [image, filters]):
         called = relax.op.nn.conv2d(
@@ -55,39 +55,48 @@ def output(mod: tvm.IRModule, image: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("channels", "kernel", "options"),
+    ("channels", "kernel", "options", "depth"),
     [
-        (3, (7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}),
-        (3, (3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1)}),
-        (3, (3, 3), {"strides": (1, 3)}),
-        (1, (5, 3), {"padding": (0, 2, 1, 0)}),
-        (5, (1, 2), {"padding": (0, 0, 0, 1)}),
-        (3, (2, 4), {"dilation": (2, 1), "padding": (1, 1, 1, 1)}),
+        (3, (7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}, (4, 6)),
+        (3, (3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1)}, (2, 6)),
+        (3, (3, 3), {"strides": (2, 2), "padding": (0, 0, 0, 0)}, (2, 6)),
+        (3, (5, 5), {"strides": (1, 2), "padding": (2, 1, 0, 4)}, (3, 6)),
+        (3, (4, 4), {"strides": (4, 4)}, (1, 12)),
+        (1, (5, 3), {"strides": (1, 2), "padding": (0, 2, 1, 0)}, (2, 2)),
+        (3, (3, 3), {"padding": (1, 1, 1, 1)}, (3, 4)),  # stride 1
+        (3, (3, 3), {"strides": (1, 3)}, (3, 4)),  # 12 columns are four of nine channels
+        (3, (1, 1), {"strides": (2, 2)}, (1, 4)),  # six channels are more than four
+        (3, (2, 4), {"strides": (1, 2), "dilation": (2, 2), "padding": (1, 1, 1, 1)}, (4, 4)),
     ],
 )
 def test_the_result_is_that_of_the_convolution(
-    channels: int, kernel: tuple[int, int], options: dict[str, object]
+    channels: int, kernel: tuple[int, int], options: dict[str, object], depth: tuple[int, int]
 ) -> None:
     mod = convolution(channels, kernel, **options)
-    changed = flattened_windows(mod)
-    assert "windows" in [var.name_hint for var in changed.get_global_vars()]
-    image = np.random.default_rng(1).standard_normal((2, 9, 11, channels)).astype("float32")
+    changed = folded_columns(mod)
+    (call,) = [
+        binding.value
+        for block in changed["main"].body.blocks
+        for binding in block.bindings
+        if getattr(binding.value.op, "name", "") == "relax.nn.conv2d"
+    ]
+    assert tuple(int(extent) for extent in call.args[1].ty.shape)[1:3] == depth
+    image = np.random.default_rng(1).standard_normal((2, 9, 12, channels)).astype("float32")
     np.testing.assert_allclose(output(changed, image), output(mod, image), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "mod",
     [
-        convolution(4, (3, 3)),  # whole groups
-        convolution(3, (3, 1)),  # no window to flatten
+        convolution(4, (3, 3)),  # whole pairs
+        convolution(9, (3, 3)),  # not few
         convolution(3, (3, 3), constant=False),
         convolution(6, (3, 3), groups=2),
-        convolution(3, (3, 3), dilation=(1, 2)),
     ],
-    ids=["pairs", "columns", "computed", "grouped", "dilated"],
+    ids=["pairs", "many", "computed", "grouped"],
 )
 def test_other_convolutions_stay_as_they_are(mod: tvm.IRModule) -> None:
-    tvm.ir.assert_structural_equal(flattened_windows(mod), mod)
+    tvm.ir.assert_structural_equal(folded_columns(mod), mod)
 
 
 def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
@@ -99,4 +108,4 @@ def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
         contraction = read_contraction(task.mod)
         assert contraction is not None
         depths[dtype] = (contraction.types[0], contraction.inner.extent, contraction.depth)
-    assert depths == {"bfloat16": ("bfloat16", 22, 7 * 22), "float32": ("float32", 3, 7 * 7 * 3)}
+    assert depths == {"bfloat16": ("bfloat16", 6, 7 * 4 * 6), "float32": ("float32", 3, 7 * 7 * 3)}
