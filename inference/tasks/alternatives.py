@@ -14,8 +14,8 @@ from ..result import AlternativeResult, TaskResult
 from .search import TaskSearch
 
 HOPELESS = 1.3
-"""An alternative that takes so many times the latency of what it replaces, after its tasks had a round each,
-gets no further round."""
+"""A way that takes so many times the latency of another one, after all tasks of both had a round, gets no
+further round."""
 
 
 class Contests:
@@ -30,19 +30,31 @@ class Contests:
                 search.calls_instead = max(search.calls_instead, offer.calls)
 
     def give_up(self, rounds: int) -> None:
-        """Ends searches of hopeless alternatives, as if they had all `rounds`; see HOPELESS."""
+        """Ends searches of alternatives, as if they had all `rounds`: hopeless ones, and measured templates.
+
+        What an alternative replaces everywhere gets no further round in this run where it is hopeless itself;
+        see HOPELESS. A run without the alternative goes on with it.
+        """
         needed: set[str] = set()
         hopeless: list[TaskSearch] = []
         for offer in self._offers:
-            own = self._own(offer)
-            had = all(search.history_s or search.known_s is not None or search.over for search in own)
-            direct_s = sum(min(search.best_s, search.untuned_s) for search in self._replaced(offer))
-            if had and sum(search.best_s for search in own) > HOPELESS * direct_s:
+            own, replaced = self._own(offer), self._replaced(offer)
+            had = all(search.had_a_round or search.over for search in own)
+            own_s = sum(search.best_s for search in own)
+            direct_s = sum(min(search.best_s, search.untuned_s) for search in replaced)
+            if had and own_s > HOPELESS * direct_s:
                 hopeless += own
             else:
                 needed.update(task.workload_hash for task in offer.tasks)
+            if had and direct_s > HOPELESS * own_s and all(search.had_a_round for search in replaced):
+                for search in replaced:
+                    search.over = search.over or (not search.busy and search.task.weight <= offer.calls)
         for search in hopeless:
             if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
+                search.give_up(rounds)
+        for search in self._searches.values():
+            templates_ran = search.is_alternative and search.rounds and not search.budget.search
+            if templates_ran and not (search.busy or search.over):
                 search.give_up(rounds)
 
     def saved_s(self) -> float:

@@ -89,6 +89,16 @@ class TaskSearch:
         return self.task.weight or self.calls_instead
 
     @property
+    def is_alternative(self) -> bool:
+        """Whether the network calls it only where it is faster than what it replaces."""
+        return bool(self.calls_instead and not self.task.weight)
+
+    @property
+    def had_a_round(self) -> bool:
+        """Whether this run or an earlier one has measured it."""
+        return bool(self.history_s) or self.known_s is not None
+
+    @property
     def stake_s(self) -> float:
         """Seconds of a run of the network that are spent in the task, or would be in an alternative.
 

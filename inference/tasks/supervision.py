@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from ...dataset.measure.process import WorkerLostError
@@ -94,6 +95,15 @@ class SearchSupervisor:
                     learned.setdefault(start.trace, start.latency_s)
                 elif not search.rounds:
                     given.append(start.trace)
+        if given and search.is_alternative and planned.budget.search:
+            # Its templates decide on an alternative: searches found faster programs of few.
+            planned = replace(
+                planned,
+                budget=replace(planned.budget, measured=len(given), search=False),
+                starts=(),
+                parents=(),
+                is_child=False,
+            )
         room = planned.budget.measured
         # A search has programs of its own that are to be measured, too.
         most = math.ceil(_GIVEN * room) if planned.budget.search else room - len(planned.starts)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from foretune.dataset.networks.alternatives import Offer
 from foretune.dataset.task import ALTERNATIVE, Task
 from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.strategies.loop import SearchLoop
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.tasks.alternatives import HOPELESS, Contests, needed_tasks, preferred
 from foretune.inference.tasks.due import anything_due
 from foretune.inference.tasks.search import TaskSearch
 from foretune.inference.workers.messages import RoundReply
+from support.reuse_trees import StartingSearcher
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 
 DIRECT, NEXT, OTHER = TASKS
@@ -104,22 +107,52 @@ class ByTask(FakeSearcher):
 
 
 @pytest.mark.parametrize(
-    ("other", "rounds", "network_s"), [(0.5, 3, 0.5), (1.2, 3, 1.0), (1.4, 1, 1.0)], ids=str
+    ("other", "rounds", "direct_rounds", "network_s"),
+    [(0.5, 3, 1, 0.5), (0.8, 3, 3, 0.8), (1.2, 3, 3, 1.0), (1.4, 1, 3, 1.0)],
+    ids=str,
 )
-def test_a_hopeless_alternative_gets_one_round(other: float, rounds: int, network_s: float) -> None:
+def test_the_hopeless_one_of_two_ways_gets_one_round(
+    other: float, rounds: int, direct_rounds: int, network_s: float
+) -> None:
     searcher, database = ByTask(latencies(direct=1.0, other=other)), FakeDatabase()
     one = offer("other", (DIRECT,), (OTHER,))
     tuner = tuner_of(searcher, database, config=CONFIG)
     results = tuner.tune([DIRECT], [2.0], [one])
     assert searcher.order.count(2) == rounds
-    assert searcher.order.count(0) == 3
+    assert searcher.order.count(0) == direct_rounds
     assert searcher.order[:2] == [0, 2]  # what is replaced first, to compare with
     assert [(result.weight, result.alternative) for result in results] == [(DIRECT.weight, False), (0, True)]
     assert results[1].tuned_latency_s == pytest.approx(other, rel=1e-4)
     assert tuner.curve[-1][1] == pytest.approx(DIRECT.weight * network_s, rel=1e-4)
     assert (other > HOPELESS) == (rounds == 1)
-    # It counts as searched to its end.
+    # It counts as searched to its end, and so does what it replaces, unless that was given up.
     assert database.unfinished[OTHER.workload_hash] is None
+    assert database.unfinished[DIRECT.workload_hash] == (None if direct_rounds == 3 else 1)
+
+
+def test_what_is_called_elsewhere_too_is_searched_on() -> None:
+    searcher = ByTask(latencies(direct=1.0, other=0.5))
+    one = offer("other", (DIRECT,), (OTHER,))
+    tuner_of(searcher, FakeDatabase(), config=CONFIG).tune([_weighted(DIRECT, 2)], [2.0], [one])
+    assert searcher.order.count(0) == 3
+
+
+class Templates(StartSource):
+    """Has two templates for each task."""
+
+    def starts(self, task: Task) -> list[Start]:
+        return [Start(f"template {n} of {task.name}") for n in range(2)]
+
+
+def test_templates_decide_on_an_alternative() -> None:
+    searcher = StartingSearcher(lambda trace: 0.9 if OTHER.name in trace else 1.0)
+    config = replace(CONFIG, top_k=12)
+    tuner = tuner_of(searcher, FakeDatabase(), config=config, start_sources=[Templates()])
+    tuner.tune([DIRECT], [2.0], [offer("other", (DIRECT,), (OTHER,))])
+    (request,) = [one for one in searcher.requests if one.key == OTHER.workload_hash]
+    assert request.starts == tuple(f"template {n} of {OTHER.name}" for n in range(2))
+    assert (request.budget.measured, request.budget.search) == (2, False)
+    assert sum(one.key == DIRECT.workload_hash for one in searcher.requests) == 3
 
 
 def test_nothing_is_left_once_a_hopeless_alternative_is_given_up() -> None:
@@ -135,6 +168,15 @@ def test_nothing_is_left_once_a_hopeless_alternative_is_given_up() -> None:
     assert anything_due([DIRECT], CONFIG, noted, offers=[one])
     # Without the offer nothing of it is due.
     assert not anything_due([DIRECT], CONFIG, noted)
+
+
+def test_what_an_alternative_has_beaten_is_due_without_it() -> None:
+    one = offer("other", (DIRECT,), (OTHER,))
+    names = [task.workload_hash for task in (DIRECT, OTHER)]
+    noted = FakeDatabase(dict(zip(names, (1.0, 0.5), strict=True)), dict(zip(names, (1, None), strict=True)))
+    noted.notes.note_untuned(DIRECT, 2.0)
+    assert not anything_due([DIRECT], CONFIG, noted, offers=[one])
+    assert anything_due([DIRECT], CONFIG, noted)
 
 
 def test_a_new_alternative_to_tuned_tasks_is_due() -> None:
