@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from ..dataset.measure import ExecutorConfig, MeasureConfig
 from ..dataset.networks import AS_FASTEST, Lowering
+from ..dataset.networks.lowering import OFF
 from ..errors import UserError
 from .checkpoint_fit import AUTO
 from .config import OneShotConfig
@@ -57,6 +58,10 @@ class TuneConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "search", with_backend(self.search))
+        if (
+            not self.search.measure and not self.lowering.demands_winograd
+        ):  # nothing tells which way is faster
+            object.__setattr__(self, "lowering", replace(self.lowering, winograd=OFF))
         self._check_set()
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
@@ -85,7 +90,7 @@ class TuneConfig:
                 f"search.measure=false: executor={kind} has nothing to measure; use executor=none with "
                 "executor.hardware=, the device to search for"
             )
-        if self.lowering.winograd_tiles and not self.search.measure:
+        if self.lowering.demands_winograd and not self.search.measure:
             raise TuneConfigError(
                 f"lowering.winograd={self.lowering.winograd} search.measure=false: only measured latencies "
                 "tell which algorithm is faster; leave one of them out"

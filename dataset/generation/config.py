@@ -55,7 +55,7 @@ class GenerateConfig:
                 raise GenerateConfigError(
                     f"networks={self.networks} and {name}={value}: use only one source of tasks"
                 )
-        if self.lowering.winograd_tiles:
+        if self.lowering.demands_winograd:
             raise GenerateConfigError(
                 f"lowering.winograd={self.lowering.winograd}: records are of a network's own tasks, not of "
                 "alternatives to them; leave it out"

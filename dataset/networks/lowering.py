@@ -68,8 +68,8 @@ class Lowering:
     """Fold columns into channels, or fill channels up, in convolutions in bfloat16 and channels last whose
     few input channels are no whole pairs; see `folded`."""
     winograd: Any = OFF
-    """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, auto for all, or a
-    list."""
+    """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
+    all sizes where it applies."""
     fusion: str = OFF
     """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
 
@@ -84,12 +84,12 @@ class Lowering:
                     f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
                     f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
                 )
-        if self.winograd != OFF and self.dtype != WIDE:
+        if self.demands_winograd and self.dtype != WIDE:
             raise LoweringError(
                 f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
                 f"few digits in {self.dtype}; leave one of them out"
             )
-        if self.winograd != OFF and self.channels_last is False:
+        if self.demands_winograd and self.channels_last is False:
             raise LoweringError(
                 f"lowering.winograd={self.winograd} lowering.channels_last=false: the algorithm has channels "
                 "last; leave one of them out"
@@ -103,17 +103,23 @@ class Lowering:
             )
 
     @property
+    def demands_winograd(self) -> bool:
+        """Whether `winograd` lists tile sizes: a setting that rules them out is an error then."""
+        return self.winograd not in (OFF, AUTO)
+
+    @property
     def winograd_tiles(self) -> tuple[int, ...]:
-        """Tile sizes that `winograd` asks for; empty where it is off."""
-        if self.winograd == OFF:
-            return ()
-        return tuple(TRANSFORMS) if self.winograd == AUTO else tuple(self.winograd)
+        """Tile sizes that `winograd` asks for; none where it is off, or another setting rules auto out."""
+        if self.demands_winograd:
+            return tuple(self.winograd)
+        applies = self.winograd == AUTO and self.dtype == WIDE and self.channels_last is not False
+        return tuple(TRANSFORMS) if applies else ()
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target lacks the products that are asked for."""
         if self.dtype == INT8:
             require_instructions(target, "uint8", INT8, "int32")
-        elif self.dtype != WIDE or self.winograd_tiles:
+        elif self.dtype != WIDE or self.demands_winograd:
             require_instructions(target, self.dtype, self.dtype, WIDE)
 
 

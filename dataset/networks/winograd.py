@@ -24,7 +24,7 @@ from ..anchor import describe
 from ..operators.conv2d import Conv2d
 from ..operators.shared.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
 from ..templates.contraction import Contraction, read_contraction
-from ..templates.instructions import require_instructions
+from ..templates.instructions import require_instructions, target_instructions
 from ..tvm_compat import as_task_module
 from .alternatives import Alternative, Arguments, Piece, Run, pieces
 from .lowering import Lowering
@@ -48,11 +48,13 @@ _TILES, _CHANNELS = 16, 64
 def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
     """Alternatives by the tile sizes of `lowering.winograd`.
 
-    Raises MissingInstructionError where the target has no multiply-add of float32 vectors.
+    Where the target has no multiply-add of float32 vectors there are none; raises MissingInstructionError if
+    the lowering lists tile sizes.
     """
-    if not lowering.winograd_tiles:
+    find = require_instructions if lowering.demands_winograd else target_instructions
+    if not lowering.winograd_tiles or not (instructions := find(target, WIDE, WIDE, WIDE)):
         return []
-    lanes = require_instructions(target, WIDE, WIDE, WIDE)[0].lanes
+    lanes = instructions[0].lanes
     return [
         alternative
         for piece in pieces(mod)

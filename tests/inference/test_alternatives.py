@@ -190,3 +190,7 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
 def test_without_a_measurement_there_is_nothing_to_choose_by(tmp_path: Path) -> None:
     with pytest.raises(TuneConfigError, match=r"lowering\.winograd=\[2\] search\.measure=false"):
         config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False))
+    asked = Lowering(winograd="auto")
+    unmeasured = config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False), lowering=asked)
+    assert unmeasured.lowering.winograd == "off"
+    assert config(tmp_path, lowering=asked).lowering.winograd == "auto"

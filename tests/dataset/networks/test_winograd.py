@@ -124,7 +124,9 @@ def test_the_lowering_says_which_tiles() -> None:
 @pytest.mark.parametrize("target", [{"kind": "llvm"}, "nvidia/nvidia-a100"], ids=["plain", "cuda"])
 def test_a_target_without_vector_instructions_is_refused(target: Any) -> None:
     with pytest.raises(MissingInstructionError, match="no multiply-add instruction for float32"):
-        to_relax(network_of(), parse_target(target), AUTO)
+        to_relax(network_of(), parse_target(target), Lowering(winograd=[2]))
+    mod = to_relax(network_of(), parse_target(target), AUTO)
+    assert find_alternatives(mod, parse_target(target), AUTO) == []
 
 
 @pytest.mark.parametrize("winograd", ["fast", [3], [], [4, 6], "24", 4, None])
@@ -134,8 +136,8 @@ def test_unknown_tiles_are_refused(winograd: Any) -> None:
 
 
 def test_bfloat16_is_refused() -> None:
-    with pytest.raises(LoweringError, match=r"lowering\.winograd=auto lowering\.dtype=bfloat16"):
-        Lowering(winograd="auto", dtype="bfloat16")
+    with pytest.raises(LoweringError, match=r"lowering\.winograd=\[2\] lowering\.dtype=bfloat16"):
+        Lowering(winograd=[2], dtype="bfloat16")
 
 
 def test_channels_first_are_refused() -> None:
@@ -143,9 +145,15 @@ def test_channels_first_are_refused() -> None:
         Lowering(winograd=[4], channels_last=False)
 
 
+@pytest.mark.parametrize("rules_out", [{"dtype": "bfloat16"}, {"dtype": "int8"}, {"channels_last": False}])
+def test_auto_is_off_where_another_setting_rules_it_out(rules_out: dict[str, Any]) -> None:
+    assert AUTO.winograd_tiles == (2, 4)
+    assert Lowering(winograd="auto", **rules_out).winograd_tiles == ()
+
+
 def test_records_are_not_of_alternatives(tmp_path: Path) -> None:
-    with pytest.raises(GenerateConfigError, match=r"lowering\.winograd=auto: records are of"):
-        GenerateConfig(tmp_path, networks=["resnet18"], lowering=AUTO)
+    with pytest.raises(GenerateConfigError, match=r"lowering\.winograd=\[4\]: records are of"):
+        GenerateConfig(tmp_path, networks=["resnet18"], lowering=Lowering(winograd=[4]))
 
 
 @given(
