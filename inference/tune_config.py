@@ -58,9 +58,8 @@ class TuneConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "search", with_backend(self.search))
-        if (
-            not self.search.measure and not self.lowering.demands_winograd
-        ):  # nothing tells which way is faster
+        # Only measured latencies tell which algorithm is faster.
+        if not self.search.measure and not self.lowering.demands_winograd:
             object.__setattr__(self, "lowering", replace(self.lowering, winograd=OFF))
         self._check_set()
         if self.require_database and self.retune:
