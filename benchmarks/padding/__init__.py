@@ -1,1 +1,1 @@
-"""First layers in bfloat16: channels filled up, columns folded into channels, or neither (Bolt, 3.2.3)."""
+"""First layers in bfloat16, with their input channels filled up or as they are (Bolt, section 3.2.3)."""

@@ -1,4 +1,4 @@
-"""Table of first layers with their channels filled up or columns folded into them (Bolt, section 3.2.3)."""
+"""Table of first layers with their channels filled up (Bolt, section 3.2.3)."""
 
 from __future__ import annotations
 

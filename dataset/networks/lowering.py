@@ -7,7 +7,7 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- bfloat16, where it is asked for: see `low_precision`, and `folded` for layers of few channels. A network
+- bfloat16, where it is asked for: see `low_precision`, and `filled` for layers of few channels. A network
   in int8 comes with products of integers: see `integer_products`.
 """
 
@@ -30,7 +30,7 @@ from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
-from .folded import folded_columns
+from .filled import filled_channels
 from .low_precision import in_bfloat16
 from .quantisation import INT8
 from .stored_type import NARROW, WIDE
@@ -64,9 +64,9 @@ class Lowering:
     """Data type of activations and of weights of products: float32, bfloat16 or int8."""
     calibration: str | None = None
     """File of `calibration_inputs` for int8; None for random inputs."""
-    fold: bool | None = None
-    """Fold columns into channels, or fill channels up, in convolutions in bfloat16 and channels last whose
-    few input channels are no whole pairs; see `folded`."""
+    fill_channels: bool | None = None
+    """Fill up the few input channels of convolutions in bfloat16 and channels last to whole pairs; see
+    `filled`."""
     winograd: Any = OFF
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
     all sizes where it applies."""
@@ -142,9 +142,9 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             relax.transform.CanonicalizeBindings(),
         ]
     passes.append(_moved_constants)
-    fold = on_cpu if lowering.fold is None else lowering.fold
-    if channels_last and fold and lowering.dtype == NARROW:
-        passes.append(folded_columns)
+    fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels
+    if channels_last and fill and lowering.dtype == NARROW:
+        passes.append(filled_channels)
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)

@@ -53,10 +53,10 @@ def test_a_rater_has_the_speed_of_what_it_puts_first(tmp_path: Path) -> None:
 def test_first_layers_have_the_speed_over_the_plain_one(tmp_path: Path) -> None:
     forms = {
         "plain": {"latency_s": 2e-3, "difference": 0.003},
-        "folded": {"latency_s": 1e-3, "difference": 0.004},
+        "filled up": {"latency_s": 1e-3, "difference": 0.004},
     }
     folder = tmp_path / "padding" / "zen5"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({"layers": {"VGG": forms}}))
     (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
-    assert "| AMD Zen 5 | VGG | folded | 1.00 ms | 2.00x | 4e-03 |" in layers(Results(tmp_path))
+    assert "| AMD Zen 5 | VGG | filled up | 1.00 ms | 2.00x | 4e-03 |" in layers(Results(tmp_path))

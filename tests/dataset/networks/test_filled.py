@@ -7,7 +7,7 @@ import pytest
 import torch
 import tvm
 from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.networks.folded import folded_columns
+from foretune.dataset.networks.filled import filled_channels
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.tvm_compat import parse_target
 from tvm import relax
@@ -55,32 +55,27 @@ def output(mod: tvm.IRModule, image: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("channels", "kernel", "options", "depth"),
+    ("channels", "kernel", "options", "whole"),
     [
-        (3, (7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}, (4, 6)),
-        (3, (3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1)}, (2, 6)),
-        (3, (3, 3), {"strides": (2, 2), "padding": (0, 0, 0, 0)}, (2, 6)),
-        (3, (5, 5), {"strides": (1, 2), "padding": (2, 1, 0, 4)}, (3, 6)),
-        (3, (4, 4), {"strides": (4, 4)}, (1, 12)),
-        (1, (5, 3), {"strides": (1, 2), "padding": (0, 2, 1, 0)}, (2, 2)),
-        (3, (3, 3), {"padding": (1, 1, 1, 1)}, (3, 4)),  # stride 1
-        (3, (3, 3), {"strides": (1, 3)}, (3, 4)),  # 12 columns are four of nine channels
-        (3, (1, 1), {"strides": (2, 2)}, (1, 4)),  # six channels are more than four
-        (3, (2, 4), {"strides": (1, 2), "dilation": (2, 2), "padding": (1, 1, 1, 1)}, (4, 4)),
+        (3, (7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}, 4),
+        (3, (5, 5), {"strides": (1, 2), "padding": (2, 1, 0, 4)}, 4),
+        (1, (5, 3), {"strides": (1, 2), "padding": (0, 2, 1, 0)}, 2),
+        (7, (1, 1), {}, 8),
+        (3, (2, 4), {"dilation": (2, 2), "padding": (1, 1, 1, 1)}, 4),
     ],
 )
 def test_the_result_is_that_of_the_convolution(
-    channels: int, kernel: tuple[int, int], options: dict[str, object], depth: tuple[int, int]
+    channels: int, kernel: tuple[int, int], options: dict[str, object], whole: int
 ) -> None:
     mod = convolution(channels, kernel, **options)
-    changed = folded_columns(mod)
+    changed = filled_channels(mod)
     (call,) = [
         binding.value
         for block in changed["main"].body.blocks
         for binding in block.bindings
         if getattr(binding.value.op, "name", "") == "relax.nn.conv2d"
     ]
-    assert tuple(int(extent) for extent in call.args[1].ty.shape)[1:3] == depth
+    assert int(call.args[1].ty.shape[2]) == whole
     image = np.random.default_rng(1).standard_normal((2, 9, 12, channels)).astype("float32")
     np.testing.assert_allclose(output(changed, image), output(mod, image), rtol=1e-4, atol=1e-5)
 
@@ -96,7 +91,7 @@ def test_the_result_is_that_of_the_convolution(
     ids=["pairs", "many", "computed", "grouped"],
 )
 def test_other_convolutions_stay_as_they_are(mod: tvm.IRModule) -> None:
-    tvm.ir.assert_structural_equal(folded_columns(mod), mod)
+    tvm.ir.assert_structural_equal(filled_channels(mod), mod)
 
 
 def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
@@ -108,4 +103,4 @@ def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
         contraction = read_contraction(task.mod)
         assert contraction is not None
         depths[dtype] = (contraction.types[0], contraction.inner.extent, contraction.depth)
-    assert depths == {"bfloat16": ("bfloat16", 6, 7 * 4 * 6), "float32": ("float32", 3, 7 * 7 * 3)}
+    assert depths == {"bfloat16": ("bfloat16", 4, 7 * 7 * 4), "float32": ("float32", 3, 7 * 7 * 3)}
