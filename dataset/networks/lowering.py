@@ -67,7 +67,7 @@ class Lowering:
     fill_channels: bool | None = None
     """Fill up the few input channels of convolutions in bfloat16 and channels last to whole pairs; see
     `filled`."""
-    winograd: Any = OFF
+    winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
     all sizes where it applies."""
     fusion: str = OFF
