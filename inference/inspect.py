@@ -92,6 +92,8 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
         outlooks = task_outlooks(tasks, config.search, database, predicted_s, offered)
         due = sum(task.due for task in outlooks)
         runs = database.notes.runs(config.search.fitted(target))
+        # The templates of alternatives take about the time that a search of what they beat would have.
+        counted = due if runs else sum(task.due for task in outlooks if task.weight) or due
         outlook = NetworkOutlook(
             network=", ".join(of_networks),
             target=str(target),
@@ -100,7 +102,7 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
             checkpoint="" if checkpoint is None else checkpoint.path.name,
             programs=config.programs,
             tasks=outlooks,
-            estimate=estimate(due, config.search, device, runs) if due else None,
+            estimate=estimate(counted, config.search, device, runs) if due else None,
         )
     print_outlook(outlook, console)
     if config.output is not None:
