@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretune.dataset.networks import load_network
 from foretune.errors import UserError
-from foretune.inference.result import TUNED
+from foretune.inference.deploy.fresh_process import time_in_fresh_process
+from foretune.inference.network_set import members_of
+from foretune.inference.result import BY_LOAD
 
-from ..common import ROOT
+from ..common import ROOT, in_turns
 from ..networks.contest import ALONE
 from ..networks.runs import tune
+
+TURNS = 5
+"""Processes that time each of two networks."""
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """Overrides of a network's first shape and of its second one."""
+    """Overrides of a network's first shape and of its second one, and the second one's arguments."""
 
     first: Sequence[str]
     second: Sequence[str]
+    arguments: Mapping[str, Any]
 
 
 def _tokens(length: int) -> list[str]:
     return [f"inputs=[{{shape: [1, {length}], dtype: int64}}]"]
 
 
+_SHORT = {"inputs": [{"shape": [1, 64], "dtype": "int64"}]}
+
 CASES: Mapping[str, Shapes] = {
-    "bert_base": Shapes(_tokens(128), _tokens(64)),
-    "resnet18": Shapes(["batch=1"], ["batch=4"]),
-    "mobilenetv2": Shapes(["batch=1"], ["batch=4"]),
+    "bert_base": Shapes(_tokens(128), _tokens(64), _SHORT),
+    "resnet18": Shapes(["batch=1"], ["batch=4"], {"batch": 4}),
+    "mobilenetv2": Shapes(["batch=1"], ["batch=4"], {"batch": 4}),
 }
 """Networks of the part."""
 
@@ -40,29 +50,51 @@ def one_case(network: str, seed: int, overrides: Sequence[str]) -> dict[str, Any
     """Runs of a network: `first` from an empty database, `second` behind it, `alone` as if it came first.
 
     The first two are tuned by `search.reuse=auto`; `alone` is the second shape from an empty database
-    without reuse.
+    without reuse. `tuned_s` are latencies in seconds of the last two, timed in turns.
     """
     if network not in CASES:
         raise UserError(f"--networks {network}: the part shapes knows {', '.join(CASES)}; use one of them")
     shapes = CASES[network]
     common = [*ALONE, *overrides]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        database = Path(scratch) / "database"
+        libraries = {name: Path(scratch) / f"{name}.so" for name in ("second", "alone")}
         auto = ["search.reuse=auto", *common]
-        first = _run(network, seed, [*shapes.first, *auto], Path(folder))
-        second = _run(network, seed, [*shapes.second, *auto], Path(folder))
-    alone = _run(network, seed, [*shapes.second, "search.reuse=off", *common], None)
-    return {"first": first, "second": second, "alone": alone}
+        first = _run(network, seed, [*shapes.first, *auto], database, None)
+        second = _run(network, seed, [*shapes.second, *auto], database, libraries["second"])
+        off = [*shapes.second, "search.reuse=off", *common]
+        alone = _run(network, seed, off, None, libraries["alone"])
+        tuned_s = _timed(network, shapes, libraries)
+    return {
+        "first": first,
+        "second": {**second, "tuned_s": tuned_s["second"]},
+        "alone": {**alone, "tuned_s": tuned_s["alone"]},
+    }
 
 
-def _run(network: str, seed: int, overrides: Sequence[str], database: Path | None) -> dict[str, Any]:
-    run = tune(ROOT, network, seed, overrides, database=database)
-    return {**run, "search_s": run["stage_s"]["search and measure"], "tuned_s": run["latency_s"][TUNED]}
+def _run(
+    network: str, seed: int, overrides: Sequence[str], database: Path | None, library: Path | None
+) -> dict[str, Any]:
+    run = tune(ROOT, network, seed, overrides, database=database, export=library, timed=False)
+    return {**run, "search_s": run["stage_s"]["search and measure"]}
+
+
+def _timed(network: str, shapes: Shapes, libraries: Mapping[str, Path]) -> dict[str, float]:
+    """Median latency in seconds of each exported network by `foretune.load`, each time in a new process."""
+    (member,) = members_of(network, **shapes.arguments)
+    inputs = load_network(**member.arguments(0, None)).inputs
+    samples: dict[str, list[float]] = {name: [] for name in libraries}
+    for _, name in in_turns(list(libraries), TURNS):
+        timed = {one.name: one for one in time_in_fresh_process(libraries[name], inputs)}
+        samples[name].append(statistics.median(timed[BY_LOAD].samples_s))
+    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def describe(network: str, seed: int, run: Mapping[str, Any]) -> str:
     """One line about a case."""
     parts = [
-        f"{name} {one['measured']} programs, {one['search_s']:.1f} s, {1e3 * one['tuned_s']:.3f} ms"
+        f"{name} {one['measured']} programs, {one['search_s']:.1f} s"
+        + (f", {1e3 * one['tuned_s']:.3f} ms" if "tuned_s" in one else "")
         for name, one in run.items()
     ]
     return f"{network}, seed {seed}: {'; '.join(parts)}"

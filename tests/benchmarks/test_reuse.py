@@ -11,7 +11,7 @@ from foretune.dataset.operators.registry import OPERATOR_SETTINGS
 from foretune.dataset.tvm_compat import parse_target
 from foretune.errors import UserError
 from foretune.inference.network_set import members_of
-from foretune.inference.result import TUNED
+from foretune.inference.result import BY_LOAD, Contestant
 from support.records import HARDWARE
 
 from benchmarks.common import write_json
@@ -69,16 +69,24 @@ def test_the_table_of_second_shapes_has_ratios_to_the_first_shape():
 def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, monkeypatch):
     asked = []
 
-    def run(checkout, network, seed, overrides, *, database):
+    def run(checkout, network, seed, overrides, *, database, export, timed):
         asked.append((overrides[0], database))
-        return {"measured": 8, "stage_s": {"search and measure": 2.0}, "latency_s": {TUNED: 0.001}}
+        assert (export is None) == (len(asked) == 1) and not timed
+        return {"seed": seed, "measured": 8, "stage_s": {"search and measure": 2.0}}
+
+    def time_in_fresh_process(library, inputs):
+        assert [array.shape for array in inputs] == [(4, 3, 224, 224)]
+        seconds = {"second": 0.002, "alone": 0.001}[library.stem]
+        return [Contestant(BY_LOAD, samples_s=[seconds], median_s=seconds, min_s=seconds)]
 
     monkeypatch.setattr(second_shapes, "tune", run)
+    monkeypatch.setattr(second_shapes, "time_in_fresh_process", time_in_fresh_process)
     words = ["--part", "shapes", "--networks", "resnet18", "nowhere", "--runs-in", str(tmp_path)]
     arguments = arguments_of(words)
     runs = runs_of(arguments)
     (found,) = shapes(arguments, runs)["shapes"]["resnet18"]
-    assert found["second"]["search_s"] == 2.0 and found["alone"]["tuned_s"] == 0.001
+    assert found["first"]["search_s"] == 2.0
+    assert (found["second"]["tuned_s"], found["alone"]["tuned_s"]) == (0.002, 0.001)
     (first, (name, database)), (_, none) = asked[:2], asked[2]
     assert first == ("batch=1", database) and name == "batch=4"
     assert database is not None and none is None
