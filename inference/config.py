@@ -8,6 +8,8 @@ from typing import Any
 
 from tvm.target import Target
 
+from ..dataset.networks import Lowering
+from ..dataset.networks.lowering import OFF as NO_WINOGRAD
 from .families.registry import check_grouping
 from .reuse.config import AUTO, OFF, REUSES, AutoConfig, EtoConfig
 from .spaces.config import DRAFTING, SPACES, STOCK, SUB_SPACE, SubSpaceConfig
@@ -150,6 +152,12 @@ class OneShotConfig:
         """
         applies = self.measure and self.propose and self.strategy.name not in _NOT_REUSING
         return OFF if self.reuse == AUTO and not applies else self.reuse
+
+    def applied_to(self, lowering: Lowering) -> Lowering:
+        """The lowering, whose `winograd` is off, not auto, where no template decides on it."""
+        if lowering.demands_winograd or (self.measure and self.templates):
+            return lowering
+        return replace(lowering, winograd=NO_WINOGRAD)
 
     @property
     def per_round(self) -> int:

@@ -58,6 +58,7 @@ class InspectConfig:
 
     def __post_init__(self) -> None:
         members_of(self.network, self.batch, self.inputs)
+        object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         if self.programs < 1:
             raise InspectConfigError(
                 f"programs={self.programs}: must be at least 1; checkpoint=null draws none"

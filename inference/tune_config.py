@@ -11,7 +11,6 @@ from tvm.target import Target
 
 from ..dataset.measure import ExecutorConfig, MeasureConfig
 from ..dataset.networks import AS_FASTEST, Lowering
-from ..dataset.networks.lowering import OFF
 from ..errors import UserError
 from .checkpoint_fit import AUTO
 from .config import OneShotConfig
@@ -58,9 +57,7 @@ class TuneConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "search", with_backend(self.search))
-        # Only measured latencies tell which algorithm is faster.
-        if not self.search.measure and not self.lowering.demands_winograd:
-            object.__setattr__(self, "lowering", replace(self.lowering, winograd=OFF))
+        object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")

@@ -193,4 +193,5 @@ def test_without_a_measurement_there_is_nothing_to_choose_by(tmp_path: Path) -> 
     asked = Lowering(winograd="auto")
     unmeasured = config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False), lowering=asked)
     assert unmeasured.lowering.winograd == "off"
+    assert config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering.winograd == "off"
     assert config(tmp_path, lowering=asked).lowering.winograd == "auto"
