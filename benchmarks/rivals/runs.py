@@ -94,12 +94,13 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
 def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dict[str, Any]:
     """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
 
-    A task that was not tuned counts with its untuned latency, one without any does not count.
+    A task that was not tuned counts with its untuned latency. One without any does not count, nor one that the
+    network does without.
     """
     timed = []
     for task in tasks:
         latency_s = task["tuned_latency_s"] or task["untuned_latency_s"]
-        if latency_s is not None:
+        if latency_s is not None and task["weight"]:
             gflop, seconds = task["weight"] * task["flops"] / 1e9, task["weight"] * latency_s
             timed.append((task, gflop, seconds))
     total_s = sum(seconds for *_, seconds in timed)
@@ -116,7 +117,7 @@ def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dic
     ]
     return {
         "peak_gflops": peak_gflops,
-        "tasks": len(tasks),
+        "tasks": sum(bool(task["weight"]) for task in tasks),
         "gflop": gflop,
         "tasks_s": total_s,
         "share_of_peak": gflop / total_s / peak_gflops if total_s else None,

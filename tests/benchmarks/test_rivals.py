@@ -62,6 +62,8 @@ def test_a_share_of_the_peak_is_operations_a_second_over_it() -> None:
     assert dense["share_of_peak"] == pytest.approx(1.0 / 200)
     untuned = share_of_peak([{**tasks[0], "tuned_latency_s": None, "untuned_latency_s": 0.1}], 200.0)
     assert untuned["tasks_s"] == pytest.approx(0.1)
+    beaten = {**tasks[0], "weight": 0}
+    assert share_of_peak([*tasks, beaten], 200.0) == share_of_peak(tasks, 200.0)
     nothing = {"tuned_latency_s": None, "untuned_latency_s": None}
     assert share_of_peak([{**tasks[0], **nothing}], 200.0)["share_of_peak"] is None
 
