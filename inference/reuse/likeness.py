@@ -25,6 +25,8 @@ class Loops:
     extents: tuple[int, ...]
     steps: tuple[int, ...]
     """Coefficients of the loops in the indices of the inputs: strides and dilations."""
+    of_weight: tuple[bool, ...] = ()
+    """Whether each loop runs over the constant weight; empty where none is known."""
 
     def distance(self, other: Loops) -> float:
         """Differences of the extents in powers of two, and OTHER_STEPS for other strides; of one kind."""
@@ -34,11 +36,14 @@ class Loops:
     def is_resized(self, other: Loops) -> bool:
         """Whether these are the other's loops at another size: some extents by one factor, the rest the same.
 
-        So are the layers of a network at another batch size or sequence length.
+        So are the layers of a network at another batch size or sequence length, whose weights are the same.
         """
         if (self.kind, self.steps) != (other.kind, other.steps):
             return False
-        return len({Fraction(*pair) for pair in zip(self.extents, other.extents, strict=True)} - {1}) <= 1
+        factors = [Fraction(*pair) for pair in zip(self.extents, other.extents, strict=True)]
+        if any(factor != 1 for factor, fixed in zip(factors, self.of_weight, strict=False) if fixed):
+            return False
+        return len(set(factors) - {1}) <= 1
 
 
 def loops_of(task: Task) -> Loops | None:
@@ -50,7 +55,7 @@ def loops_of(task: Task) -> Loops | None:
     except UnreadableOperatorError:
         return None
     assert operator.block is not None
-    return Loops(operator.type, operator.extents, _steps(operator.block))
+    return Loops(operator.type, operator.extents, _steps(operator.block), _of_weight(operator.block))
 
 
 def _steps(block: Block) -> tuple[int, ...]:
@@ -64,3 +69,16 @@ def _steps_of(access: Access) -> list[int]:
         for term in terms or ()
         for _, factor in term.axes
     ]
+
+
+def _of_weight(block: Block) -> tuple[bool, ...]:
+    """Whether each loop indexes a buffer whose layout the schedule chooses: those are constants."""
+    axes = {
+        axis
+        for access in block.reads
+        if access.packed
+        for terms in access.indices
+        for term in terms or ()
+        for axis, _ in term.axes
+    }
+    return tuple(axis in axes for axis in range(len(block.extents)))

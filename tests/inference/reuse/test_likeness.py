@@ -52,6 +52,14 @@ def test_a_layer_at_another_batch_size_or_length_is_resized():
     assert short.is_resized(long)
 
 
+def test_a_layer_of_another_width_is_not_resized():
+    layer, batch, wide = (
+        loops_of(conv(prepack=True, **changes)) for changes in ({}, {"batch": 4}, {"out_channels": 256})
+    )
+    assert layer.is_resized(batch)
+    assert not layer.is_resized(wide)
+
+
 def test_another_layer_is_not_resized():
     layer = loops_of(conv())
     assert not layer.is_resized(loops_of(conv(in_channels=256, out_channels=512)))  # by 1/2 and by 4
