@@ -18,6 +18,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -275,6 +276,16 @@ def in_turns(contestants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
     for number in range(rounds):
         for place in range(len(contestants)):
             yield number, contestants[(number + place) % len(contestants)]
+
+
+def warm_seconds(run: Callable[[], object], turn_s: float = 0.05) -> float:
+    """Mean seconds of the calls within `turn_s`, after one that primes the caches."""
+    run()
+    count, begun = 0, time.perf_counter()
+    while (taken := time.perf_counter() - begun) < turn_s:
+        run()
+        count += 1
+    return taken / count
 
 
 # Means and ratios.

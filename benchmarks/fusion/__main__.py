@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,11 +18,9 @@ from foretune.inference import OneShotConfig, tune_tasks
 from tvm.target import Target
 
 from .. import fusion
-from ..common import argument_parser, in_turns, start, this_machine
+from ..common import argument_parser, in_turns, start, this_machine, warm_seconds
 from ..kept_runs import KeptRuns, add_options, earlier_result
 from .layers import LAYERS, Layers
-
-_TURN_S = 0.05
 
 MINUTES = 60.0
 """Minutes after which no further run begins, by default."""
@@ -65,7 +62,7 @@ def measured(
         )
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _, name in in_turns(list(runs), turns):
-        seconds[name].append(_seconds(runs[name]))
+        seconds[name].append(warm_seconds(runs[name]))
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     return {"separate_s": medians.pop("separate"), "fused_s": medians}
 
@@ -96,16 +93,6 @@ def _calls(
             function(*given)
 
     return run
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    """Mean of the runs of one turn, after one that primes the caches."""
-    run()
-    count, begun = 0, time.perf_counter()
-    while (taken := time.perf_counter() - begun) < _TURN_S:
-        run()
-        count += 1
-    return taken / count
 
 
 def describe(layers: Layers, row: Mapping[str, Any]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from torch import nn
 from tvm.target import Target
 
-from ..common import in_turns
+from ..common import in_turns, warm_seconds
 
 CHANNELS = 3
 SIZE = 224
@@ -33,8 +32,6 @@ LAYERS: Mapping[str, tuple[int, int, int]] = {
     "VGG": (64, 3, 1),
 }
 """Filters, window and stride by network."""
-
-_TURN_S = 0.05
 
 
 class First(nn.Module):
@@ -82,20 +79,10 @@ def measure(
     calls = {form: one.bind(*networks[form].inputs) for form, one in compiled.items()}
     seconds: dict[str, list[float]] = {form: [] for form in FORMS}
     for _, form in in_turns(list(FORMS), turns):
-        seconds[form].append(_seconds(calls[form]))
+        seconds[form].append(warm_seconds(calls[form]))
     found = {}
     for form, network in networks.items():
         (reference,), (output,) = network.reference_outputs(), compiled[form](*network.inputs)
         difference = np.abs(output - reference).max() / np.abs(reference).max()
         found[form] = {"latency_s": statistics.median(seconds[form]), "difference": float(difference)}
     return found
-
-
-def _seconds(run: Callable[[], object]) -> float:
-    """Mean of the runs of one turn, after one that primes the caches."""
-    run()
-    count, begun = 0, time.perf_counter()
-    while (taken := time.perf_counter() - begun) < _TURN_S:
-        run()
-        count += 1
-    return taken / count

@@ -94,8 +94,8 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
 def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dict[str, Any]:
     """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
 
-    A task that was not tuned counts with its untuned latency. One without any does not count, nor one that the
-    network does without.
+    A task that was not tuned counts with its untuned latency. One without any does not count, nor does one
+    that the network does not call.
     """
     timed = []
     for task in tasks:

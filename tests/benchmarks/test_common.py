@@ -23,6 +23,7 @@ from benchmarks.common import (
     median_spread,
     rounded,
     start,
+    warm_seconds,
     write_result,
 )
 
@@ -111,3 +112,14 @@ def test_a_geometric_mean_needs_positive_numbers(values):
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_rounding_keeps_six_digits(value):
     assert rounded({"a": (value,)})["a"][0] == pytest.approx(value, rel=1e-5)
+
+
+def test_warm_calls_are_timed_after_one_that_is_not(monkeypatch):
+    now = [0.0]
+
+    def run():
+        now[0] += 0.02 if now[0] else 1.0
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    assert warm_seconds(run, 0.05) == pytest.approx(0.02)
+    assert now[0] == pytest.approx(1.06)  # three calls behind the first
