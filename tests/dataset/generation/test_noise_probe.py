@@ -183,10 +183,13 @@ def test_load_on_every_core_shows():
     """Timed in this process, as a worker may have priority over the load and would not be disturbed.
 
     Each repeat lasts longer than a scheduler leaves a process its core, so that no repeat runs undisturbed.
+    What they are compared with is the best of many short ones: other tests may load the machine meanwhile.
     """
     compiled = tvm.compile(probe_module(TARGET), target=TARGET).jit()
     arrays = [tvm.runtime.tensor(np.ones(PROBE_LENGTH, np.float32)) for _ in range(2)]
-    evaluate = compiled.time_evaluator("main", tvm.cpu(), number=1, repeat=3, min_repeat_ms=100)
+    short = compiled.time_evaluator("main", tvm.cpu(), number=1, repeat=300, min_repeat_ms=1)
+    long = compiled.time_evaluator("main", tvm.cpu(), number=1, repeat=3, min_repeat_ms=100)
+    evaluate = short
     executor = FakeExecutor(probe=lambda job: MeasureOutcome(tuple(evaluate(*arrays).results)))
     probe = NoiseProbe(executor, TARGET)
     assert probe.ratio(0) > 0
@@ -195,6 +198,7 @@ def test_load_on_every_core_shows():
     ]
     try:
         time.sleep(1.0)
+        evaluate = long
         shows = any(probe.ratio(0) > NoiseConfig().threshold for _ in range(3))
     finally:
         for burner in burners:
