@@ -1,1 +1,1 @@
-"""Which of a task's templates is the fastest: what the closed form, the light profiler and the model say."""
+"""Ratings of templates by the closed form, the light profiler and the model, beside their latencies."""
