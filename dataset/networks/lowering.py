@@ -13,7 +13,7 @@ On a CPU this takes changes outside the search over schedules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call, wildcard
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
@@ -33,6 +33,7 @@ from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .filled import filled_channels
 from .low_precision import in_bfloat16
 from .quantisation import INT8
+from .rewriting import rewritten
 from .stored_type import NARROW, WIDE
 
 OFF, AUTO = "off", "auto"
@@ -165,7 +166,7 @@ def _counted_axes(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModu
             return expr
         return relax.op.squeeze(data, [int(axis) % len(data.ty.shape) for axis in axes])
 
-    return _rewritten(mod, squeezed, rewrite)
+    return rewritten(mod, squeezed, rewrite)
 
 
 @tvm.transform.module_pass(opt_level=0, name="MovedConstants")
@@ -179,20 +180,7 @@ def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
         turned = values.transpose(None if axes is None else [int(axis) for axis in axes])
         return relax.const(np.ascontiguousarray(turned), str(matches[constant].ty.dtype))
 
-    return _rewritten(mod, moved, rewrite)
-
-
-def _rewritten(
-    mod: tvm.IRModule,
-    pattern: DFPattern,
-    rewrite: Callable[[relax.Expr, Mapping[DFPattern, relax.Expr]], relax.Expr],
-) -> tvm.IRModule:
-    """The module with its Relax functions rewritten."""
-    changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            changed[var] = rewrite_call(pattern, rewrite, func)
-    return changed
+    return rewritten(mod, moved, rewrite)
 
 
 @tvm.transform.module_pass(opt_level=0, name="OnlyWeights")
