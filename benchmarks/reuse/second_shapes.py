@@ -11,12 +11,11 @@ from typing import Any
 
 from foretune.dataset.networks import load_network
 from foretune.errors import UserError
-from foretune.inference.deploy.fresh_process import time_in_fresh_process
 from foretune.inference.network_set import members_of
-from foretune.inference.result import BY_LOAD
 
-from ..common import ROOT, in_turns
+from ..common import ROOT
 from ..networks.contest import ALONE
+from ..networks.loaded import loaded_samples_s
 from ..networks.runs import tune
 
 TURNS = 5
@@ -83,10 +82,7 @@ def _timed(network: str, shapes: Shapes, libraries: Mapping[str, Path]) -> dict[
     """Median latency in seconds of each exported network by `foretune.load`, each time in a new process."""
     (member,) = members_of(network, **shapes.arguments)
     inputs = load_network(**member.arguments(0, None)).inputs
-    samples: dict[str, list[float]] = {name: [] for name in libraries}
-    for _, name in in_turns(list(libraries), TURNS):
-        timed = {one.name: one for one in time_in_fresh_process(libraries[name], inputs)}
-        samples[name].append(statistics.median(timed[BY_LOAD].samples_s))
+    samples = loaded_samples_s(libraries, inputs, TURNS)
     return {name: statistics.median(values) for name, values in samples.items()}
 
 

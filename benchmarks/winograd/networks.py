@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foretune.dataset.networks import load_network
-from foretune.inference.deploy.fresh_process import time_in_fresh_process
-from foretune.inference.result import BY_LOAD
 
 from ..checkouts import python_in, tune_command
-from ..common import ROOT, in_turns, read_json
+from ..common import ROOT, read_json
+from ..networks.loaded import loaded_samples_s
 
 NETWORKS = ("resnet18", "vgg16")
 
@@ -42,10 +41,7 @@ def measure(network: str, overrides: Sequence[str], turns: int) -> dict[str, Any
             command = [*tune_command(ROOT), *words, *overrides]
             python_in(ROOT, command, cwd=Path(scratch), timeout_s=LIMIT_S)
             reports[form] = read_json(Path(scratch) / form / "report.json")
-        samples: dict[str, list[float]] = {form: [] for form in FORMS}
-        for _, form in in_turns(FORMS, turns):
-            timed = {one.name: one for one in time_in_fresh_process(libraries[form], inputs)}
-            samples[form].append(statistics.median(timed[BY_LOAD].samples_s))
+        samples = loaded_samples_s(libraries, inputs, turns)
     return {
         "alternatives": reports["auto"]["alternatives"],
         "forms": {

@@ -16,7 +16,7 @@ from support.records import HARDWARE
 
 from benchmarks.common import write_json
 from benchmarks.kept_runs import earlier_result, notes_of
-from benchmarks.networks import contest
+from benchmarks.networks import contest, loaded
 from benchmarks.reuse import operator_sets, second_shapes, single_pairs, whole_networks
 from benchmarks.reuse.__main__ import (
     PARTS,
@@ -80,7 +80,7 @@ def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, mo
         return [Contestant(BY_LOAD, samples_s=[seconds], median_s=seconds, min_s=seconds)]
 
     monkeypatch.setattr(second_shapes, "tune", run)
-    monkeypatch.setattr(second_shapes, "time_in_fresh_process", time_in_fresh_process)
+    monkeypatch.setattr(loaded, "time_in_fresh_process", time_in_fresh_process)
     words = ["--part", "shapes", "--networks", "resnet18", "nowhere", "--runs-in", str(tmp_path)]
     arguments = arguments_of(words)
     runs = runs_of(arguments)
