@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from ...dataset.task import ALTERNATIVE
 from ..result import UNTUNED_IS_FASTER, TaskResult
 from .search import TaskSearch
 
@@ -51,5 +50,5 @@ def task_result(search: TaskSearch) -> TaskResult:
         candidates_rejected=dict(search.counts.rejected),
         candidates_proposed=search.counts.proposed,
         failures=dict(Counter(failure.value for failure in failures)),
-        alternative=task.source == ALTERNATIVE,
+        alternative=search.is_alternative,
     )

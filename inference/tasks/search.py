@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from ...dataset.program_sampling.counts import CandidateCounts
-from ...dataset.task import Task
+from ...dataset.task import ALTERNATIVE, Task
 from ..proposal import Measurement
 from ..strategies.loop import RoundBudget, SearchLoop
 from ..tuning_notes import TaskName
@@ -91,7 +91,7 @@ class TaskSearch:
     @property
     def is_alternative(self) -> bool:
         """Whether the network calls it only where it is faster than what it replaces."""
-        return bool(self.calls_instead and not self.task.weight)
+        return self.task.source == ALTERNATIVE
 
     @property
     def had_a_round(self) -> bool:
