@@ -16,7 +16,7 @@ from .. import reuse
 from ..common import argument_parser, in_turns, start, this_machine
 from ..kept_runs import KeptRuns, add_options, earlier_result
 from ..networks import contest
-from . import operator_sets, second_shapes, single_pairs, whole_networks
+from . import operator_sets, plans, second_shapes, single_pairs, whole_networks
 from .methods import BACKEND, Searched, searched
 
 WITH_PROGRAMS = ".json.xz"
@@ -133,9 +133,22 @@ def sets(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     return {"sets": {name: each for name, each in found.items() if each}}
 
 
-PARTS = {"networks": networks, "shapes": shapes, "pairs": pairs, "sets": sets}
+def planned(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
+    """Part `plans`."""
+    found = dict(runs.earlier.get("plans", {}))
+    for name in arguments.sets or operator_sets.SETS:
+        if name in found or not runs.in_time(name):
+            continue
+        rows = runs.kept(f"{name}-plans", {"set": name}, lambda name=name: list(plans.plans(name)))
+        if rows is not None:
+            found[name] = rows
+            print(f"{name}: {rows[0]['operators']} operators", flush=True)
+    return {"plans": found}
 
-MINUTES = {"networks": 45.0, "shapes": 30.0, "pairs": 40.0, "sets": 30.0}
+
+PARTS = {"networks": networks, "shapes": shapes, "pairs": pairs, "plans": planned, "sets": sets}
+
+MINUTES = {"networks": 45.0, "shapes": 30.0, "pairs": 40.0, "plans": 30.0, "sets": 30.0}
 """Minutes after which a part begins no further run, by default."""
 
 
@@ -154,7 +167,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
     add("--pairs", type=int, default=8, help="of each type (%(default)s)")
     add("--from-pair", type=int, default=0, help="number of the first one of each type (%(default)s)")
-    add("--sets", nargs="+", choices=operator_sets.SETS, help="of the part sets (all)")
+    add("--sets", nargs="+", choices=operator_sets.SETS, help="of the parts plans and sets (all)")
     add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")
     add("--trials", type=int, default=64, help="candidates that the backend measures of a task (%(default)s)")
     add("--runs", type=int, help="seeds of each network (3) or set (1)")

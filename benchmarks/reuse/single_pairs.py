@@ -11,7 +11,7 @@ from foretune.dataset.measure import WorkerPool
 from foretune.dataset.task import Task
 from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
 from foretune.inference.reuse.conditions import can_reuse
-from foretune.inference.reuse.config import EtoConfig
+from foretune.inference.reuse.config import ONE_HOP
 from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.search_cost import estimate_ratios
 from foretune.inference.spaces.code_limit import StockSpace
@@ -65,15 +65,15 @@ def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
     trials. Pairs of operators that are taken already go before others, as the backend's searches take most of
     the time.
     """
-    trees = PublishedTrees(EtoConfig(trials=trials), target, StockSpace(None))
+    trees = PublishedTrees(target, StockSpace(None))
     found: list[Pair] = []
     for drawn in DRAWN:
         try:
             tasks = _drawn(TYPES[kind], drawn)
         except TaskSamplingError:  # the prior has no more operators of the type
             break
-        bridges = [replace(task, weight=1) for task in trees.least_cost(tasks).bridges]
-        found = list(_pairs([*tasks, *bridges], trees))
+        bridges = trees.least_cost(tasks, trials=trials, bridges=ONE_HOP).bridges
+        found = list(_pairs([*tasks, *(replace(task, weight=1) for task in bridges)], trees))
         if sum(pair.estimated < trials for pair in found) >= count:
             break
     random.Random(0).shuffle(found)

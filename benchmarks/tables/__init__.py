@@ -63,6 +63,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-networks": reuse_searches.networks,
     "reuse-shapes": reuse_searches.shapes,
     "reuse-pairs": reuse_searches.pairs,
+    "reuse-plans": reuse_searches.plans,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
     "template-ratings": templates.ratings,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..common import geometric_spread
 from .contests import CONTEST_HEADS, contest_rows
@@ -152,6 +153,33 @@ def _estimates(found: Sequence[Result]) -> str:
         for result in found
         if (ratios := result.values["estimates"])
     )
+
+
+def plans(results: Results) -> str:
+    """ETO's plans for the operator sets: a row a set and kind of bridges (section 6, Figure 11)."""
+    found = results.of("reuse_plans")
+    if not found:
+        return not_measured(f"{COMMAND}plans")
+    rows, trials = [], dict[int, None]()
+    for result in found:
+        for name, listed in result.values["plans"].items():
+            for bridges in dict.fromkeys(plan["bridges"] for plan in listed):
+                own = [plan for plan in listed if plan["bridges"] == bridges]
+                trials |= dict.fromkeys(plan["trials"] for plan in own)
+                cells = [_plan(plan) for plan in own]
+                rows.append([name, str(own[0]["operators"]), bridges.replace("_", " "), *cells])
+    heads = ["set", "operators", "bridges", *(f"{count} trials" for count in trials)]
+    return markdown(
+        heads,
+        rows,
+        "Operators that the backend would search, bridges that the tree would take, and the estimated "
+        "programs of the tree as a ratio to the backend's alone, by the number of programs that the backend "
+        "measures of an operator. Nothing is measured.",
+    )
+
+
+def _plan(plan: Mapping[str, Any]) -> str:
+    return f"{plan['searched']} + {plan['bridges_taken']}, {times(plan['estimated'] / plan['backend'])}"
 
 
 def sets(results: Results) -> str:

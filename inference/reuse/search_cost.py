@@ -24,7 +24,7 @@ from ..strategies.reuse.shapes import CpuShapes, GpuShapes, Shape, Shapes
 from .conditions import Operator, SketchSignature
 from .program_features import FeatureRanges, Interval
 
-SAMPLES = 16
+SAMPLES = 10
 """Sizes of the parent's shapes that are sampled."""
 
 UNROLLS = {"SSSRRSRS": 8, "SSRSRS": 4}

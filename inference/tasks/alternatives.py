@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
@@ -50,12 +50,31 @@ class Contests:
                 for search in replaced:
                     search.over = search.over or (not search.busy and search.task.weight <= offer.calls)
         for search in hopeless:
-            if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
-                search.give_up(rounds)
+            self._end(search, needed, rounds)
         for search in self._searches.values():
             templates_ran = search.is_alternative and search.rounds and not search.budget.search
             if templates_ran and not (search.busy or search.over):
                 search.give_up(rounds)
+
+    def leave_out(self, resized_s: Callable[[TaskSearch], float], rounds: int) -> None:
+        """Ends searches of alternatives that were hopeless at another size, as if they had all `rounds`.
+
+        Args:
+            resized_s: latency in seconds of a task's layer at another size; inf where it is not known.
+        """
+        needed, hopeless = set[str](), list[TaskSearch]()
+        fastest_s: dict[tuple[str, ...], float] = {}
+        earlier_s = [sum(map(resized_s, self._own(offer))) for offer in self._offers]
+        for offer, own_s in zip(self._offers, earlier_s, strict=True):
+            direct_s = sum(map(resized_s, self._replaced(offer)))
+            fastest_s[offer.replaces] = min(own_s, direct_s, fastest_s.get(offer.replaces, math.inf))
+        for offer, own_s in zip(self._offers, earlier_s, strict=True):
+            if HOPELESS * fastest_s[offer.replaces] < own_s < math.inf:
+                hopeless += self._own(offer)
+            else:
+                needed.update(task.workload_hash for task in offer.tasks)
+        for search in hopeless:
+            self._end(search, needed, rounds)
 
     def saved_s(self) -> float:
         """Seconds that the network saves by the alternatives that are faster so far."""
@@ -67,6 +86,12 @@ class Contests:
                 taken.update(offer.replaces)
                 saved += offer.calls * (direct_s - _own_s(offer, latency_s.get))
         return saved
+
+    @staticmethod
+    def _end(search: TaskSearch, needed: Container[str], rounds: int) -> None:
+        """Ends the search of a task that nothing but hopeless alternatives calls."""
+        if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
+            search.give_up(rounds)
 
     def _own(self, offer: Offer) -> list[TaskSearch]:
         return [self._searches[task.workload_hash] for task in offer.tasks]

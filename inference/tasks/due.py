@@ -49,6 +49,7 @@ def opened_searches(
     contests = Contests(offers, searches)
     contests.give_up(config.rounds)
     planner.begin(searches)
+    contests.leave_out(planner.resized_s, config.rounds)
     return searches, contests
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,6 +51,10 @@ class TaskPlanner(ABC):
     @abstractmethod
     def begin(self, searches: Sequence[TaskSearch]) -> None:
         """Takes all tasks of the run, whose state it reads from then on."""
+
+    def resized_s(self, search: TaskSearch) -> float:
+        """Latency in seconds of the same layer at another size, which an earlier run tuned; inf for none."""
+        return math.inf
 
     @abstractmethod
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:

@@ -67,7 +67,8 @@ class PlannerFactory:
                 ),
             )
         eto, trees = config.eto, self._trees
-        select = trees.clusters if config.reuse == SELECTIVE else trees.least_cost
+        least_cost = partial(trees.least_cost, trials=eto.trials, bridges=eto.bridges)
+        select = trees.clusters if config.reuse == SELECTIVE else least_cost
         child = ChildBudget(starts=eto.top_k, search=False)  # TopK
         if config.reuse == PAPER:
             child = ChildBudget(config.per_round, starts=0, total=eto.trials, reused=1)
@@ -81,7 +82,8 @@ class PlannerFactory:
     def _trees(self) -> PublishedTrees:
         from .reuse.published import PublishedTrees  # networkx takes 0.3 s, and only these trees need it
 
-        return PublishedTrees(self._config.eto, self._target, StockSpace(self._config.max_code))
+        space = StockSpace(self._config.max_code)
+        return PublishedTrees(self._target, space, samples=self._config.eto.samples)
 
     @cached_property
     def _adapter(self) -> ProgramAdapter:

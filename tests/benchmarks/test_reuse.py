@@ -17,7 +17,7 @@ from support.records import HARDWARE
 from benchmarks.common import write_json
 from benchmarks.kept_runs import earlier_result, notes_of
 from benchmarks.networks import contest, loaded
-from benchmarks.reuse import operator_sets, second_shapes, single_pairs, whole_networks
+from benchmarks.reuse import operator_sets, plans, second_shapes, single_pairs, whole_networks
 from benchmarks.reuse.__main__ import (
     PARTS,
     arguments_of,
@@ -91,6 +91,27 @@ def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, mo
     assert first == ("batch=1", database) and name == "batch=4"
     assert database is not None and none is None
     assert "--networks nowhere" in runs.failures[0]["error"]
+
+
+def test_plans_are_of_estimates_alone(monkeypatch):
+    tasks = [to_task(Dense(rows=64, in_features=64, out_features=width)) for width in (64, 128, 256)]
+    monkeypatch.setattr(plans, "tasks_of", lambda name: tasks)
+    monkeypatch.setattr(plans, "TRIALS", (1, 1000))
+    few, many = (plan for plan in plans.plans("any") if plan["bridges"] == "none")
+    assert (few["operators"], few["searched"], few["backend"], few["estimated"]) == (3, 3, 3, 3.0)
+    assert (many["searched"], many["backend"]) == (1, 3000)
+    assert 1002 <= many["estimated"] < 2000
+
+
+def test_the_table_of_plans_has_a_column_for_each_number_of_trials():
+    plan = {"bridges": "one_hop", "operators": 5, "bridges_taken": 1}
+    listed = [
+        {**plan, "trials": 16, "searched": 5, "backend": 80, "estimated": 80.0},
+        {**plan, "trials": 64, "searched": 2, "backend": 320, "estimated": 160.0},
+    ]
+    table = reuse_searches.plans(results_of("reuse_plans", {"plans": {"dcgan": listed}}))
+    assert "| set | operators | bridges | 16 trials | 64 trials |" in table
+    assert "| dcgan | 5 | one hop | 5 + 1, 1.00x | 2 + 1, 0.50x |" in table
 
 
 def test_the_table_of_pairs_leaves_out_where_nothing_ran():

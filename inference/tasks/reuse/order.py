@@ -145,10 +145,19 @@ class TreeOrder(Precedence):
 
     def child(self, search: TaskSearch) -> ChildBudget:
         """Limits of a task as a child."""
-        earlier = self._library.get(self.parent(search.task.workload_hash))
-        budget = None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
-        budget = budget or self._rules.child_of(search.task)
+        budget = self._resized(search) or self._rules.child_of(search.task)
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
+
+    def resized_s(self, search: TaskSearch) -> float:
+        """Latency in seconds of a task's parent, if an earlier run tuned it at another size; else inf."""
+        if self._resized(search) is None:
+            return math.inf
+        return min(self.donor(self.parent(search.task.workload_hash)).latencies_s.values(), default=math.inf)
+
+    def _resized(self, search: TaskSearch) -> ChildBudget | None:
+        """Limits of a task whose parent an earlier run tuned at another size; None for other tasks."""
+        earlier = self._library.get(self.parent(search.task.workload_hash))
+        return None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
 
     def parent(self, name: str) -> str:
         """Workload hash of a task's parent, ROOT for none."""

@@ -28,7 +28,8 @@ class ReusePlanner(TaskPlanner):
 
     A child waits for its parent. It is searched by itself if the parent has no program that ran, if none of
     the parent's programs fits, if no program of its own rounds ran, or if its rounds as a child were begun in
-    an earlier run whose parent this run does not know.
+    an earlier run whose parent this run does not know. One that is not searched for gets its templates where
+    none fits: those of a layer whose parent is tuned by templates.
 
     A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
     is searched as these would be.
@@ -86,6 +87,11 @@ class ReusePlanner(TaskPlanner):
         self._turns.begin(searches, self._order)
         self._order.reconsider()
 
+    def resized_s(self, search: TaskSearch) -> float:
+        """See TaskPlanner."""
+        assert self._order is not None, "a planner begins before it plans"
+        return self._order.resized_s(search)
+
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
         """See TaskPlanner."""
         order = self._reconsidered()
@@ -116,16 +122,19 @@ class ReusePlanner(TaskPlanner):
         name = search.task.workload_hash
         child, tried = order.child(search), self._tried.get(name, 0)
         found: list[tuple[str, ReuseParent]] = []
+        reused_count = child.reused
         if child.starts and (not rounds_had(search) or not child.search):
             found = list(islice(self._starts_of(search, order), tried, tried + child.starts))
             if not found:
-                return None
+                if child.search or not child.beside or rounds_had(search):
+                    return None
+                reused_count = 1
             self._tried[name] = tried + len(found)
-        reused = self._reused_of(search, child.reused, order)
+        reused = self._reused_of(search, reused_count, order)
         if child.reused and not reused:
             return None
         programs = order.programs_a_round(search)
-        if not child.search:
+        if found and not child.search:
             programs = min(programs, len(found) + child.beside)
         budget = RoundBudget(
             min(programs, QUICK_ROOM) if self._breadth_first else min(programs, self._config.top_k),

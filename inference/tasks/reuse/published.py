@@ -15,9 +15,9 @@ from ....dataset.task import Task
 from ....dataset.tvm_compat import NoDesignSpaceError, make_tune_context, target_vectors
 from ...reuse.bridges import all_bridges, bridge_task, one_hop_bridges
 from ...reuse.conditions import Operator, SketchSignature, UnreadableOperatorError, can_reuse, operator_of
-from ...reuse.config import ALL_BRIDGES, NO_BRIDGES, EtoConfig
+from ...reuse.config import ALL_BRIDGES, NO_BRIDGES
 from ...reuse.least_cost import LeastCostSelection
-from ...reuse.search_cost import SearchCost
+from ...reuse.search_cost import SAMPLES, SearchCost
 from ...reuse.selection import GivenSelection
 from ...reuse.selective_tuning import Space, selective_tuning, similarity, steps_of
 from ...reuse.tree import ReuseTree
@@ -42,33 +42,46 @@ class Described:
 class PublishedTrees:
     """Selections of ETO (section 6) and of Selective Tuning; each task's design space is read once."""
 
-    def __init__(self, config: EtoConfig, target: Target, space: DesignSpace) -> None:
-        """`space` is the design space that the tasks are searched in."""
-        self._config = config
+    def __init__(self, target: Target, space: DesignSpace, *, samples: int = SAMPLES) -> None:
+        """Describes nothing yet.
+
+        Args:
+            space: design space that the tasks are searched in.
+            samples: sizes of a parent's shapes that the estimates sample.
+        """
         self._target = target
         self._space = space
         self._described: dict[str, Described | None] = {}
+        self._estimates: dict[tuple[str, str, Hashable | None], float] = {}
         limits = gpu_limits(target)
         bits = None if limits else target_vectors(target)[0]
-        self._cost = SearchCost(ReuseTarget(limits, (bits or 128) // 8), config.samples)
+        self._cost = SearchCost(ReuseTarget(limits, (bits or 128) // 8), samples)
 
-    def least_cost(self, tasks: Sequence[Task]) -> Selected:
-        """ETO's reuse tree, with the bridges that it may hold. A task that cannot be read is left out."""
+    def least_cost(self, tasks: Sequence[Task], *, trials: int, bridges: str) -> Selected:
+        """ETO's reuse tree, with the bridges that it may hold. A task that cannot be read is left out.
+
+        Args:
+            trials: programs that the backend measures of a task without a parent.
+            bridges: one of BRIDGES.
+        """
         operators = {task.workload_hash: found for task in tasks if (found := self.describe(task))}
-        bridges = {} if self._config.bridges == NO_BRIDGES else self._bridges(operators)
+        further = {} if bridges == NO_BRIDGES else self._bridges(operators, bridges == ALL_BRIDGES)
         selection = LeastCostSelection(
             operators,
-            bridges,
+            further,
             kind=lambda one: one.kind,
             can_reuse=lambda parent, child: can_reuse(parent.operator, child.operator),
-            search_cost=lambda one: float(self._config.trials),
+            search_cost=lambda one: float(trials),
             reuse_cost=self.cost,
         )
-        return Selected(selection, [one.task for one in bridges.values()])
+        return Selected(selection, [one.task for one in further.values()])
 
     def cost(self, parent: Described, child: Described, sketch: Hashable | None = None) -> float:
         """Estimated programs of a reuse pair (section 6.1); see `SearchCost`."""
-        return self._cost(parent.operator, child.operator, sketch)
+        key = parent.task.workload_hash, child.task.workload_hash, sketch
+        if key not in self._estimates:
+            self._estimates[key] = self._cost(parent.operator, child.operator, sketch)
+        return self._estimates[key]
 
     def clusters(self, tasks: Sequence[Task]) -> Selected:
         """Selective Tuning's clusters as a tree: a representative is the parent of the others."""
@@ -87,9 +100,8 @@ class PublishedTrees:
         except Exception:  # TVM raises InternalError and others
             return None
 
-    def _bridges(self, operators: Mapping[str, Described]) -> dict[str, Described]:
-        find: Callable[..., dict[str, Described]]
-        find = all_bridges if self._config.bridges == ALL_BRIDGES else one_hop_bridges
+    def _bridges(self, operators: Mapping[str, Described], every: bool) -> dict[str, Described]:
+        find: Callable[..., dict[str, Described]] = all_bridges if every else one_hop_bridges
         return find(
             operators,
             kind=lambda one: one.kind,

@@ -219,3 +219,22 @@ def test_an_alternative_is_judged_once_all_its_tasks_were_measured() -> None:
     contests.give_up(3)
     assert (first.over, second.over, direct.over) == (True, True, False)
     assert (first.full_rounds, second.full_rounds) == (3, 3)
+
+
+def test_alternatives_that_were_hopeless_at_another_size_are_left_out() -> None:
+    offers = [offer("one", (DIRECT,), (NEXT,)), offer("two", (DIRECT,), (OTHER,))]
+    searches = [
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()))
+        for task in (DIRECT, *offers[0].tasks, *offers[1].tasks)
+    ]
+    contests = Contests(offers, searches)
+
+    def over(*earlier_s: float) -> list[bool]:
+        contests.leave_out(dict(zip(searches, earlier_s, strict=True)).__getitem__, 3)
+        return [search.over for search in searches]
+
+    assert over(1.0, 0.5, 0.6) == [False, False, False]  # 1.2 times as long
+    assert over(1.0, 0.5, math.inf) == [False, False, False]  # not known
+    assert over(1.0, 0.5, 0.7) == [False, False, True]
+    assert searches[2].full_rounds == 3
+    assert over(1.0, 1.4, math.inf) == [False, True, True]

@@ -226,11 +226,11 @@ def test_with_auto_algorithm_1_may_decide_by_measurements(tmp_path):
 def test_bridges_join_tasks_that_cannot_reuse_each_other():
     # 16 rows of 32 columns, and 32 of 16: neither dominates the other, and 16 of 16 is below both.
     tasks = [to_task(Dense(rows=r, in_features=64, out_features=n)) for r, n in ((16, 32), (32, 16))]
-    trees = PublishedTrees(EtoConfig(trials=1000), TARGET, StockSpace(None))
-    selected = trees.least_cost(tasks)
+    trees = PublishedTrees(TARGET, StockSpace(None))
+    selected = trees.least_cost(tasks, trials=1000, bridges="one_hop")
     (bridge,) = selected.bridges
     assert (bridge.weight, bridge.settings["rows"], bridge.settings["out_features"]) == (0, 16, 16)
     parents = selected.selection.tree({}, {}).parents
     assert sum(parent == "" for parent in parents.values()) == 1
-    without = PublishedTrees(EtoConfig(trials=1000, bridges="none"), TARGET, StockSpace(None))
-    assert set(without.least_cost(tasks).selection.tree({}, {}).parents.values()) == {""}
+    without = trees.least_cost(tasks, trials=1000, bridges="none")
+    assert set(without.selection.tree({}, {}).parents.values()) == {""}

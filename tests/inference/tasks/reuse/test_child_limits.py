@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from foretune.inference.reuse.donors import Donor
+from foretune.inference.reuse.donors import Donor, ParentsBest
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.tasks.reuse.order import ChildBudget
 from support.reuse_trees import (
@@ -133,6 +133,20 @@ def test_a_child_without_a_search_measures_templates_beside_its_starts(beside, s
     assert request.budget.measured == 1 + beside
     assert not request.budget.search
     assert results[1].candidates_measured == 1 + len(starts)
+
+
+def test_a_child_that_no_program_fits_measures_its_templates_alone():
+    searcher = StartingSearcher()
+    budget = ChildBudget(starts=1, search=False, beside=1)
+    nothing_fits = ParentsBest(lambda *_: None)
+    planner = planner_of(tree_of(a="_", b="a", c="a"), starts=nothing_fits, child_of=lambda task: budget)
+    results = tune(planner, searcher, TASKS[:3], start_sources=[Templates()])
+    (request,) = searcher.rounds("b")
+    assert request.starts == ("template 0", "template 1")
+    assert not request.budget.search
+    assert results[1].parent == A.name
+    # c has no templates either: a search of its own follows.
+    assert [request.budget.search for request in searcher.rounds("c")][:2] == [False, True]
 
 
 def test_topk_without_a_program_that_runs_is_searched_in_full():

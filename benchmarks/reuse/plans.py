@@ -1,0 +1,46 @@
+"""Reuse trees that ETO plans for the operator sets by its estimates alone, before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.reuse.config import ALL_BRIDGES, NO_BRIDGES, ONE_HOP
+from foretune.inference.reuse.tree import ROOT
+from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.tasks.reuse.published import PublishedTrees
+
+from .operator_sets import tasks_of
+
+TRIALS = (16, 32, 64, 256, 1000)
+"""Programs that the backend measures of an operator; the paper's has the last."""
+
+BRIDGED = (NO_BRIDGES, ONE_HOP, ALL_BRIDGES)
+"""Variants of Figure 11."""
+
+
+def plans(name: str) -> Iterator[dict[str, Any]]:
+    """Yields the plan of each number of trials and kind of bridges for a set.
+
+    `backend` and `estimated` are the programs of the backend's searches alone and of the tree; operators that
+    nobody can reuse count with the backend's in both.
+    """
+    target = parse_target("llvm")
+    tasks = tasks_of(name)
+    trees = PublishedTrees(target, StockSpace(None))
+    for bridges in BRIDGED:
+        for trials in TRIALS:
+            selected = trees.least_cost(tasks, trials=trials, bridges=bridges)
+            tree = selected.selection.tree({}, {})
+            own = {task.workload_hash for task in tasks}
+            unread = len(own - tree.parents.keys())
+            yield {
+                "bridges": bridges,
+                "trials": trials,
+                "operators": len(tasks),
+                "searched": unread + sum(tree.parents[one] == ROOT for one in own & tree.parents.keys()),
+                "bridges_taken": len(tree.parents.keys() - own),
+                "backend": trials * len(tasks),
+                "estimated": tree.cost + trials * unread,
+            }
