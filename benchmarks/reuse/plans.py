@@ -7,7 +7,6 @@ from typing import Any
 
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.reuse.config import ALL_BRIDGES, NO_BRIDGES, ONE_HOP
-from foretune.inference.reuse.tree import ROOT
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.tasks.reuse.published import PublishedTrees
 
@@ -28,18 +27,18 @@ def plans(name: str) -> Iterator[dict[str, Any]]:
     """
     target = parse_target("llvm")
     tasks = tasks_of(name)
+    own = {task.workload_hash for task in tasks}
     trees = PublishedTrees(target, StockSpace(None))
     for bridges in BRIDGED:
         for trials in TRIALS:
             selected = trees.least_cost(tasks, trials=trials, bridges=bridges)
             tree = selected.selection.tree({}, {})
-            own = {task.workload_hash for task in tasks}
             unread = len(own - tree.parents.keys())
             yield {
                 "bridges": bridges,
                 "trials": trials,
                 "operators": len(tasks),
-                "searched": unread + sum(tree.parents[one] == ROOT for one in own & tree.parents.keys()),
+                "searched": unread + len(own.intersection(tree.searched)),
                 "bridges_taken": len(tree.parents.keys() - own),
                 "backend": trials * len(tasks),
                 "estimated": tree.cost + trials * unread,

@@ -32,6 +32,8 @@ def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
 
     Columns must be whole vectors, and the depth whole steps of the instruction.
     """
+    if instruction.tiles:
+        task = task.in_tiles(instruction.step)
     if task.column.extent % instruction.lanes or task.inner.extent % instruction.step:
         return []
     return list(_of_tiles(task, instruction) if instruction.tiles else _of_vectors(task, instruction))

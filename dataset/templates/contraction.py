@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from math import prod
@@ -19,6 +19,7 @@ from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents, linear
 from ..tvm_compat import layout_free
+from .template import words_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class Contraction:
     """Axis of the weight that `inner` indexes."""
     weight_axes: int
     """Number of axes of the weight."""
+    window: Axis | None
+    """Axis of `outer` that `inner` continues in the data: steps to the right in an image; None for none."""
+    weight_window: int | None
+    """Axis of the weight that `window` indexes."""
     constant_weight: bool
     """Whether a schedule may choose the layout of the weight ahead of time."""
     inlined: tuple[str, ...]
@@ -72,6 +77,8 @@ class Contraction:
     """Blocks whose values are stored before the contraction reads them, such as a padded image."""
     epilogue: str | None
     """Last block, which writes the output; None where the contraction writes it."""
+    channels: int = 0
+    """Extent of `inner` without `window`, where these two are one axis, else 0; see `in_tiles`."""
 
     @cached_property
     def row_count(self) -> int:
@@ -87,6 +94,32 @@ class Contraction:
     def depth(self) -> int:
         """Terms of each sum."""
         return self.inner.extent * prod(axis.extent for axis in self.outer)
+
+    def in_tiles(self, step: int) -> Contraction:
+        """The contraction as tiles of AMX multiply it, `step` elements a word.
+
+        Few channels fill a part of each tile. Where more of it is filled by several pixels in a row, `window`
+        and `inner` are one axis, which is `inner` then.
+        """
+        window, channels = self.window, self.inner.extent
+        if window is None or window.extent * channels % step or channels % step:
+            return self
+        words = words_of(window.extent * channels, step)
+        if words <= words_of(channels, step) or words * step % channels:
+            return self
+
+        def moved(axis: Axis) -> Axis:
+            return replace(axis, position=axis.position - (axis.position > window.position))
+
+        return replace(
+            self,
+            batch=tuple(map(moved, self.batch)),
+            rows=tuple(map(moved, self.rows)),
+            column=moved(self.column),
+            outer=tuple(moved(axis) for axis in self.outer if axis is not window),
+            inner=replace(moved(self.inner), extent=window.extent * self.inner.extent),
+            channels=channels,
+        )
 
 
 def read_contraction(mod: tvm.IRModule) -> Contraction | None:
@@ -206,16 +239,30 @@ def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
         or any(i.var not in used[1] and size[positions[i.var]] > 1 for i in reduced)
     ):
         return None
+    steps = [iterator for iterator in reduced if iterator is not inner]
+    window = next((step for step in steps if _is_window(anchor, data, step, inner)), None)
+    outer = tuple(Axis(positions[step.var], size[positions[step.var]]) for step in steps)
     return {
         "batch": tuple(batch),
         "rows": tuple(rows),
         "column": columns[0],
-        "outer": tuple(Axis(positions[i.var], size[positions[i.var]]) for i in reduced if i is not inner),
+        "outer": outer,
+        "window": None if window is None else outer[steps.index(window)],
+        "weight_window": None if window is None else _place(indices[1], window.var),
         "inner": Axis(positions[inner.var], size[positions[inner.var]]),
         "weight_column": places[0],
         "weight_inner": places[1],
         "weight_axes": len(indices[1]),
     }
+
+
+def _is_window(anchor: SBlock, data: int, axis: IterVar, inner: IterVar) -> bool:
+    """Whether a step of a reduction goes on in the data where all iterations of `inner` end."""
+    region = anchor.reads[data]
+    if len(region.region) < 2 or int(extents(region.source)[-1]) != int(inner.dom.extent):
+        return False
+    before = region.region[-2].min
+    return axis.var in _variables([before]) and linear(before, axis) == (1, 0)
 
 
 def _in_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:

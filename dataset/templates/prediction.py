@@ -30,7 +30,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
     panels, row_tiles = _across(task, template)
     tiles = task.batch_count * row_tiles * panels
     if instruction.tiles:
-        words = template.words(task.inner.extent)
+        words = template.words(task.in_tiles(instruction.step).inner.extent)
         multiplied = template.row_tiles * template.vectors * max(template.rows, 8)
         loaded = _TILE_LOAD * (
             template.row_tiles * template.rows / MOST_ROWS + template.vectors * words / MOST_ROWS
@@ -70,7 +70,7 @@ def predicted_s(
     cost = profile.cost(tile)
     steps = task.depth / instruction.step
     if instruction.tiles:
-        steps /= template.words(task.inner.extent)
+        steps /= template.words(task.in_tiles(instruction.step).inner.extent)
     panels, row_tiles = _across(task, template)
     data, weight = steps * tile.data_bytes, steps * tile.weight_bytes
     by_columns = template.order == COLUMNS_FIRST

@@ -12,7 +12,7 @@ from .dot_intrinsics import dot_description, dot_implementation
 from .instructions import INSTRUCTION
 from .tile_intrinsics import PARTS, tile_intrinsic
 
-_NAME = re.compile(r"foretune\.(\w+)(?:\.(\w+)\.(\d+)x(\d+)s(\d+))?")
+_NAME = re.compile(r"foretune\.(\w+)(?:\.(\w+)\.(\d+)x(\d+)s(\d+)(?:c(\d+))?)?")
 
 
 def register_named(names: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ def _register(name: str) -> None:
     if part is None and not instruction.tiles:
         pair = dot_description(instruction), dot_implementation(instruction)
     elif part in PARTS and instruction.tiles:
-        pair = tile_intrinsic(instruction, part, *(int(number) for number in shape))
+        pair = tile_intrinsic(instruction, part, *(int(number or 0) for number in shape))
     else:
         return
     TensorIntrin.register(name, *pair, override=True)

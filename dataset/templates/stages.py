@@ -48,10 +48,13 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
     packed = sch.cache_read(block, task.weight, "global")
     lanes, step = template.instruction.lanes, template.instruction.step
     axes = task.weight_column, task.weight_inner
+    taken = (*axes, task.weight_window) if task.channels else axes
 
     def order(*index: Any) -> list[Any]:
         column, depth = (index[axis] for axis in axes)
-        others = [at for axis, at in enumerate(index) if axis not in axes]
+        if task.channels:
+            depth += task.channels * index[task.weight_window]
+        others = [at for axis, at in enumerate(index) if axis not in taken]
         if template.instruction.tiles:
             words = template.words(task.inner.extent)
             tiles = [depth // (words * step), depth // step % words]

@@ -36,5 +36,9 @@ class Template:
 
     def words(self, depth: int) -> int:
         """Words of 4 bytes of one tile of AMX along a reduction of `depth`: at most 16 that divide it."""
-        steps = depth // self.instruction.step
-        return max(words for words in range(1, MOST_ROWS + 1) if steps % words == 0)
+        return words_of(depth, self.instruction.step)
+
+
+def words_of(depth: int, step: int) -> int:
+    """Words of a tile along a reduction of `depth`, `step` elements each: at most 16 that divide it."""
+    return max(words for words in range(1, MOST_ROWS + 1) if depth // step % words == 0)

@@ -37,19 +37,22 @@ PARTS = ("zero", "load_data", "load_weight", "multiply", "store", "store_local")
 """Parts of a product of tiles; an epilogue reads what `store_local` stores."""
 
 
-def tile_name(instruction: Instruction, part: str, rows: int, words: int, stride: int = 1) -> str:
+def tile_name(
+    instruction: Instruction, part: str, rows: int, words: int, stride: int = 1, channels: int = 0
+) -> str:
     """Name of an intrinsic in traces.
 
     `rows` of data and accumulators, `words` of 4 bytes along the reduction, `stride` between rows of data.
+    Rows of data overlap where a row is a part of several pixels of so many `channels`; 0 where it is of one.
     """
-    return f"foretune.{instruction.name}.{part}.{rows}x{words}s{stride}"
+    return f"foretune.{instruction.name}.{part}.{rows}x{words}s{stride}" + (f"c{channels}" * bool(channels))
 
 
 def tile_intrinsic(
-    instruction: Instruction, part: str, rows: int, words: int, stride: int
+    instruction: Instruction, part: str, rows: int, words: int, stride: int, channels: int = 0
 ) -> tuple[PrimFunc, PrimFunc]:
     """Description and implementation of one part of a product of tiles."""
-    make = {"zero": _zero, "load_data": _load_data, "load_weight": _load_weight}
+    make = {"zero": _zero, "load_data": partial(_load_data, channels=channels), "load_weight": _load_weight}
     make |= {"multiply": _multiply, "store": _store, "store_local": partial(_store, scope="local")}
     shape = (instruction, rows, words, stride)
     return make[part](*shape, False), make[part](*shape, True)
@@ -77,14 +80,18 @@ def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) ->
     return builder.get()
 
 
-def _load_data(ins: Instruction, rows: int, words: int, stride: int, native: bool) -> PrimFunc:
-    width, reach = words * ins.step, (rows - 1) * stride + 1
+def _load_data(
+    ins: Instruction, rows: int, words: int, stride: int, native: bool, channels: int = 0
+) -> PrimFunc:
+    width = words * ins.step
+    pixel = channels or width
+    reach = (rows - 1) * stride + width // pixel
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")
-        a = _strided("A", reach, width, ins.data)
+        a = _strided("A", reach, pixel, ins.data)
         tile = _strided("D", rows, width, ins.data, "local")
         with T.sblock("root"):
-            T.reads(a[0:reach, 0:width])
+            T.reads(a[0:reach, 0:pixel])
             T.writes(tile[0:rows, 0:width])
             if native:
                 number = DATA + _index(tile, rows, width)
@@ -92,9 +99,10 @@ def _load_data(ins: Instruction, rows: int, words: int, stride: int, native: boo
             else:
                 with T.grid(rows, width) as (i, k), T.sblock("load"):
                     row, term = T.axis.spatial(rows, i), T.axis.spatial(width, k)
-                    T.reads(a[row * stride, term])
+                    at = row * stride + tirx.floordiv(term, pixel), tirx.floormod(term, pixel)
+                    T.reads(a[at])
                     T.writes(tile[row, term])
-                    T.buffer_store(tile, a[row * stride, term], [row, term])
+                    T.buffer_store(tile, a[at], [row, term])
     return builder.get()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm.s_tir.schedule import LoopRV, SBlockRV, Schedule
+from tvm.tirx import IndexMap
 
 from .contraction import Contraction
 from .stages import (
@@ -30,12 +31,15 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     memory that stays in the first cache, from which the epilogue reads them.
     """
     instruction = template.instruction
+    whole, task = task, task.in_tiles(instruction.step)
     lanes, step = instruction.lanes, instruction.step
     words = template.words(task.inner.extent)
     rows = template.row_tile[-1]
     stride = task.rows[-1].stride
     inline_others(sch, task)
     block = sch.get_sblock(task.block)
+    if task is not whole:
+        _fold_window(sch, block, whole)
     pack_weight(sch, task, block, template)
     data = sch.reindex(block, ("read", task.data))
     sch.set_scope(data, 0, "local")
@@ -69,7 +73,9 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     zero = sch.decompose_reduction(block, reduced[0] if reduced else depth)
 
     def named(part: str) -> str:
-        return tile_name(instruction, part, rows, words, stride if part == "load_data" else 1)
+        if part != "load_data":
+            return tile_name(instruction, part, rows, words)
+        return tile_name(instruction, part, rows, words, stride, task.channels)
 
     inner = around + len(reduced) + 1
     of_data = sch.get_loops(data)[inner:]
@@ -85,6 +91,21 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     tensorize(sch, line, named("multiply"))
     for name in task.prepared:
         copy_in_parallel(sch, sch.get_sblock(name))
+
+
+def _fold_window(sch: Schedule, block: SBlockRV, task: Contraction) -> None:
+    """Makes one loop of the window's last axis and of the channels, which are consecutive in the data."""
+    window = task.window
+    assert window is not None
+
+    def order(*axes: Any) -> list[Any]:
+        found = list(axes)
+        found[task.inner.position] += task.inner.extent * found[window.position]
+        del found[window.position]
+        return found
+
+    axes = len(sch.get(block).iter_vars)
+    sch.transform_block_layout(block, IndexMap.from_func(order, ndim=axes, index_dtype="int64"))
 
 
 def _rows_beside_depth(sch: Schedule, task: Contraction, data: SBlockRV) -> int:

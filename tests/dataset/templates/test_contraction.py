@@ -38,6 +38,23 @@ def test_a_strided_convolution() -> None:
     assert task.prepared == ("pad_temp",)
 
 
+def test_pixels_of_few_channels_are_one_axis_in_tiles() -> None:
+    task = read_contraction(Convolution(18, 4, 32, kernel=7, stride=2, padding=3).module())
+    assert task is not None and task.window is not None
+    assert (task.window.position, task.weight_window) == (5, 1)
+    folded = task.in_tiles(step=2)
+    # Two words of four channels; 14 of seven pixels.
+    assert (folded.inner, folded.channels, [axis.extent for axis in folded.outer]) == (Axis(5, 28), 4, [7])
+    assert (folded.rows, folded.column, folded.depth) == (task.rows, task.column, task.depth)
+
+
+@pytest.mark.parametrize(("channels", "kernel"), [(64, 3), (32, 3), (8, 1)])
+def test_other_convolutions_have_channels_alone_in_tiles(channels: int, kernel: int) -> None:
+    task = read_contraction(Convolution(9, channels, 16, kernel=kernel, padding=kernel // 2).module())
+    assert task is not None
+    assert task.in_tiles(step=2) is task
+
+
 def test_a_padding_of_nothing_is_inlined() -> None:
     task = read_contraction(Convolution(9, 8, 16, epilogue="relu").module())
     assert task is not None

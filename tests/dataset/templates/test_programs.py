@@ -102,6 +102,32 @@ def check(task: Product | Convolution, instruction: Instruction, target: Target,
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(task) * scale, err_msg=str(template))
 
 
+@pytest.mark.parametrize(("name", "words"), [("amx_bf16", 14), ("amx_u8s8", 7), ("amx_s8s8", 7)])
+def test_a_row_of_a_tile_holds_several_pixels_of_few_channels(name: str, words: int) -> None:
+    """Seven pixels of four channels follow each other in memory; the next output begins two pixels on."""
+    instruction = INSTRUCTION[name]
+    target = target_of(instruction)
+    task = Convolution(
+        size=18,
+        channels=4,
+        filters=32,
+        kernel=7,
+        stride=2,
+        padding=3,
+        dtype=instruction.data,
+        epilogue="relu",
+    )
+    module = task.module()
+    contraction = read_contraction(module)
+    assert contraction is not None
+    program = scheduled(module, contraction, candidates(contraction, instruction)[0], target)
+    assert f"{name}.load_data.9x{words}s2c4" in trace_to_json(program.trace)
+    require(target)
+    got, expected = run_checked(task, program.mod, target)
+    scale = max(float(np.abs(expected).max()), 1.0)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance(task) * scale)
+
+
 def test_tiles_of_two_shapes_take_turns() -> None:
     """Each program finds the tiles configured by the other one: 16 rows, then 14."""
     instruction = INSTRUCTION["amx_bf16"]
