@@ -35,6 +35,7 @@ from .low_precision import in_bfloat16
 from .quantisation import INT8
 from .rewriting import rewritten
 from .stored_type import NARROW, WIDE
+from .widened import widened_channels
 
 OFF, AUTO = "off", "auto"
 
@@ -66,8 +67,8 @@ class Lowering:
     calibration: str | None = None
     """File of `calibration_inputs` for int8; None for random inputs."""
     fill_channels: bool | None = None
-    """Fill up the few input channels of convolutions in bfloat16 and channels last to whole pairs; see
-    `filled`."""
+    """In bfloat16 and int8, and with channels last, fill up few input channels to whole pairs (`filled`) and
+    output channels to whole vectors (`widened`)."""
     winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
     all sizes where it applies."""
@@ -146,6 +147,8 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels
     if channels_last and fill and lowering.dtype == NARROW:
         passes.append(filled_channels)
+    if channels_last and fill and lowering.dtype != WIDE:
+        passes.append(widened_channels)
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)

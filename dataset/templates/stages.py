@@ -52,7 +52,7 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
 
     def order(*index: Any) -> list[Any]:
         column, depth = (index[axis] for axis in axes)
-        if task.channels:
+        if task.channels and task.weight_window is not None:
             depth += task.channels * index[task.weight_window]
         others = [at for axis, at in enumerate(index) if axis not in taken]
         if template.instruction.tiles:

@@ -7,6 +7,7 @@ weights. Data may have fewer than 16 rows or 64 bytes a row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from tvm import DataType, tirx
@@ -52,8 +53,14 @@ def tile_intrinsic(
     instruction: Instruction, part: str, rows: int, words: int, stride: int, channels: int = 0
 ) -> tuple[PrimFunc, PrimFunc]:
     """Description and implementation of one part of a product of tiles."""
-    make = {"zero": _zero, "load_data": partial(_load_data, channels=channels), "load_weight": _load_weight}
-    make |= {"multiply": _multiply, "store": _store, "store_local": partial(_store, scope="local")}
+    make: dict[str, Callable[..., PrimFunc]] = {
+        "zero": _zero,
+        "load_data": partial(_load_data, channels=channels),
+        "load_weight": _load_weight,
+        "multiply": _multiply,
+        "store": _store,
+        "store_local": partial(_store, scope="local"),
+    }
     shape = (instruction, rows, words, stride)
     return make[part](*shape, False), make[part](*shape, True)
 

@@ -1,0 +1,189 @@
+"""Output channels that are no whole vectors, filled up where nothing but further layers reads them.
+
+An instruction of a template computes whole vectors of output channels. A layer of 24 channels gets 32, the
+new ones with filters of zeros, and with zeros in the weights of the layers that read them. What is between
+two layers, such as a bias, an activation or the sum with another branch, has the new channels too, whose
+values nothing depends on (Bolt, section 3.2.3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+LANES = 16
+"""Channels of a vector of the instructions."""
+
+MOST = 1.5
+"""Channels afterwards to those before, at most."""
+
+MOST_CROPPED = 1 << 14
+"""Elements at most of values that something else reads, and that are copied without the new channels."""
+
+ELEMENTWISE = {
+    f"relax.{name}"
+    for name in (
+        *("add", "subtract", "multiply", "minimum", "maximum", "clip", "round", "astype"),
+        *("nn.relu", "nn.silu", "nn.gelu", "nn.leakyrelu", "sigmoid", "tanh"),
+    )
+}
+"""Operators that compute each channel by itself."""
+
+
+@tvm.transform.module_pass(opt_level=0, name="WidenedChannels")
+def widened_channels(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Pass over Relax functions with layers of constant weights, convolutions of NHWC and HWIO."""
+    changing = _Widening(mod)
+    for var, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            changing.wide = _wide_channels(_Reading.of(func))
+            if changing.wide:
+                changing.builder_.update_func(var, changing.visit_expr(func))
+    return changing.builder_.get()
+
+
+@dataclass
+class _Reading:
+    """Values of a function, and who reads them."""
+
+    calls: dict[relax.Var, relax.Call] = field(default_factory=dict)
+    """Call by the variable that it is bound to, in order."""
+    readers: dict[relax.Var, list[relax.Var | None]] = field(default_factory=dict)
+    """Variables whose calls read a variable; None for a reader that is no call."""
+
+    @classmethod
+    def of(cls, func: relax.Function) -> _Reading:
+        found = cls()
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                value = binding.value
+                if isinstance(value, relax.Call):
+                    found.calls[binding.var] = value
+                reader = binding.var if isinstance(value, relax.Call) else None
+                for read in _variables(value):
+                    found.readers.setdefault(read, []).append(reader)
+        for read in _variables(func.body.body):
+            found.readers.setdefault(read, []).append(None)
+        return found
+
+    def group(self, start: relax.Var) -> list[relax.Var] | None:
+        """Variables that have new channels if one has them; None where that cannot be."""
+        members, seen, cropped = [start], {start}, 0
+        for var in members:  # grows while it is read
+            call = self.calls.get(var)
+            if call is None or not (_is_layer(call) or _is_elementwise(call)):
+                return None
+            joined = [] if _is_layer(call) else [arg for arg in call.args if isinstance(arg, relax.Var)]
+            for reader in self.readers.get(var, []):
+                reading = None if reader is None else self.calls[reader]
+                if reading is not None and _is_elementwise(reading):
+                    joined.append(reader)
+                elif reading is None or not _is_layer(reading) or not reading.args[0].same_as(var):
+                    cropped += math.prod(_shape(var))
+            if any(_shape(other)[-1:] != _shape(start)[-1:] for other in joined):
+                return None
+            members += [other for other in dict.fromkeys(joined) if other not in seen]
+            seen.update(joined)
+        return members if cropped <= MOST_CROPPED else None
+
+
+def _wide_channels(reading: _Reading) -> dict[relax.Var, int]:
+    """Channels of each variable that gets new ones."""
+    found: dict[relax.Var, int] = {}
+    for var, call in reading.calls.items():
+        if var in found or not _is_layer(call):
+            continue
+        channels = _shape(var)[-1]
+        whole = math.ceil(channels / LANES) * LANES
+        if whole == channels or whole > MOST * channels:
+            continue
+        found |= dict.fromkeys(reading.group(var) or (), whole)
+    return found
+
+
+@mutator
+class _Widening(PyExprMutator):
+    """Fills up the values of `wide`, and crops them for all others that read them."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.wide: Mapping[relax.Var, int] = {}
+        self._bound: relax.Var | None = None
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """Notes the variable whose value is visited."""
+        self._bound = binding.var
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, call: relax.Call) -> Any:
+        """A call with new channels, or one that reads values without them."""
+        whole = self.wide.get(self._bound)
+        if _is_layer(call):
+            data, shape = call.args[0], _shape(call.args[1])
+            *outer, inputs, outputs = shape
+            missing = [*[0] * len(outer), self.wide.get(data, inputs) - inputs, (whole or outputs) - outputs]
+            args = [self.visit_expr(data), _filled(call.args[1], missing)]
+        elif whole is not None:
+            args = [self._with_channels(arg, whole) for arg in call.args]
+        else:
+            args = [self._cropped(arg) for arg in call.args]
+        return relax.Call(call.op, args, call.attrs, call.ty_args)
+
+    def visit_tuple_(self, fields: relax.Tuple) -> Any:
+        """A tuple of values without new channels."""
+        return relax.Tuple([self._cropped(value) for value in fields.fields])
+
+    def _with_channels(self, argument: Any, whole: int) -> Any:
+        if not isinstance(argument, tvm.ir.GenericConst):
+            return self.visit_expr(argument)
+        shape = _shape(argument)
+        lacking = whole - shape[-1] if shape and shape[-1] > 1 else 0
+        return _filled(argument, [*[0] * (len(shape) - 1), lacking]) if lacking else argument
+
+    def _cropped(self, argument: Any) -> Any:
+        visited = self.visit_expr(argument)
+        if not isinstance(argument, relax.Var) or argument not in self.wide:
+            return visited
+        axis, channels = len(_shape(argument)) - 1, _shape(argument)[-1]
+        return self.builder_.emit(relax.op.strided_slice(visited, [axis], [0], [channels]))
+
+
+def _is_layer(call: relax.Call) -> bool:
+    """Whether all output channels read all input channels, by a constant weight [..., inputs, outputs]."""
+    name = str(getattr(call.op, "name", ""))
+    if len(call.args) < 2 or not isinstance(call.args[1], tvm.ir.GenericConst):
+        return False
+    if name == "relax.matmul":
+        return len(_shape(call.args[1])) == 2
+    if name != "relax.nn.conv2d":
+        return False
+    layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
+    return layouts == ("NHWC", "HWIO", "NHWC") and int(call.attrs.groups) == 1
+
+
+def _is_elementwise(call: relax.Call) -> bool:
+    return str(getattr(call.op, "name", "")) in ELEMENTWISE
+
+
+def _filled(constant: Any, missing: Sequence[int]) -> Any:
+    """The constant with so many zeros more behind each axis."""
+    values = constant.value.numpy()
+    return relax.const(np.pad(values, [(0, count) for count in missing]), str(constant.ty.dtype))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(int(extent) for extent in value.ty.shape)
+
+
+def _variables(value: Any) -> Iterator[relax.Var]:
+    if isinstance(value, relax.Var):
+        yield value
+    for part in (*getattr(value, "args", ()), *getattr(value, "fields", ())):
+        yield from _variables(part)
