@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..config import OneShotConfig
+from ..starts.config import KNOWN
 from ..strategies.registry import strategy_config
 from ..strategies.selection import StopConfig
 from .config import PAPER, SELECTIVE, TOP_K
@@ -17,7 +18,8 @@ def with_backend(config: OneShotConfig) -> OneShotConfig:
     """The settings as `search.reuse` asks for them; those of `off` and `auto` are what they are.
 
     With `paper`, a task with a parent is searched by Algorithm 1 as published, and each of its candidates is
-    measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no early end.
+    measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no template, no
+    early end.
     Settings of the strategy `stock` stay as they are given.
     """
     if config.reuse not in (PAPER, TOP_K, SELECTIVE):
@@ -33,6 +35,8 @@ def with_backend(config: OneShotConfig) -> OneShotConfig:
         min_latency_share=0.0,
         random_share=0.0,
         max_code=None,
+        templates=0,
+        starts=KNOWN,
         extra_rounds=0,
         surrogate=False,
         finalists=0,

@@ -6,7 +6,6 @@ from tvm.target import Target
 
 from ...dataset.hardware import Hardware
 from ..config import OneShotConfig
-from ..reuse.config import AUTO, OFF
 from ..tuning_database import TuningDatabase
 from .base import StartSource
 from .config import PRETUNED
@@ -23,13 +22,13 @@ def asked_starts(
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
-    There are templates for CPUs alone, and none in ETO and its baselines, which are as published. `here` says
-    that programs run on this machine, whose register tiles may be measured. `retune` takes nothing from the
-    database, nor from the profile of register tiles. Raises PretunedError.
+    There are templates for CPUs alone. `here` says that programs run on this machine, whose register tiles may
+    be measured. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
+    PretunedError.
     """
     # Imported where they are asked for: what they need takes most of a second.
     sources: list[StartSource] = []
-    if config.templates and target.kind.name == "llvm" and config.reuse in (OFF, AUTO):
+    if config.templates and target.kind.name == "llvm":
         from ...dataset.templates.profiler import LightProfiler
         from .templates import TemplateStarts
 

@@ -194,6 +194,7 @@ def test_methods_search_as_they_say():
         "all",
     ]
     assert sets["auto"].strategy.name == "draft"
+    assert {name for name, config in sets.items() if config.templates} == {"auto"}
 
 
 def test_types_and_sets_are_known():

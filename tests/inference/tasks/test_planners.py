@@ -203,6 +203,12 @@ def test_settings_without_a_published_search_stay(tmp_path):
     assert with_backend(OneShotConfig(reuse="paper")).strategy.backend == strategy_config("stock")
 
 
+@pytest.mark.parametrize("reuse", ["paper", "top_k", "selective"])
+def test_a_published_search_has_nothing_of_foretune(reuse):
+    config = with_backend(OneShotConfig(reuse=reuse))
+    assert (config.templates, config.starts, config.surrogate, config.finalists) == (0, "known", False, 0)
+
+
 @pytest.mark.parametrize("reuse", ["auto", "paper", "selective"])
 def test_without_any_reuse_pair_each_task_is_searched(tmp_path, reuse):
     tasks = [TASKS[2], to_task(Softmax(rows=16, columns=32))]
