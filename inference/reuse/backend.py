@@ -18,9 +18,8 @@ def with_backend(config: OneShotConfig) -> OneShotConfig:
     """The settings as `search.reuse` asks for them; those of `off` and `auto` are what they are.
 
     With `paper`, a task with a parent is searched by Algorithm 1 as published, and each of its candidates is
-    measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no template, no
-    early end.
-    Settings of the strategy `stock` stay as they are given.
+    measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no template,
+    no early end. Settings of the strategy `stock` stay as they are given.
     """
     if config.reuse not in (PAPER, TOP_K, SELECTIVE):
         return config

@@ -22,8 +22,8 @@ def asked_starts(
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
-    There are templates for CPUs alone. `here` says that programs run on this machine, whose register tiles may
-    be measured. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
+    There are templates for CPUs alone. `here` says that programs run on this machine, whose register tiles
+    may be measured. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
     PretunedError.
     """
     # Imported where they are asked for: what they need takes most of a second.
