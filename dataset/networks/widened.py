@@ -43,7 +43,8 @@ def widened_channels(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
     changing = _Widening(mod)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
-            changing.wide = _wide_channels(_Reading.of(func))
+            changing.reading = _Reading.of(func)
+            changing.wide = _wide_channels(changing.reading)
             if changing.wide:
                 changing.builder_.update_func(var, changing.visit_expr(func))
     return changing.builder_.get()
@@ -56,7 +57,11 @@ class _Reading:
     calls: dict[relax.Var, relax.Call] = field(default_factory=dict)
     """Call by the variable that it is bound to, in order."""
     readers: dict[relax.Var, list[relax.Var | None]] = field(default_factory=dict)
-    """Variables whose calls read a variable; None for a reader that is no call."""
+    """Variables whose calls read a variable; None for a tuple that does, and for the function's value."""
+    fixed: set[relax.Var] = field(default_factory=set)
+    """Variables that something else reads, such as another name of the same value."""
+    returned: relax.Var | None = None
+    """Variable that is the function's value; None where its value is a tuple."""
 
     @classmethod
     def of(cls, func: relax.Function) -> _Reading:
@@ -69,8 +74,11 @@ class _Reading:
                 reader = binding.var if isinstance(value, relax.Call) else None
                 for read in _variables(value):
                     found.readers.setdefault(read, []).append(reader)
+                    if not isinstance(value, (relax.Call, relax.Tuple)):
+                        found.fixed.add(read)
         for read in _variables(func.body.body):
             found.readers.setdefault(read, []).append(None)
+        found.returned = func.body.body if isinstance(func.body.body, relax.Var) else None
         return found
 
     def group(self, start: relax.Var) -> list[relax.Var] | None:
@@ -78,8 +86,10 @@ class _Reading:
         members, seen, cropped = [start], {start}, 0
         for var in members:  # grows while it is read
             call = self.calls.get(var)
-            if call is None or not (_is_layer(call) or _is_elementwise(call)):
+            if var in self.fixed or call is None or not (_is_layer(call) or _is_elementwise(call)):
                 return None
+            if self.is_returned(var) and len(self.readers[var]) > 1:
+                return None  # its value is the one without new channels
             joined = [] if _is_layer(call) else [arg for arg in call.args if isinstance(arg, relax.Var)]
             for reader in self.readers.get(var, []):
                 reading = None if reader is None else self.calls[reader]
@@ -92,6 +102,10 @@ class _Reading:
             members += [other for other in dict.fromkeys(joined) if other not in seen]
             seen.update(joined)
         return members if cropped <= MOST_CROPPED else None
+
+    def is_returned(self, var: relax.Var) -> bool:
+        """Whether a variable is the function's value."""
+        return self.returned is not None and self.returned.same_as(var)
 
 
 def _wide_channels(reading: _Reading) -> dict[relax.Var, int]:
@@ -114,6 +128,7 @@ class _Widening(PyExprMutator):
 
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
+        self.reading = _Reading()
         self.wide: Mapping[relax.Var, int] = {}
         self._bound: relax.Var | None = None
 
@@ -134,7 +149,10 @@ class _Widening(PyExprMutator):
             args = [self._with_channels(arg, whole) for arg in call.args]
         else:
             args = [self._cropped(arg) for arg in call.args]
-        return relax.Call(call.op, args, call.attrs, call.ty_args)
+        changed = relax.Call(call.op, args, call.attrs, call.ty_args)
+        if whole is not None and self.reading.is_returned(self._bound):
+            return _without_new_channels(self.builder_.emit(changed), self._bound)
+        return changed
 
     def visit_tuple_(self, fields: relax.Tuple) -> Any:
         """A tuple of values without new channels."""
@@ -151,8 +169,13 @@ class _Widening(PyExprMutator):
         visited = self.visit_expr(argument)
         if not isinstance(argument, relax.Var) or argument not in self.wide:
             return visited
-        axis, channels = len(_shape(argument)) - 1, _shape(argument)[-1]
-        return self.builder_.emit(relax.op.strided_slice(visited, [axis], [0], [channels]))
+        return self.builder_.emit(_without_new_channels(visited, argument))
+
+
+def _without_new_channels(value: relax.Expr, before: relax.Var) -> relax.Expr:
+    """The channels that `before` has."""
+    shape = _shape(before)
+    return relax.op.strided_slice(value, [len(shape) - 1], [0], [shape[-1]])
 
 
 def _is_layer(call: relax.Call) -> bool:

@@ -48,6 +48,11 @@ def classifier(emit: Any, image: relax.Expr) -> relax.Expr:
     return relax.op.permute_dims(emit(convolution(image, 8, 30)), [0, 3, 1, 2])
 
 
+def head(emit: Any, image: relax.Expr) -> relax.Expr:
+    """Few values of 30 channels that the network returns."""
+    return relax.op.add(emit(convolution(image, 8, 30)), constant(30))
+
+
 def product(emit: Any, image: relax.Expr) -> relax.Expr:
     """A matrix product of 30 columns, and one that reads them."""
     hidden = emit(relax.op.nn.relu(emit(relax.op.matmul(image, constant(8, 30)))))
@@ -64,6 +69,11 @@ def mixed(emit: Any, image: relax.Expr) -> relax.Expr:
     """A sum with something that is no convolution."""
     shifted = emit(relax.op.mean(image, [3], keepdims=True))
     return convolution(emit(relax.op.add(emit(convolution(image, 8, 24)), shifted)), 24, 32)
+
+
+def renamed(emit: Any, image: relax.Expr) -> relax.Expr:
+    """A value with another name."""
+    return emit(convolution(image, 8, 30))
 
 
 def tiny(emit: Any, image: relax.Expr) -> relax.Expr:
@@ -87,8 +97,13 @@ def output(mod: tvm.IRModule) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("build", "widths"),
-    [(residual, [(8, 32), (32, 32), (32, 32)]), (classifier, [(8, 32)]), (product, [(8, 32), (32, 32)])],
-    ids=["residual", "classifier", "product"],
+    [
+        (residual, [(8, 32), (32, 32), (32, 32)]),
+        (classifier, [(8, 32)]),
+        (head, [(8, 32)]),
+        (product, [(8, 32), (32, 32)]),
+    ],
+    ids=["residual", "classifier", "head", "product"],
 )
 def test_the_result_is_that_of_the_network(build: Any, widths: list[tuple[int, int]]) -> None:
     mod = module(build)
@@ -99,7 +114,7 @@ def test_the_result_is_that_of_the_network(build: Any, widths: list[tuple[int, i
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("build", [grouped, mixed, tiny])
+@pytest.mark.parametrize("build", [grouped, mixed, renamed, tiny])
 def test_other_networks_stay_as_they_are(build: Any) -> None:
     mod = module(build)
     tvm.ir.assert_structural_equal(widened_channels(mod), mod)

@@ -46,7 +46,6 @@ def test_templates_are_an_option_of_a_search(tmp_path: Path) -> None:
     database = TuningDatabase(tmp_path, TARGET, hardware)
     assert len(asked_starts(OneShotConfig(templates=2), TARGET, hardware, database)) == 1
     assert asked_starts(OneShotConfig(templates=0), TARGET, hardware, database) == []
-    assert asked_starts(OneShotConfig(templates=2, reuse="paper"), TARGET, hardware, database) == []
     with pytest.raises(OneShotConfigError, match=r"search\.templates=-1"):
         OneShotConfig(templates=-1)
     with pytest.raises(OneShotConfigError, match=r"search\.template_margin=-0\.1"):
