@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.reuse.config import ALL_BRIDGES, NO_BRIDGES, ONE_HOP
+from foretune.inference.reuse.config import BRIDGES
 from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.tasks.reuse.published import PublishedTrees
 
@@ -14,9 +14,6 @@ from .operator_sets import tasks_of
 
 TRIALS = (16, 32, 64, 256, 1000)
 """Programs that the backend measures of an operator; the paper's has the last."""
-
-BRIDGED = (NO_BRIDGES, ONE_HOP, ALL_BRIDGES)
-"""Variants of Figure 11."""
 
 
 def plans(name: str) -> Iterator[dict[str, Any]]:
@@ -29,7 +26,7 @@ def plans(name: str) -> Iterator[dict[str, Any]]:
     tasks = tasks_of(name)
     own = {task.workload_hash for task in tasks}
     trees = PublishedTrees(target, StockSpace(None))
-    for bridges in BRIDGED:
+    for bridges in BRIDGES:
         for trials in TRIALS:
             selected = trees.least_cost(tasks, trials=trials, bridges=bridges)
             tree = selected.selection.tree({}, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
@@ -35,22 +35,17 @@ class Contests:
         What an alternative replaces everywhere gets no further round in this run where it is hopeless itself;
         see HOPELESS. A run without the alternative goes on with it.
         """
-        needed: set[str] = set()
-        hopeless: list[TaskSearch] = []
+        hopeless: list[bool] = []
         for offer in self._offers:
             own, replaced = self._own(offer), self._replaced(offer)
             had = all(search.had_a_round or search.over for search in own)
             own_s = sum(search.best_s for search in own)
             direct_s = sum(min(search.best_s, search.untuned_s) for search in replaced)
-            if had and own_s > HOPELESS * direct_s:
-                hopeless += own
-            else:
-                needed.update(task.workload_hash for task in offer.tasks)
+            hopeless.append(had and own_s > HOPELESS * direct_s)
             if had and direct_s > HOPELESS * own_s and all(search.had_a_round for search in replaced):
                 for search in replaced:
                     search.over = search.over or (not search.busy and search.task.weight <= offer.calls)
-        for search in hopeless:
-            self._end(search, needed, rounds)
+        self._end(hopeless, rounds)
         for search in self._searches.values():
             templates_ran = search.is_alternative and search.rounds and not search.budget.search
             if templates_ran and not (search.busy or search.over):
@@ -62,19 +57,16 @@ class Contests:
         Args:
             resized_s: latency in seconds of a task's layer at another size; inf where it is not known.
         """
-        needed, hopeless = set[str](), list[TaskSearch]()
         fastest_s: dict[tuple[str, ...], float] = {}
         earlier_s = [sum(map(resized_s, self._own(offer))) for offer in self._offers]
         for offer, own_s in zip(self._offers, earlier_s, strict=True):
             direct_s = sum(map(resized_s, self._replaced(offer)))
             fastest_s[offer.replaces] = min(own_s, direct_s, fastest_s.get(offer.replaces, math.inf))
-        for offer, own_s in zip(self._offers, earlier_s, strict=True):
-            if HOPELESS * fastest_s[offer.replaces] < own_s < math.inf:
-                hopeless += self._own(offer)
-            else:
-                needed.update(task.workload_hash for task in offer.tasks)
-        for search in hopeless:
-            self._end(search, needed, rounds)
+        hopeless = [
+            HOPELESS * fastest_s[offer.replaces] < own_s < math.inf
+            for offer, own_s in zip(self._offers, earlier_s, strict=True)
+        ]
+        self._end(hopeless, rounds)
 
     def saved_s(self) -> float:
         """Seconds that the network saves by the alternatives that are faster so far."""
@@ -87,11 +79,13 @@ class Contests:
                 saved += offer.calls * (direct_s - _own_s(offer, latency_s.get))
         return saved
 
-    @staticmethod
-    def _end(search: TaskSearch, needed: Container[str], rounds: int) -> None:
-        """Ends the search of a task that nothing but hopeless alternatives calls."""
-        if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
-            search.give_up(rounds)
+    def _end(self, hopeless: Sequence[bool], rounds: int) -> None:
+        """Ends the searches of tasks that nothing but hopeless offers calls; one truth value an offer."""
+        offers = list(zip(self._offers, hopeless, strict=True))
+        needed = {task.workload_hash for offer, lost in offers if not lost for task in offer.tasks}
+        for search in (search for offer, lost in offers if lost for search in self._own(offer)):
+            if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
+                search.give_up(rounds)
 
     def _own(self, offer: Offer) -> list[TaskSearch]:
         return [self._searches[task.workload_hash] for task in offer.tasks]
