@@ -11,6 +11,12 @@ passed on to foretune generate:
 
     python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 seed=1
 
+Programs that were drawn before leave the time to building and measuring:
+
+    python benchmarks/gpu_campaign.py draw --tasks data/gpu --database outputs/drawn
+    python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 \
+        program_sampling.sampler=database program_sampling.database=outputs/drawn
+
 `templates` runs `benchmarks.gpu_templates` instead; its last words are that benchmark's. It needs Triton,
 which comes with PyTorch for CUDA.
 
@@ -240,6 +246,14 @@ def merge(dataset: Path) -> None:
         store.compact()
 
 
+def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> None:
+    """Draws random programs here for a run elsewhere; this Python must have foretune."""
+    from benchmarks.drawn_programs import draw as draw_programs
+
+    total = draw_programs(tasks, database, target, programs, seed)
+    print(f"drew {total} programs into {database}; carry it, and measure them with run")
+
+
 def print_files(dataset: Path) -> None:
     """Files that are there to fetch."""
     for path in sorted(path for path in dataset.iterdir() if path.is_file() and path.stat().st_size):
@@ -271,6 +285,12 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
     wanted.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
     wanted.add_argument("words", nargs="*", help="for benchmarks.gpu_templates, after a --")
+    wanted = commands.add_parser("draw", help="draw programs here that run measures elsewhere")
+    wanted.add_argument("--tasks", type=Path, required=True, help="dataset with the tasks")
+    wanted.add_argument("--database", type=Path, required=True, help="folder; one that exists is continued")
+    wanted.add_argument("--target", default=DRY_RUN_TARGET, help="(%(default)s)")
+    wanted.add_argument("--programs", type=int, default=16, help="of each task, at most (%(default)s)")
+    wanted.add_argument("--seed", type=int, default=0)
     wanted = commands.add_parser("merge", help="merge the shards of a run that was killed")
     wanted.add_argument("--dataset", type=Path, required=True)
     return parser
@@ -278,7 +298,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     arguments = vars(make_parser().parse_args(words))
-    command = {"bundle": bundle, "run": run, "templates": templates, "merge": merge}[arguments.pop("command")]
+    command = {"bundle": bundle, "run": run, "templates": templates, "draw": draw, "merge": merge}[
+        arguments.pop("command")
+    ]
     try:
         return command(**arguments) or 0
     except CampaignError as error:

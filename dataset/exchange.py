@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import tvm
 from tvm.s_tir import ScheduleError
@@ -26,7 +26,7 @@ from .database_lines import FAILED_S, RECORD_FILE, WORKLOAD_FILE
 from .described_task import described_task
 from .hardware import Hardware, named_hardware, probe_cuda
 from .records import Record, TaskRow, latency_of
-from .replay import candidate_trace_json, check_decisions, replay, trace_to_json
+from .replay import candidate_trace_json, check_decisions, replay, trace_to_json, without_postprocessing
 from .store import RecordStore
 from .stored_tasks import task_row
 from .target_hardware import target_hardware
@@ -37,6 +37,8 @@ HERE = "here"
 
 Warn = Callable[[str], None]
 """Callback that takes one line about skipped data."""
+
+_Read = TypeVar("_Read")
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,18 +66,9 @@ def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecor
     Lines that TVM cannot read are skipped; `warn` gets their file, line and cause. Raises DatabaseError if
     the folder has no database.
     """
-    for name in (WORKLOAD_FILE, RECORD_FILE):
-        if not (folder / name).is_file():
-            raise DatabaseError(
-                f"database={folder} has no {name}; use the work_dir of a MetaSchedule JSONDatabase"
-            )
-    workloads = dict(_parsed(folder / WORKLOAD_FILE, ms.database.Workload.from_json, warn))
 
-    def parse(line: list) -> DatabaseRecord:
-        index, content = line
-        if index not in workloads:
-            raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is missing or broken")
-        record = parsed_tuning_record(content, workloads[index])
+    def parse(content: list[Any], workload: ms.database.Workload) -> DatabaseRecord:
+        record = parsed_tuning_record(content, workload)
         return DatabaseRecord(
             mod=record.workload.mod,
             trace=trace_to_json(record.trace),
@@ -83,7 +76,41 @@ def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecor
             target=None if record.target is None else target_to_json(record.target),
         )
 
-    return [record for _, record in _parsed(folder / RECORD_FILE, parse, warn)]
+    return _read(folder, parse, warn)
+
+
+def read_traces(folder: Path, warn: Warn = _LOG.warning) -> list[tuple[tvm.IRModule, str, tuple[float, ...]]]:
+    """Read tasks, traces without postprocessing, and repeats in seconds of a `JSONDatabase` folder.
+
+    No trace is applied to its task, which takes TVM milliseconds each: some may not replay. Otherwise as
+    `read_database`.
+    """
+
+    def parse(
+        content: list[Any], workload: ms.database.Workload
+    ) -> tuple[tvm.IRModule, str, tuple[float, ...]]:
+        trace, run_secs, *_ = content
+        check_decisions(trace)
+        return workload.mod, json.dumps(without_postprocessing(trace)), _measured(run_secs)
+
+    return _read(folder, parse, warn)
+
+
+def _read(folder: Path, parse: Callable[[list[Any], ms.database.Workload], _Read], warn: Warn) -> list[_Read]:
+    for name in (WORKLOAD_FILE, RECORD_FILE):
+        if not (folder / name).is_file():
+            raise DatabaseError(
+                f"database={folder} has no {name}; use the work_dir of a MetaSchedule JSONDatabase"
+            )
+    workloads = dict(_parsed(folder / WORKLOAD_FILE, ms.database.Workload.from_json, warn))
+
+    def parse_line(line: list) -> _Read:
+        index, content = line
+        if index not in workloads:
+            raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is missing or broken")
+        return parse(content, workloads[index])
+
+    return [record for _, record in _parsed(folder / RECORD_FILE, parse_line, warn)]
 
 
 def parsed_tuning_record(content: list[Any], workload: ms.database.Workload) -> ms.database.TuningRecord:

@@ -34,7 +34,10 @@ from .store import RecordStore
 from .stored_tasks import stored_rows, stored_task, task_row
 from .task import Task
 from .task_sampling import sample_tasks
-from .tvm_compat import parse_target, target_to_json
+from .tvm_compat import available_cores, parse_target, target_to_json
+
+_ROUNDS_AHEAD = 3
+"""Programs that wait for each compiler of a GPU's programs, at most."""
 
 
 def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
@@ -75,7 +78,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
         traces = database.traces if database else {}
         generation = Generation(config, store, testbed, earlier, progress, deadline, traces)
         summary = generation.summary
-        devices = list(range(executor.devices)) * _workers_per_device(config, target)
+        devices = list(range(executor.devices)) * _workers_per_device(config, target, executor.devices)
         try:
             with progress:
                 run_device_workers(tasks, devices, generation.run_task, progress.interrupted)
@@ -103,7 +106,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         make_scorer(sampling.scorer, warm_up=config.per_round)
     if sampling.sampler != "database" or sampling.database is None:
         return None
-    with console.status(f"reading the programs of {sampling.database}"):  # takes seconds per hundred
+    with console.status(f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
 
 
@@ -118,11 +121,15 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
 
 
-def _workers_per_device(config: GenerateConfig, target: Target) -> int:
+def _workers_per_device(config: GenerateConfig, target: Target, devices: int) -> int:
     """Number of tasks in progress per device: 2 if sampling for one may overlap with measuring another.
 
-    On the CPU that is timed, they may overlap only if the timing has real-time priority.
+    On the CPU that is timed, they may overlap only if the timing has real-time priority. A GPU's programs
+    compile for seconds, some ten times as long as others, so that small rounds leave most compilers idle.
     """
+    if target.kind.name == "cuda" and config.executor.kind == "local":
+        compilers = config.workers or available_cores()
+        return 1 + math.ceil(_ROUNDS_AHEAD * compilers / (devices * config.per_round))
     if target.kind.name != "llvm" or config.executor.kind == "rpc":
         return 2
     return 2 if config.executor.kind == "local" and realtime_priority_allowed() else 1

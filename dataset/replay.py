@@ -31,6 +31,16 @@ def trace_content(trace: Trace) -> Any:
     return json.loads(trace_to_json(trace))
 
 
+def without_postprocessing(trace: Any) -> Any:
+    """A trace (JSON object) up to where MetaSchedule's postprocessing begins."""
+    instructions, decisions = trace
+    end = next(
+        (number for number, (kind, *_) in enumerate(instructions) if kind == "EnterPostproc"),
+        len(instructions),
+    )
+    return [instructions[:end], [decision for decision in decisions if decision[0] < end]]
+
+
 def candidate_trace_json(candidate: ms.MeasureCandidate) -> str:
     """Canonical JSON of a candidate's trace; cached, as candidates do not change."""
     return _finished_trace_json(candidate.sch.trace)

@@ -57,6 +57,10 @@ class TileCosts:
     """The same, with runs that begin anywhere where windows or odd rows make them."""
     shared: float
     """TShape cost: shared-memory requests of all fetches."""
+    blocks: int
+    """Blocks of threads of the program."""
+    threads: int
+    """Threads of a block."""
 
 
 def tile_costs(sketch: Sketch, row: list[int]) -> TileCosts:
@@ -89,6 +93,8 @@ def tile_costs(sketch: Sketch, row: list[int]) -> TileCosts:
         lines_by_fetch=fetches * float(block_line_requests(block, _arrays(fetched), GPU_LINE_BYTES)[0]),
         lines_unaligned=fetches * sum(_unaligned_lines(read, fetched) for read in inputs(block)),
         shared=fetches * float(shared[0]),
+        blocks=math.prod(factors[axis][0] for axis in space),
+        threads=int(threads.prod()),
     )
 
 

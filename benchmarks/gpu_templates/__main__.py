@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.templates.gpu.launch import latency_s, library_latency_s
+from foretune.dataset.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
 from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product, Window
 from foretune.dataset.templates.gpu.profiler import Profile, profile
-from foretune.dataset.templates.gpu.tiling import GPUS, Gpu
+from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, cycles
 
 from .. import gpu_templates as study
 from ..common import RESULTS, argument_parser, start, write_result
@@ -42,6 +42,9 @@ PROBLEMS: Mapping[str, Problem] = {
 
 Timer = Callable[..., float]
 
+RIVALS: Mapping[str, Timer] = {"library_s": library_latency_s, "compiler_s": compiler_latency_s}
+"""Timers of PyTorch's own, by their name in a result."""
+
 
 def parts_of(problem: Problem) -> list[Problem]:
     """The products that a problem is made of, each for a kernel of its own."""
@@ -52,17 +55,18 @@ def parts_of(problem: Problem) -> list[Problem]:
 
 
 def row_of(
-    name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, library: Timer | None
+    name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, rivals: Mapping[str, Timer]
 ) -> dict[str, Any]:
-    """The best template of a problem, those of its parts, and the library; times are seconds or None."""
-    parts = [best(profile(part, gpu, count, measure=measure)) for part in parts_of(problem)]
-    whole = best(profile(problem, gpu, count, measure=measure)) if len(parts) > 1 else parts[0]
+    """The best template of a problem, those of its parts, and the rivals; times are seconds or None."""
+    parts = [profile(part, gpu, count, measure=measure) for part in parts_of(problem)]
+    whole = profile(problem, gpu, count, measure=measure) if len(parts) > 1 else parts[0]
     return {
         "name": name,
         "kernel": problem.kernel,
-        **whole,
-        "apart_s": sum(part["latency_s"] for part in parts) if measure else None,
-        "library_s": library(problem) if library else None,
+        **best(whole),
+        "estimates": estimates(problem, gpu, whole) if measure else None,
+        "apart_s": sum(best(part)["latency_s"] for part in parts) if measure else None,
+        **{rival: timer(problem) for rival, timer in rivals.items()},
     }
 
 
@@ -76,6 +80,12 @@ def best(found: Profile) -> dict[str, Any]:
         "latency_s": one.latency_s,
         "rejected": dict(found.rejected),
     }
+
+
+def estimates(problem: Problem, gpu: Gpu, found: Profile) -> list[tuple[float, float | None]]:
+    """Cycles of the closed form and measured seconds of each template, the least cycles first."""
+    pairs = [(cycles(problem, one.compiled.tiling, gpu), one.latency_s) for one in found.templates]
+    return sorted(pairs, key=lambda pair: pair[0])
 
 
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -96,15 +106,15 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     arguments = arguments_of()
     begun, rows = start(), []
-    timers: tuple[Timer | None, Timer | None] = (None, None)
+    measure, rivals = None, {}
     gpu, hardware = GPUS[arguments.capability], None
     if not arguments.compile_only:
         from foretune.dataset.hardware.cuda import probe_cuda
 
         hardware = probe_cuda()
-        gpu, timers = GPUS[_capability()], (latency_s, library_latency_s)
+        gpu, measure, rivals = GPUS[_capability()], latency_s, RIVALS
     for name in arguments.problems:
-        row = row_of(name, PROBLEMS[name], gpu, arguments.count, *timers)
+        row = row_of(name, PROBLEMS[name], gpu, arguments.count, measure, rivals)
         rows.append(row)
         print(row, flush=True)
     if hardware is not None:

@@ -81,6 +81,7 @@ TABLES: Mapping[str, Table] = {
     "measuring": measuring.measuring,
     "cuda-emulation": emulation.programs,
     "cuda-emulation-costs": emulation.costs,
+    "gpu-costs": emulation.measured_costs,
     "chosen": chosen.chosen,
     "not-chosen": chosen.not_chosen,
     "families-accuracy": families.accuracy,

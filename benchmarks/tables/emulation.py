@@ -67,3 +67,24 @@ def _outcomes(counts: Counter[str] | dict[str, int]) -> str:
     named = ("right", "wrong", "race", "fault", "not built")
     found = [f"{counts[name]} {name}" for name in named if counts.get(name)]
     return ", ".join(found) or "none"
+
+
+def measured_costs(results: Results) -> str:
+    """Pairs of measured programs whose faster one has the lower cost."""
+    names = {"any": "nothing", "blocks": "blocks", "threads": "blocks and threads"}
+    heads = ["in common", "BShape cost", "lines of each fetch", "TShape cost"]
+    for result in results.of("gpu_costs"):
+        rows = [
+            [names[alike], *(_share(found["right"], found["pairs"]) for found in costs.values())]
+            for alike, costs in result.values["ordered"].items()
+        ]
+        note = (
+            "Pairs of programs of a task that differ by 5 % or more: how many the cost orders rightly. "
+            f"{result.values['programs']} random programs of {result.values['tasks']} tasks, on an H200."
+        )
+        return markdown(heads, rows, note)
+    return not_measured("python -m benchmarks.gpu_costs")
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%} of {whole:,}" if whole else "-"

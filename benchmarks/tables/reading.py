@@ -17,6 +17,7 @@ MACHINES = {
     "zen3": "AMD Zen 3",
     "xeon-207": "Intel Xeon (model 207)",
     "xeon-167": "Intel Xeon (model 167)",
+    "nvidia-h200": "NVIDIA H200",
 }
 """Names of machines in the order of the tables; others follow under their short name."""
 

@@ -53,6 +53,9 @@ METHODS = {
 }
 
 
+_OF_ITS_OWN = ("measured", "search_s", "tuned_s")
+
+
 def shapes(results: Results) -> str:
     """Second shapes: a row a machine and network."""
     found = results.of("reuse_shapes")
@@ -61,19 +64,18 @@ def shapes(results: Results) -> str:
     rows = []
     for result in found:
         for name, runs in result.values["shapes"].items():
-            programs, seconds = (
-                geometric_spread([run["second"][what] / run["first"][what] for run in runs])
-                for what in ("measured", "search_s")
-            )
-            speed = geometric_spread([run["second"]["tuned_s"] / run["alone"]["tuned_s"] for run in runs])
-            ratios = [times(one.middle) for one in (programs, seconds, speed)]
+            ratios = [
+                times(geometric_spread([run["second"][what] / run[other][what] for run in runs]).middle)
+                for other, whats in (("first", ("measured", "search_s")), ("alone", _OF_ITS_OWN))
+                for what in whats
+            ]
             rows.append([result.machine, NETWORKS.get(name, name), *ratios, str(len(runs))])
     return markdown(
-        ["machine", "network", "programs", "seconds", "latency", "runs"],
+        ["machine", "network", "programs", "seconds", "own programs", "own seconds", "own latency", "runs"],
         rows,
-        "Programs and seconds of the search of the second shape over those of the first; latency of the "
-        "network at the second shape over that after a search of its own without reuse. Second shapes: 64 "
-        "tokens after 128 (BERT-base), a batch of 4 after 1 (the others).",
+        "Programs and seconds of the search of the second shape over those of the first; `own` are ratios to "
+        "a search of the second shape alone, without reuse. Second shapes: 64 tokens after 128 (BERT-base), "
+        "a batch of 4 after 1 (the others).",
     )
 
 

@@ -11,7 +11,7 @@ import tvm
 from tvm.target import Target
 
 from ..described_task import described_task
-from ..exchange import read_database
+from ..exchange import read_traces
 from ..replay import candidate_trace_json, replay
 from ..task import Task
 from ..tvm_compat import workload_hash
@@ -23,10 +23,10 @@ class DatabaseTasks:
     """Tasks of a MetaSchedule `JSONDatabase` folder, with the traces recorded for each, fastest first."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder; raises the errors of `read_database`."""
+        """Read the folder; raises the errors of `read_traces`."""
         modules: dict[str, tvm.IRModule] = {}
         recorded: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        for mod, trace, run_secs, _ in read_database(folder):
+        for mod, trace, run_secs in read_traces(folder):
             name = workload_hash(mod)
             modules.setdefault(name, mod)
             recorded[name].append((min(run_secs, default=math.inf), trace))

@@ -14,7 +14,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from foretune.dataset.operators import Dense, to_task
+from foretune.dataset.program_sampling import DatabaseTasks
+from foretune.dataset.replay import replay
 from foretune.dataset.store import RecordStore
+from foretune.dataset.stored_tasks import task_row
+from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from support.paths import ROOT
 
 from benchmarks.wheel_bundle import pack
@@ -227,3 +232,28 @@ def test_a_dry_run_goes_through_every_step(tmp_path):
     assert "records per minute" in done.stdout
     assert "self-check and generation: took" in done.stdout
     assert len(list(dataset.glob("*.parquet"))) == 2
+
+
+def test_programs_are_drawn_for_another_machine_and_a_second_call_goes_on(tmp_path, capsys):
+    store = RecordStore(tmp_path / "tasks")
+    with store.writing():
+        store.append_tasks(
+            [task_row(to_task(Dense(rows=64, in_features=64, out_features=width))) for width in (64, 96)]
+        )
+    words = [
+        "draw",
+        "--tasks",
+        str(tmp_path / "tasks"),
+        "--database",
+        str(tmp_path / "drawn"),
+        "--programs",
+        "2",
+    ]
+    assert campaign.main(words) == 0
+    assert "drew 4 programs" in capsys.readouterr().out
+    found = DatabaseTasks(tmp_path / "drawn")
+    assert [len(traces) for traces in found.traces.values()] == [2, 2]
+    context = make_tune_context(found.tasks[0].mod, parse_target(campaign.DRY_RUN_TARGET), seed=0)
+    assert all(replay(context, trace) for trace in found.traces[found.tasks[0].workload_hash])
+    assert campaign.main(words) == 0
+    assert "drew 0 programs" in capsys.readouterr().out

@@ -35,15 +35,16 @@ def test_a_pair_stands_beside_its_two_products(monkeypatch):
     assert first == Product(m=64, n=32, k=32, activation="relu")
     assert second == Product(m=64, n=16, k=32, activation="relu")
     seconds = {first: 2e-3, second: 1e-3, PAIR: 2.5e-3}
-    row = subject.row_of("pair", PAIR, GPUS[80], 8, lambda problem, _: seconds[problem], lambda _: 4e-3)
+    rivals = {"library_s": lambda _: 4e-3, "compiler_s": lambda _: 3.5e-3}
+    row = subject.row_of("pair", PAIR, GPUS[80], 8, lambda problem, _: seconds[problem], rivals)
     assert (row["latency_s"], row["apart_s"], row["library_s"]) == (2.5e-3, pytest.approx(3e-3), 4e-3)
     result = SimpleNamespace(machine="h100", values={"problems": [row]})
     table = problems(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| h100 | pair | 64x32x32, 4 warps | 2.50 ms | 1.60x | 1.20x |" in table
+    assert "| h100 | pair | 64x32x32, 4 warps | 2.50 ms | 1.60x | 1.40x | 1.20x | 1.00x |" in table
 
 
 def test_nothing_is_claimed_without_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(subject, "profile", made_up)
-    row = subject.row_of("pair", PAIR, GPUS[80], 8, None, None)
-    assert row["latency_s"] is row["apart_s"] is row["library_s"] is None
+    row = subject.row_of("pair", PAIR, GPUS[80], 8, None, {})
+    assert row["latency_s"] is row["apart_s"] is row["estimates"] is None
     assert problems(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.gpu_templates`."

@@ -60,10 +60,10 @@ def test_the_table_of_second_shapes_has_ratios_to_the_first_shape():
     run = {
         "first": second_shape(100, 50.0, 0.010),
         "second": second_shape(20, 25.0, 0.006),
-        "alone": second_shape(100, 50.0, 0.005),
+        "alone": second_shape(80, 100.0, 0.005),
     }
     table = reuse_searches.shapes(results_of("reuse_shapes", {"shapes": {"resnet18": [run]}}))
-    assert "| CPU | ResNet-18 | 0.20x | 0.50x | 1.20x | 1 |" in table
+    assert "| CPU | ResNet-18 | 0.20x | 0.50x | 0.25x | 0.25x | 1.20x | 1 |" in table
 
 
 def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, monkeypatch):

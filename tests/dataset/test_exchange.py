@@ -14,6 +14,7 @@ from foretune.dataset.exchange import (
     find_hardware,
     import_database,
     read_database,
+    read_traces,
 )
 from foretune.dataset.hardware import UnknownHardwareError
 from foretune.dataset.operators import Dense, to_task
@@ -81,6 +82,14 @@ def test_a_stock_database_is_read(database, candidates):
     assert workload_hash(failed.mod) == TASKS[1].workload_hash
 
 
+def test_traces_that_are_read_alone_replay_to_the_same_programs(database):
+    for (mod, trace, run_secs), record in zip(read_traces(database), read_database(database), strict=True):
+        assert "EnterPostproc" not in trace
+        context = make_tune_context(mod, TARGET, seed=0)
+        assert candidate_trace_json(replay(context, trace)) == record.trace
+        assert run_secs == record.run_secs
+
+
 def test_a_broken_line_is_named_and_the_rest_is_read(database):
     lines = (database / RECORD_FILE).read_text().splitlines()
     _, content = json.loads(lines[1])
@@ -88,6 +97,7 @@ def test_a_broken_line_is_named_and_the_rest_is_read(database):
     (database / RECORD_FILE).write_text("\n".join(broken))
     told = []
     assert [record.run_secs for record in read_database(database, told.append)] == [(3e-3, 2e-3), ()]
+    assert [run_secs for _, _, run_secs in read_traces(database)] == [(3e-3, 2e-3), ()]
     for number, text in zip((2, 3, 4), told, strict=True):
         assert f"{RECORD_FILE}, line {number}: " in text
     assert "line 10 of database_workload.json" in told[2]
@@ -100,7 +110,7 @@ def test_decisions_that_crash_tvm_are_named_and_not_tried(database, decision):
     with (database / RECORD_FILE).open("a") as file:
         file.write(json.dumps([index, content]) + "\n")
     told = []
-    assert len(read_database(database, told.append)) == 3
+    assert len(read_database(database, told.append)) == len(read_traces(database)) == 3
     assert len(told) == 1 and "line 4: " in told[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
@@ -40,21 +40,44 @@ def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Te
 
 def latency_s(problem: Problem, compiled: Compiled) -> float:
     """Median seconds of a run on this machine's GPU, with flushed caches (`profiler.Measure`)."""
-    testing = importlib.import_module("triton.testing")
     arrays = random_arrays(problem, "cuda")
-    milliseconds = testing.do_bench(lambda: launch(problem, compiled.tiling, arrays), return_mode="median")
-    return float(milliseconds) / 1e3
+    return _median_s(lambda: launch(problem, compiled.tiling, arrays))
 
 
 def library_latency_s(problem: Problem) -> float:
     """Median seconds of `by_library` on this machine's GPU, timed as `latency_s` does."""
-    testing = importlib.import_module("triton.testing")
     arrays = random_arrays(problem, "cuda")
-    return float(testing.do_bench(lambda: by_library(problem, arrays), return_mode="median")) / 1e3
+    return _median_s(lambda: by_library(problem, arrays))
+
+
+def compiler_latency_s(problem: Problem) -> float:
+    """Median seconds of `by_library` as `torch.compile` tunes it on this machine's GPU, timed alike."""
+    import torch
+
+    torch.compiler.reset()  # it keeps few variants of one function
+    arrays = random_arrays(problem, "cuda")
+    tuned = torch.compile(by_library, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False)
+    return _median_s(lambda: tuned(problem, arrays))
+
+
+def _median_s(call: Callable[[], object]) -> float:
+    """Median seconds of the kernels of a call, without their launches from Python, which take longer."""
+    import torch
+
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):  # compiles and allocates, which a graph cannot record
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    testing = importlib.import_module("triton.testing")
+    return float(testing.do_bench(graph.replay, return_mode="median")) / 1e3
 
 
 def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor:
     """Output of PyTorch's library calls on the arrays of `random_arrays`, in their data type and layout."""
+    import torch
     from torch.nn import functional
 
     act = getattr(functional, problem.activation, None)
@@ -69,6 +92,6 @@ def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor
     output = inputs.pop(0)
     while inputs:
         matrix, bias = inputs.pop(0), inputs.pop(0)
-        output = (output @ matrix) + bias
+        output = torch.addmm(bias, output, matrix)  # one call, whose kernel adds the bias
         output = output if act is None else act(output)
     return output

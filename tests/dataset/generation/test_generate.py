@@ -431,7 +431,7 @@ def test_devices_work_on_tasks_side_by_side(fake_run):
         ("llvm", "local", False, 1),  # sampling would disturb the timing
         ("llvm", "rpc", False, 2),
         ("llvm", "ray", True, 1),  # the priority on its nodes is not known
-        ("cuda -arch=sm_70", "local", False, 2),
+        ("cuda -arch=sm_70", "ray", False, 2),
     ],
 )
 def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
@@ -441,7 +441,19 @@ def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
     settings = config(tmp_path, executor=ExecutorConfig(kind=executor, key="key", hardware="a100"))
     kind, _, architecture = target.partition(" -arch=")
     parsed = tvm.target.Target({"kind": kind, **({"arch": architecture} if architecture else {})})
-    assert generate._workers_per_device(settings, parsed) == workers
+    assert generate._workers_per_device(settings, parsed, 1) == workers
+
+
+def test_small_rounds_for_a_gpu_keep_all_compilers_busy(tmp_path):
+    cuda = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
+
+    def tasks_of(workers: int, per_round: int, devices: int) -> int:
+        settings = config(tmp_path, workers=workers, per_round=per_round)
+        return generate._workers_per_device(settings, cuda, devices)
+
+    assert tasks_of(workers=16, per_round=64, devices=1) == 2
+    assert tasks_of(workers=16, per_round=16, devices=1) == 4  # 3 x 16 programs in 3 rounds, and one measured
+    assert tasks_of(workers=16, per_round=16, devices=2) == 3
 
 
 def store_tasks(store):

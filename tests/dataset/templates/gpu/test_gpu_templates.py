@@ -177,3 +177,16 @@ def test_without_triton_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(GpuTemplateError, match="pip install --no-deps triton"):
         compiled(PRODUCT, Tiling(64, 64, 32, 4, 2), GPUS[80])
+
+
+@pytest.mark.gpu
+@needs_triton
+def test_a_template_and_its_rivals_are_timed_on_a_gpu() -> None:
+    import torch
+    from foretune.dataset.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    template = profile(PRODUCT, GPUS[80], 1).templates[0].compiled
+    seconds = (latency_s(PRODUCT, template), library_latency_s(PRODUCT), compiler_latency_s(PRODUCT))
+    assert all(1e-6 < each < 1e-3 for each in seconds)

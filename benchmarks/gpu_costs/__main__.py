@@ -1,0 +1,101 @@
+"""Entry of `python -m benchmarks.gpu_costs`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.drafting.read_traces import SketchReader
+from foretune.dataset.records import Record, latency_of
+from foretune.dataset.store import RecordStore
+from foretune.dataset.stored_tasks import stored_task
+
+from .. import gpu_costs as study
+from ..common import RESULTS, ROOT, argument_parser, start, this_machine, write_result
+from ..cuda_emulation.costs import TileCosts, tile_costs
+
+DATASETS = (ROOT / "data" / "gpu", ROOT / "data" / "gpu-networks")
+
+COSTS = ("lines", "lines_by_fetch", "shared")
+"""BShape cost, lines of each fetch, and TShape cost, each of all blocks of a program."""
+
+LEAST_DIFFERENCE = 1.05
+"""Ratio of two latencies from which on they are told apart: nine tenths repeat within it."""
+
+
+class Measured(NamedTuple):
+    """A program with its costs."""
+
+    latency_s: float
+    costs: TileCosts
+
+
+ALIKE: Mapping[str, Callable[[TileCosts, TileCosts], bool]] = {
+    "any": lambda one, other: True,
+    "blocks": lambda one, other: one.blocks == other.blocks,
+    "threads": lambda one, other: (one.blocks, one.threads) == (other.blocks, other.threads),
+}
+"""What the programs of a pair have in common."""
+
+
+def programs_of(dataset: Path) -> Iterator[list[Measured]]:
+    """Measured programs of each task of a dataset, without those that ETO's costs do not know."""
+    store = RecordStore(dataset).require()
+    records: defaultdict[str, list[Record]] = defaultdict(list)
+    for record in store.records():
+        if record.run_secs and not record.cut_short:
+            records[record.workload_hash].append(record)
+    for row in store.tasks():
+        reader = SketchReader(read_structure(stored_task(row).mod))
+        found = []
+        for record in records[row.workload_hash]:
+            try:
+                costs = tile_costs(*reader.read(record.trace))
+            except ValueError:
+                continue
+            found.append(Measured(latency_of(record.run_secs), costs))
+        yield found
+
+
+def ordered(tasks: Sequence[Sequence[Measured]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Pairs, and those of which the faster has the lower cost, by what they have in common and by cost.
+
+    Pairs of equal costs are left out.
+    """
+    pairs: Counter[tuple[str, str]] = Counter()
+    right: Counter[tuple[str, str]] = Counter()
+    for programs in tasks:
+        for slow, fast in (
+            sorted(pair, key=lambda one: -one.latency_s) for pair in combinations(programs, 2)
+        ):
+            if slow.latency_s < LEAST_DIFFERENCE * fast.latency_s:
+                continue
+            for alike, are_alike in ALIKE.items():
+                for cost in COSTS if are_alike(slow.costs, fast.costs) else ():
+                    high, low = (getattr(one.costs, cost) * one.costs.blocks for one in (slow, fast))
+                    pairs[alike, cost] += high != low
+                    right[alike, cost] += high > low
+    return {
+        alike: {cost: {"pairs": pairs[alike, cost], "right": right[alike, cost]} for cost in COSTS}
+        for alike in ALIKE
+    }
+
+
+def main() -> None:
+    parser = argument_parser(study)
+    parser.add_argument("--datasets", nargs="+", type=Path, default=DATASETS, help="with records of one GPU")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    arguments = parser.parse_args()
+    begun = start()
+    tasks = [programs for dataset in arguments.datasets for programs in programs_of(dataset) if programs]
+    result = {"tasks": len(tasks), "programs": sum(map(len, tasks)), "ordered": ordered(tasks)}
+    print(result)
+    print(f"wrote {write_result('gpu_costs', result, begun, this_machine(), results=arguments.out)}")
+
+
+if __name__ == "__main__":
+    main()
