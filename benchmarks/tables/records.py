@@ -54,7 +54,8 @@ _BEFORE = {"hardware-a3b528cb67c5": "zen3", "hardware-b499a7a85bfa": "xeon-167"}
 
 
 def _described(path: Path) -> bool:
-    return bool(read_json(path).get("details", {}).get("family"))
+    description = read_json(path)
+    return description["kind"] == "cuda" or bool(description.get("details", {}).get("family"))
 
 
 def label_noise(results: Results) -> str:
