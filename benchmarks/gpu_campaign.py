@@ -1,9 +1,10 @@
 """Records from a CUDA machine that is lent for minutes and reaches no package index.
 
 On a machine that reaches an index, gather the wheels and carry the folders `load-*` to the CUDA machine, all
-at once or one after the other into one folder:
+at once or one after the other into one folder. What that machine has already, as `pip freeze` prints it
+there, may stay behind:
 
-    python benchmarks/gpu_campaign.py bundle --out bundle --part-size 60M
+    python benchmarks/gpu_campaign.py bundle --out bundle --part-size 60M --given freeze.txt
 
 There, in a checkout of this repository, generate for as long as the machine is at hand. What is in the
 dataset already is continued; a stop at any moment loses at most the batch in flight. The last words are
@@ -270,6 +271,7 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--out", type=Path, required=True)
     wanted.add_argument("--part-size", type=parse_size, default=parse_size("60M"), help="default 60M")
     wanted.add_argument("--python", default="3.12", help="Python of that machine, default 3.12")
+    wanted.add_argument("--given", type=Path, help="what pip freeze prints there, which is left out")
     wanted.add_argument("--with-torch", action="store_true", help="for a machine without torch (gigabytes)")
     wanted = commands.add_parser("run", help="generate records on this machine")
     wanted.add_argument("--dataset", type=Path, required=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,13 +39,18 @@ class Wheel:
     pieces: list[str]
 
 
-def bundle(out: Path, part_size: int, python: str, with_torch: bool) -> None:
-    """Downloads what an offline Linux machine needs and lays it into folders of at most `part_size` bytes."""
+def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path | None = None) -> None:
+    """Downloads what an offline Linux machine needs and lays it into folders of at most `part_size` bytes.
+
+    `given` is a file with what that machine has, as `pip freeze` prints it there, which is left out.
+    """
     if out.exists() and any(out.iterdir()):
         raise CampaignError(f"--out {out}: is not empty; remove it or name another folder")
     with tempfile.TemporaryDirectory() as folder:
         wheels = Path(folder, "wheels")
         download(requirements(), wheels, python, with_torch)
+        if given is not None:
+            leave_out(wheels, packages_in(given))
         pack(sorted(wheels.glob("*.whl")), out, part_size)
     loads = sorted(out.glob("load-*"))
     for load in loads:
@@ -80,6 +86,30 @@ def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -
         )
     if not with_torch:
         next(into.glob("torch-*.whl")).unlink()
+
+
+def packages_in(listing: Path) -> set[str]:
+    """Names of the packages of a listing by `pip freeze` or `pip list`, as wheels spell them."""
+    try:
+        lines = listing.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CampaignError(
+            f"--given {listing}: {error.strerror}; name a file that pip freeze wrote"
+        ) from error
+    found = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line) for line in lines)
+    return {_as_in_wheels(match[0]) for match in found if match}
+
+
+def leave_out(wheels: Path, names: Collection[str]) -> None:
+    """Removes the wheels of packages with these names, but for those that make an environment."""
+    for wheel in wheels.glob("*.whl"):
+        name = _as_in_wheels(wheel.name.split("-")[0])
+        if name in names and name not in ("pip", "setuptools"):
+            wheel.unlink()
+
+
+def _as_in_wheels(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def _pip(*words: str) -> None:

@@ -98,6 +98,20 @@ def test_the_torch_of_the_machine_stands_in_for_one_of_the_bundle(tmp_path):
     assert wheel.stat().st_size < 1000
 
 
+def test_what_the_machine_has_stays_behind(tmp_path):
+    listing = tmp_path / "freeze.txt"
+    listing.write_text("# there\nScikit.Learn==1.7\nml-dtypes @ file:///ml_dtypes.whl\npip==25.0\n")
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for name in ("scikit_learn-1.6", "ml_dtypes-0.5", "pip-25.3", "apache_tvm-0.27"):
+        (wheels / f"{name}-py3-none-any.whl").touch()
+    wheel_bundle.leave_out(wheels, wheel_bundle.packages_in(listing))
+    left = sorted(path.name.split("-")[0] for path in wheels.iterdir())
+    assert left == ["apache_tvm", "pip"]  # the environment is made by the pip of the bundle
+    with pytest.raises(wheel_bundle.CampaignError, match=r"missing\.txt: No such file"):
+        wheel_bundle.packages_in(tmp_path / "missing.txt")
+
+
 @pytest.mark.parametrize(("text", "size"), [("60M", 60_000_000), ("1g", 10**9), ("500K", 500_000), ("7", 7)])
 def test_sizes_are_read(text, size):
     assert wheel_bundle.parse_size(text) == size
