@@ -38,7 +38,7 @@ HERE = "here"
 Warn = Callable[[str], None]
 """Callback that takes one line about skipped data."""
 
-_Read = TypeVar("_Read")
+_Item = TypeVar("_Item")
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def read_traces(folder: Path, warn: Warn = _LOG.warning) -> list[tuple[tvm.IRMod
     return _read(folder, parse, warn)
 
 
-def _read(folder: Path, parse: Callable[[list[Any], ms.database.Workload], _Read], warn: Warn) -> list[_Read]:
+def _read(folder: Path, parse: Callable[[list[Any], ms.database.Workload], _Item], warn: Warn) -> list[_Item]:
     for name in (WORKLOAD_FILE, RECORD_FILE):
         if not (folder / name).is_file():
             raise DatabaseError(
@@ -104,7 +104,7 @@ def _read(folder: Path, parse: Callable[[list[Any], ms.database.Workload], _Read
             )
     workloads = dict(_parsed(folder / WORKLOAD_FILE, ms.database.Workload.from_json, warn))
 
-    def parse_line(line: list) -> _Read:
+    def parse_line(line: list) -> _Item:
         index, content = line
         if index not in workloads:
             raise ValueError(f"its task, line {index + 1} of {WORKLOAD_FILE}, is missing or broken")
