@@ -163,7 +163,8 @@ def transfer(results: Results) -> str:
     """Few-shot transfer to new devices."""
     rows = []
     for result in results.of("transfer"):
-        for target in result.values["targets"].values():
+        for device, target in result.values["targets"].items():
+            name = target["name"].removesuffix(f" ({device})")
             found = {(row["kind"], row["k"]): row for row in target["summary"]}
             columns: Sequence[tuple[str, int | None]] = (
                 *(("none", None), ("fasor", 10), ("k_means", 10), ("random", 10)),
@@ -171,7 +172,7 @@ def transfer(results: Results) -> str:
             )
             rows.append(
                 [
-                    f"{target['name']} ({target['pool_tasks']} tasks to choose from)",
+                    f"{name} ({target['pool_tasks']} tasks to choose from)",
                     *(
                         ", ".join(cells(found[key], "spearman", "r2")) if key in found else "-"
                         for key in columns
@@ -181,8 +182,8 @@ def transfer(results: Results) -> str:
     heads = ["new target", "no transfer", "10 tasks by Fasor", "10 by k-means", "10 at random"]
     heads += ["fine-tuned on all the others", "from scratch on all the others"]
     note = (
-        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The first three "
-        "start from `cpu` as it was shipped then (two seeds), the CPUs from an MLP trained on the other two "
-        "(one seed); from scratch is an MLP."
+        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The Zens and the Xeon "
+        "start from an MLP trained on the other two (one seed), the others from `cpu` as it was shipped then "
+        "(two seeds); from scratch is an MLP."
     )
     return markdown(heads, rows, note)
