@@ -182,8 +182,8 @@ def transfer(results: Results) -> str:
     heads = ["new target", "no transfer", "10 tasks by Fasor", "10 by k-means", "10 at random"]
     heads += ["fine-tuned on all the others", "from scratch on all the others"]
     note = (
-        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The Zens and the Xeon "
-        "start from an MLP trained on the other two (one seed), the others from `cpu` as it was shipped then "
-        "(two seeds); from scratch is an MLP."
+        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The Zens and the "
+        "Xeon start from an MLP trained on the other two (one seed), the others from `cpu` as it was shipped "
+        "then (two seeds); from scratch is an MLP."
     )
     return markdown(heads, rows, note)
