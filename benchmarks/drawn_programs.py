@@ -5,28 +5,23 @@ Most programs drawn for a GPU are none that it can run, so that drawing takes lo
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from foretune.dataset.program_sampling.random_draws import RandomSampler
 from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.tvm_compat import NoDesignSpaceError, parse_target
-from foretune.inference.tuning_database import opened_database, write_records
-
-TAKEN_FILE = "drawn.jsonl"
-"""Workload hashes of the tasks that are finished, one a line."""
+from foretune.inference.propose import note_searched, opened_proposals
+from foretune.inference.tuning_database import write_records
 
 
 def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> int:
     """Draws up to `programs` different programs of each task of a dataset into a MetaSchedule database.
 
     What is in the database is continued. `target` is a name such as nvidia/nvidia-h100. Returns the number of
-    programs drawn now.
+    programs drawn now. Raises UserError, such as for a database of measured programs.
     """
     machine = parse_target(target)
-    opened, _ = opened_database(database, TAKEN_FILE)
-    taken = database / TAKEN_FILE
-    known = {json.loads(line) for line in taken.read_text().splitlines()} if taken.exists() else set()
+    opened, known = opened_proposals(database)
     rows, total = stored_rows(tasks), 0
     for number, row in enumerate(rows):
         if row.workload_hash in known:
@@ -37,8 +32,7 @@ def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> 
         except NoDesignSpaceError:
             found = []
         write_records(opened, machine, task, [(trace, None) for trace, _ in found])
-        with taken.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row.workload_hash) + "\n")
+        note_searched(database, task, len(found))
         total += len(found)
         print(f"{number + 1} of {len(rows)} tasks: {row.name}, {len(found)} programs", flush=True)
     return total

@@ -249,9 +249,14 @@ def merge(dataset: Path) -> None:
 
 def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> None:
     """Draws random programs here for a run elsewhere; this Python must have foretune."""
+    from foretune.errors import UserError
+
     from benchmarks.drawn_programs import draw as draw_programs
 
-    total = draw_programs(tasks, database, target, programs, seed)
+    try:
+        total = draw_programs(tasks, database, target, programs, seed)
+    except UserError as error:
+        raise CampaignError(str(error)) from error
     print(f"drew {total} programs into {database}; carry it, and measure them with run")
 
 

@@ -60,6 +60,10 @@ class DatabaseRecord(NamedTuple):
     """Target as JSON, as in `Record.target`."""
 
 
+TaskTrace = tuple[tvm.IRModule, str, tuple[float, ...]]
+"""Unscheduled task, trace without postprocessing, and repeats in seconds, empty for a failed measurement."""
+
+
 def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecord]:
     """Read all records of a `JSONDatabase` folder, in file order.
 
@@ -79,16 +83,14 @@ def read_database(folder: Path, warn: Warn = _LOG.warning) -> list[DatabaseRecor
     return _read(folder, parse, warn)
 
 
-def read_traces(folder: Path, warn: Warn = _LOG.warning) -> list[tuple[tvm.IRModule, str, tuple[float, ...]]]:
-    """Read tasks, traces without postprocessing, and repeats in seconds of a `JSONDatabase` folder.
+def read_traces(folder: Path, warn: Warn = _LOG.warning) -> list[TaskTrace]:
+    """Read the traces of a `JSONDatabase` folder, in file order.
 
     No trace is applied to its task, which takes TVM milliseconds each: some may not replay. Otherwise as
     `read_database`.
     """
 
-    def parse(
-        content: list[Any], workload: ms.database.Workload
-    ) -> tuple[tvm.IRModule, str, tuple[float, ...]]:
+    def parse(content: list[Any], workload: ms.database.Workload) -> TaskTrace:
         trace, run_secs, *_ = content
         check_decisions(trace)
         return workload.mod, json.dumps(without_postprocessing(trace)), _measured(run_secs)

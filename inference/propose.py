@@ -97,7 +97,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
         )
     hardware = find_hardware(config.hardware, target)
     folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
-    database, done = _opened(folder)
+    database, done = opened_proposals(folder)
     summary = ProposeSummary(folder)
     left = [stored_task(row) for row in tasks if row.workload_hash not in done]
     summary.known = len(tasks) - len(left)
@@ -109,7 +109,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
         bar = progress.add_task("propose", total=len(tasks), completed=summary.known)
         for task, records in searched(left, searchers):
             write_records(database, target, task, [(record, None) for record in records])
-            _note(folder / TAKEN_FILE, task, len(records))
+            note_searched(folder, task, len(records))
             summary.tasks += 1
             summary.programs += len(records)
             summary.without += not records
@@ -159,7 +159,7 @@ def _request(task: Task) -> RoundRequest:
     return RoundRequest(key="", budget=RoundBudget(0), task=task)
 
 
-def _opened(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
+def opened_proposals(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
     """Opens or creates the database in a folder; returns it with the hashes of the tasks searched.
 
     Raises ProposeConfigError for a database of measured programs: unmeasured ones would break compiling
@@ -177,8 +177,9 @@ def _opened(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
     return database, {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
 
 
-def _note(path: Path, task: Task, programs: int) -> None:
-    with path.open("a") as file:
+def note_searched(folder: Path, task: Task, programs: int) -> None:
+    """Notes in a folder of proposals that a task is finished, with so many programs."""
+    with (folder / TAKEN_FILE).open("a") as file:
         file.write(json.dumps({"workload": task.workload_hash, "programs": programs}) + "\n")
 
 

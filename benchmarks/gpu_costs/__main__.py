@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.records import Record, latency_of
+from foretune.dataset.records import Record
 from foretune.dataset.store import RecordStore
 from foretune.dataset.stored_tasks import stored_task
 
@@ -47,7 +47,7 @@ def programs_of(dataset: Path) -> Iterator[list[Measured]]:
     store = RecordStore(dataset).require()
     records: defaultdict[str, list[Record]] = defaultdict(list)
     for record in store.records():
-        if record.run_secs and not record.cut_short:
+        if record.failure is None and not (record.cut_short or record.simulated):
             records[record.workload_hash].append(record)
     for row in store.tasks():
         reader = SketchReader(read_structure(stored_task(row).mod))
@@ -57,7 +57,7 @@ def programs_of(dataset: Path) -> Iterator[list[Measured]]:
                 costs = tile_costs(*reader.read(record.trace))
             except ValueError:
                 continue
-            found.append(Measured(latency_of(record.run_secs), costs))
+            found.append(Measured(record.latency_s, costs))
         yield found
 
 

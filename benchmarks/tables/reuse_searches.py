@@ -53,21 +53,22 @@ METHODS = {
 }
 
 
-_OF_ITS_OWN = ("measured", "search_s", "tuned_s")
-
-
 def shapes(results: Results) -> str:
     """Second shapes: a row a machine and network."""
     found = results.of("reuse_shapes")
     if not found:
         return not_measured(f"{COMMAND}shapes")
+    searched = ("measured", "search_s")
+    compared = [
+        *(("first", what) for what in searched),
+        *(("alone", what) for what in (*searched, "tuned_s")),
+    ]
     rows = []
     for result in found:
         for name, runs in result.values["shapes"].items():
             ratios = [
                 times(geometric_spread([run["second"][what] / run[other][what] for run in runs]).middle)
-                for other, whats in (("first", ("measured", "search_s")), ("alone", _OF_ITS_OWN))
-                for what in whats
+                for other, what in compared
             ]
             rows.append([result.machine, NETWORKS.get(name, name), *ratios, str(len(runs))])
     return markdown(

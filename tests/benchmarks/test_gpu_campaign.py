@@ -20,6 +20,7 @@ from foretune.dataset.replay import replay
 from foretune.dataset.store import RecordStore
 from foretune.dataset.stored_tasks import task_row
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.inference.propose import TAKEN_FILE
 from support.paths import ROOT
 
 from benchmarks.wheel_bundle import pack
@@ -257,3 +258,6 @@ def test_programs_are_drawn_for_another_machine_and_a_second_call_goes_on(tmp_pa
     assert all(replay(context, trace) for trace in found.traces[found.tasks[0].workload_hash])
     assert campaign.main(words) == 0
     assert "drew 0 programs" in capsys.readouterr().out
+    (tmp_path / "drawn" / TAKEN_FILE).unlink()  # as a database of measured programs
+    assert campaign.main(words) == 2
+    assert "records that are not proposals" in capsys.readouterr().err

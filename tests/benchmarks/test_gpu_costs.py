@@ -1,4 +1,4 @@
-"""How often ETO's costs order measured programs rightly, by hand."""
+"""Pairs of measured programs that ETO's costs order rightly, by hand."""
 
 from __future__ import annotations
 
