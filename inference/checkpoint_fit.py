@@ -10,13 +10,13 @@ from tvm.target import Target
 from ..dataset.features import FEATURE_VERSION
 from ..errors import UserError
 from ..models.card import Card
-from ..models.checkpoint import load_checkpoint, shipped_checkpoints
+from ..models.checkpoint import load_checkpoint
 
 AUTO = "auto"
 """Names the shipped checkpoint for the kind of the target, or none where there is none."""
 
 _SHIPPED = {"llvm": "cpu", "cuda": "cuda"}
-"""Name of the checkpoint for each kind of target, whether or not it is shipped yet."""
+"""Name of the shipped checkpoint for each kind of target."""
 
 _DEVICES = {"cpu": "CPUs", "cuda": "CUDA GPUs"}
 
@@ -49,7 +49,7 @@ def fitting_checkpoint(checkpoint: str | Path | None, target: Target) -> str | N
     kind = target.kind.name
     if checkpoint == AUTO:
         checkpoint = _SHIPPED.get(kind)
-        if checkpoint not in shipped_checkpoints():
+        if checkpoint is None:
             _LOG.warning(
                 "no checkpoint for %s targets comes with foretune: searching without a cost model, by "
                 "measurements alone; foretune train makes one from a dataset of foretune generate target=%s",

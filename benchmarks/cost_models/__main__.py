@@ -34,6 +34,8 @@ class Table:
 
     checkpoints: tuple[str, ...]
     datasets: tuple[str, ...]
+    networks: str | None = "data/networks"
+    """Dataset of whole networks to test on; None if the held-out tasks are those of networks."""
 
 
 SHIPPED = (
@@ -42,6 +44,7 @@ SHIPPED = (
         ("data/cpu", "data/cpu-proposed", "data/cpu-last", "data/cpu-zen3", "data/cpu-zen5"),
     ),
     Table(("cpu-latency",), ("data/cpu",)),
+    Table(("cuda", "cuda-draft", "cuda-latency"), ("data/gpu", "data/gpu-networks"), networks=None),
 )
 CHOSEN_ON = {
     "xgb_task": "Settings of XGBoost with task, draft and hardware features were chosen on test tasks of an "
@@ -66,8 +69,8 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
     """Compares the models of a table on its held-out tasks, on whole networks and along the curves."""
     cards = {name: load_checkpoint(name).card for name in table.checkpoints}
     records = records_of(cards, united([load(Path(folder)) for folder in table.datasets]))
-    dataset, test_dataset = Path(table.datasets[0]), Path(options.test_dataset)
-    matter = {dataset: records.data, test_dataset: load(test_dataset)}
+    dataset = Path(table.datasets[0])
+    matter = {dataset: records.data}
 
     def compared(folder: str, models: Sequence[str], *overrides: str) -> Comparison:
         runs_in = options.runs_in / Path(table.checkpoints[0]).name
@@ -75,19 +78,21 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
 
     models = [*table.checkpoints, *options.models]
     of_tasks = figures(compared("by_task", models, f"dataset='{dataset}'"), options.baseline)
-    whole = compared("by_network", models, f"dataset='{dataset}'", f"test_dataset='{test_dataset}'")
     found = {
         "title": title(table, of_tasks, records.left_out_tasks),
         "checkpoints": table.checkpoints,
         "datasets": table.datasets,
-        "test_dataset": options.test_dataset,
         "baseline": options.baseline,
         "by_task": {**of_tasks, "left_out_tasks": records.left_out_tasks},
-        "by_network": {
+    }
+    if networks := options.test_dataset or table.networks:
+        matter[Path(networks)] = load(Path(networks))
+        whole = compared("by_network", models, f"dataset='{dataset}'", f"test_dataset='{networks}'")
+        found["test_dataset"] = networks
+        found["by_network"] = {
             **figures(whole, options.baseline),
             "left_out_tasks": whole.data["common_tasks"],
-        },
-    }
+        }
     if options.curve_models:
         sizes = [f"curve.tasks={_listed(options.curve_tasks)}"]
         sizes += [f"curve.records_per_task={_listed(options.curve_records)}"]
@@ -177,7 +182,10 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")
     add("--models", nargs="+", default=list(MODELS), help="of foretune compare (%(default)s)")
     add("--baseline", default="xgb", help="model that margins are stated against (%(default)s)")
-    add("--test-dataset", default="data/networks", help="of whole networks (%(default)s)")
+    add(
+        "--test-dataset",
+        help="of whole networks (data/networks; none for GPUs, whose test tasks are of such)",
+    )
     add("--seeds", type=int, nargs="+", default=[0], help="of each training (%(default)s)")
     add("--epochs", type=int, default=30, help="at most, of each training (%(default)s)")
     add("--threads", type=int, default=1, help="of torch (%(default)s)")

@@ -11,6 +11,9 @@ MODELS = {
     "cpu": "`cpu`, shipped",
     "cpu-latency": "`cpu-latency`, shipped",
     "cpu-draft": "`cpu-draft`, shipped",
+    "cuda": "`cuda`, shipped",
+    "cuda-latency": "`cuda-latency`, shipped",
+    "cuda-draft": "`cuda-draft`, shipped",
     "trees": "boosted trees",
     "fasor": "Fasor's Transformer",
     "transformer": "one Transformer",
@@ -61,29 +64,25 @@ def short(results: Results) -> str:
     found = _tables(results)
     if not found:
         return not_measured("python -m benchmarks.cost_models")
-    heads = ["model", "held-out tasks: Spearman", "top-1", "three networks: Spearman", "top-1"]
-    tables = []
-    for result, table in found:
-        if result is not found[0][0]:
-            continue
-        chosen = [name for name in ("xgb", "random") if name in table["by_task"]["models"]]
-        tables.append(
-            markdown(
-                heads,
-                [
-                    [
-                        MODELS.get(name, name),
-                        *cells(table["by_task"]["models"][name], "spearman", "top_1"),
-                        *cells(table["by_network"]["models"][name], "spearman"),
-                        *cells(table["by_network"]["models"][name]["networks"][ALL], "top_1"),
-                    ]
-                    for name in (*table["checkpoints"], *chosen)
-                ],
-                f"{_data(table['by_task'])}, and {_data(table['by_network'])} of `{table['test_dataset']}`. "
-                f"{_training(table)} Top-1: speed of the first choice against the best program of its task.",
-            )
-        )
-    return "\n\n".join(tables)
+    return "\n\n".join(_short(table) for result, table in found if not result.manifest["reconstructed"])
+
+
+def _short(table: Mapping[str, Any]) -> str:
+    """One comparison, of the shipped models, XGBoost and chance alone."""
+    heads = ["model", "held-out tasks: Spearman", "top-1"]
+    tested = _data(table["by_task"])
+    if networks := table.get("by_network"):
+        heads += ["three networks: Spearman", "top-1"]
+        tested += f", and {_data(networks)} of `{table['test_dataset']}`"
+    rows = []
+    for name in (*table["checkpoints"], "xgb", "random"):
+        row = [MODELS.get(name, name), *cells(table["by_task"]["models"][name], "spearman", "top_1")]
+        if networks:
+            of = networks["models"][name]
+            row += [*cells(of, "spearman"), *cells(of["networks"][ALL], "top_1")]
+        rows.append(row)
+    note = "Top-1: speed of the first choice against the best program of its task."
+    return markdown(heads, rows, f"{tested}. {_training(table)} {note}")
 
 
 def by_task(results: Results) -> str:
@@ -120,6 +119,7 @@ def by_network(results: Results) -> str:
             f"BERT-base as exported; top-k weighted by calls; {result.date}. {_training(table)}",
         )
         for result, table in _tables(results)
+        if "by_network" in table
     ) or not_measured("python -m benchmarks.cost_models")
 
 

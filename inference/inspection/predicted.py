@@ -15,11 +15,11 @@ from ...dataset.hardware import Hardware
 from ...dataset.program_sampling import RandomSampler
 from ...dataset.task import Task
 from ...dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
-from ...models.checkpoint import Checkpoint, load_checkpoint, shipped_checkpoints
+from ...models.checkpoint import Checkpoint, load_checkpoint
 from ..checkpoint_fit import AUTO
 
 _SHIPPED = {"llvm": "cpu-latency", "cuda": "cuda-latency"}
-"""Checkpoint that predicts latencies for each kind of target, whether or not it is shipped yet."""
+"""Shipped checkpoint that predicts latencies for each kind of target."""
 
 
 def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
@@ -30,7 +30,6 @@ def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
     """
     if name == AUTO:
         name = _SHIPPED.get(target.kind.name)
-        name = name if name in shipped_checkpoints() else None
     if name is None:
         return None
     found = load_checkpoint(name, feature_version=FEATURE_VERSION)

@@ -7,7 +7,7 @@ from foretune.dataset.operators import BatchMatmul, Conv2d, Dense, settings_from
 from foretune.dataset.records import TaskRow
 from foretune.dataset.store import RecordStore
 from foretune.dataset.task_shapes import shape_hash, shape_of
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoint import load_checkpoint, shipped_checkpoints
 from support.paths import ROOT
 
 DENSE = {"rows": 8, "in_features": 4, "out_features": 2}
@@ -87,7 +87,7 @@ def test_the_hash_is_of_the_shape_that_the_sampling_of_tasks_compares(settings, 
 def bundled():
     """Rows of the tasks that come with foretune, by their hashes, united as `foretune dataset merge` does."""
     found = {}
-    for folder in ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5"):
+    for folder in ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5", "gpu", "gpu-networks"):
         for task in RecordStore(ROOT / "data" / folder).tasks():
             found.setdefault(task.workload_hash, task)
     return found
@@ -105,7 +105,7 @@ def test_bundled_tasks_have_one_hash_a_shape(bundled):
     assert len(set.union(*named.values())) == len(named)
 
 
-@pytest.mark.parametrize("name", ["cpu", "cpu-draft", "cpu-latency"])
+@pytest.mark.parametrize("name", shipped_checkpoints())
 def test_shipped_cards_know_the_shapes_that_they_saw(bundled, name):
     split = load_checkpoint(name).card.split
     assert {shape_hash(bundled[task]) for task in split.seen_tasks} == set(split.seen_shapes)

@@ -61,22 +61,24 @@ def test_a_checkpoint_that_was_trained_further_fits(card):
 
 
 @pytest.mark.parametrize("name", shipped_checkpoints())
-def test_shipped_checkpoints_know_cpus_alone(name):
+def test_a_shipped_checkpoint_knows_the_kind_of_its_name_alone(name):
     card = load_checkpoint(name).card
-    assert misfit(card, CPU) is None
-    assert misfit(card, GPU) == "trained on records of CPUs alone"
+    known, other, devices = (GPU, CPU, "CUDA GPUs") if name.startswith("cuda") else (CPU, GPU, "CPUs")
+    assert misfit(card, known) is None
+    assert misfit(card, other) == f"trained on records of {devices} alone"
 
 
-def test_auto_is_the_shipped_checkpoint_of_the_kind(caplog):
-    assert fitting_checkpoint(AUTO, CPU) == "cpu"
+@pytest.mark.parametrize(("target", "name"), [(CPU, "cpu"), (GPU, "cuda")])
+def test_auto_is_the_shipped_checkpoint_of_the_kind(target, name, caplog):
+    assert fitting_checkpoint(AUTO, target) == name
     assert not caplog.records
 
 
 def test_auto_without_one_warns_in_one_line(caplog):
     with caplog.at_level(logging.WARNING):
-        assert fitting_checkpoint(AUTO, GPU) is None
+        assert fitting_checkpoint(AUTO, parse_target("vulkan")) is None
     (message,) = caplog.messages
-    assert message.startswith("no checkpoint for cuda targets comes with foretune")
+    assert message.startswith("no checkpoint for vulkan targets comes with foretune")
     assert "foretune train" in message and "\n" not in message
 
 

@@ -166,8 +166,7 @@ def test_a_dry_run_searches_and_builds_for_a_gpu_that_is_not_there(checkpoint, t
     assert process.returncode == 0, output + errors
     assert "made up" in output and "the network is not timed" in output
     told = " ".join(output.split())
-    assert told.count("no draft checkpoint for cuda") == 1  # and so the search is evolutionary
-    assert told.count("no checkpoint for cuda targets") == 1  # and no program is rated
+    assert "no checkpoint" not in told and "no draft checkpoint" not in told
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
     result = load_result(report)
     assert result.simulated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,22 +11,34 @@ from foretune.dataset.features.table import LabelledFeatures
 from foretune.dataset.split import SplitConfig, split_rows
 from foretune.dataset.store import RecordStore
 from foretune.dataset.task_shapes import shape_hash
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoint import load_checkpoint, shipped_checkpoints
 from foretune.training.evaluation import part_rows
 from foretune.training.known_split import split_like_checkpoint
 from support.paths import ROOT
 from support.synthetic import dataset
 
 FOLDERS = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
-LEFT_OUT = {"cpu": 4, "cpu-draft": 4, "cpu-latency": 3}
+GPU_FOLDERS = ("gpu", "gpu-networks")
+LEFT_OUT = {"cpu": 4, "cpu-draft": 4, "cpu-latency": 3, "cuda": 0, "cuda-draft": 0, "cuda-latency": 0}
 """Test tasks whose shape is among the training or validation tasks in another layout."""
 
 
 @pytest.fixture(scope="module")
 def data() -> LabelledFeatures:
-    """One made-up record of every task of the bundled datasets, with its own hash, shape and operator."""
+    """One made-up record of every task of the bundled datasets of CPUs."""
+    return one_of_each_task(FOLDERS)
+
+
+@pytest.fixture(scope="module")
+def gpu_data() -> LabelledFeatures:
+    """One made-up record of every task of the bundled datasets of a GPU."""
+    return one_of_each_task(GPU_FOLDERS)
+
+
+def one_of_each_task(folders: Sequence[str]) -> LabelledFeatures:
+    """One made-up record of every task of some datasets, with its own hash, shape and operator."""
     tasks = {}
-    for folder in FOLDERS:
+    for folder in folders:
         for task in RecordStore(ROOT / "data" / folder).tasks():
             tasks.setdefault(task.workload_hash, task)
     return replace(
@@ -42,7 +55,10 @@ def shapes(data: LabelledFeatures, tasks: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_no_shape_that_is_tested_on_was_trained_on(data: LabelledFeatures, name: str) -> None:
+def test_no_shape_that_is_tested_on_was_trained_on(
+    data: LabelledFeatures, gpu_data: LabelledFeatures, name: str
+) -> None:
+    data = gpu_data if name.startswith("cuda") else data
     split = load_checkpoint(name).card.split
     tested = data.workload_hash[part_rows(split, data, "test")]
     assert len(split.test_tasks) - len(tested) == LEFT_OUT[name]
@@ -50,6 +66,19 @@ def test_no_shape_that_is_tested_on_was_trained_on(data: LabelledFeatures, name:
     # The shapes on the card give the same result if the dataset lacks the training tasks.
     alone = data.take(np.flatnonzero(np.isin(data.workload_hash, split.test_tasks)))
     assert set(alone.workload_hash[part_rows(split, alone, "test")]) == set(tested)
+
+
+@pytest.mark.parametrize("name", shipped_checkpoints())
+def test_each_shipped_checkpoint_is_covered(name: str) -> None:
+    assert name in LEFT_OUT
+
+
+def test_gpu_checkpoints_are_tested_on_networks_alone() -> None:
+    networks = {task.workload_hash for task in RecordStore(ROOT / "data" / "gpu-networks").tasks()}
+    for name in ("cuda", "cuda-draft", "cuda-latency"):
+        split = load_checkpoint(name).card.split
+        assert len(split.test_tasks) == 46 and set(split.test_tasks) <= networks
+        assert not set(split.seen_tasks) & networks
 
 
 @pytest.mark.parametrize("by", [{"by": "task"}, {"by": "checkpoint", "checkpoint": "cpu"}])

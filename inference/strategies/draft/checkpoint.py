@@ -8,13 +8,13 @@ from dataclasses import replace
 from tvm.target import Target
 
 from ....dataset.drafting import DRAFT_VERSION
-from ....models.checkpoint import load_checkpoint, shipped_checkpoints
+from ....models.checkpoint import load_checkpoint
 from .config import AUTO, DraftingConfig
 
 _LOG = logging.getLogger(__name__)
 
 _SHIPPED = {"llvm": "cpu-draft", "cuda": "cuda-draft"}
-"""Name of the draft checkpoint for each kind of target, whether or not it is shipped yet."""
+"""Name of the shipped draft checkpoint for each kind of target."""
 
 
 def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig | None:
@@ -26,7 +26,7 @@ def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig
     checkpoint = config.checkpoint
     if checkpoint == AUTO:
         checkpoint = _SHIPPED.get(target.kind.name)
-        if checkpoint not in shipped_checkpoints():
+        if checkpoint is None:
             _warn(f"no draft checkpoint for {target.kind.name} targets comes with foretune")
             return None
     if checkpoint is None:

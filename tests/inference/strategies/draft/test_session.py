@@ -263,16 +263,11 @@ def test_drafting_is_the_default_and_finds_its_checkpoint():
 @pytest.mark.parametrize(
     ("checkpoint", "target", "reason"),
     [
-        ("auto", parse_target("nvidia/nvidia-a100"), "no draft checkpoint for cuda targets"),
+        ("auto", parse_target("vulkan"), "no draft checkpoint for vulkan targets"),
         (None, TARGET, "search.strategy.checkpoint=null"),
     ],
 )
-def test_without_a_draft_checkpoint_the_search_is_evolutionary(
-    checkpoint, target, reason, monkeypatch, caplog
-):
-    monkeypatch.setattr(
-        "foretune.inference.strategies.draft.checkpoint.shipped_checkpoints", lambda: ["cpu", "cpu-draft"]
-    )
+def test_without_a_draft_checkpoint_the_search_is_evolutionary(checkpoint, target, reason, caplog):
     config = OneShotConfig(DraftingConfig(checkpoint=checkpoint), top_k=7)
     found = config.fitted(target)
     assert found == replace(config, strategy=EvolutionaryConfig())
