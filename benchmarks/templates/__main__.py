@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from foretune.dataset.operators.shared.epilogue import fuse
 from foretune.dataset.operators.shared.matmul import matmul
 from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.templates.contraction import read_contraction
+from foretune.dataset.templates.depthwise import DepthwiseTemplate, read_depthwise
 from foretune.dataset.templates.instructions import require_instructions
-from foretune.dataset.templates.programs import template_programs
+from foretune.dataset.templates.programs import AnyTemplate, template_programs
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target, with_layout_free
 from tvm import te, topi
 from tvm.target import Target
@@ -46,6 +48,9 @@ CONVOLUTIONS = (
 )
 """Size, channels, filters and kernel: layers of ResNet-18 and ResNet-50."""
 
+DEPTHWISE = ((112, 32, 1), (56, 96, 2), (56, 144, 1), (28, 192, 1), (14, 576, 1), (7, 960, 1))
+"""Size of the image, channels and stride of 3x3: layers of MobileNetV2."""
+
 
 def main() -> None:
     parser = argument_parser(templates)
@@ -58,9 +63,12 @@ def main() -> None:
     peaks: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
     for dtype in arguments.types:
-        for instruction in require_instructions(target, *TYPES[dtype]):
-            peaks[instruction.name] = peak_gflops(instruction, target)
-            print(f"{instruction.name}: {peaks[instruction.name]:.0f} GFLOP/s", flush=True)
+        # Depthwise convolutions of all types are multiply-adds of float32 or int32.
+        for kinds in (TYPES[dtype], TYPES["float32"]):
+            for instruction in require_instructions(target, *kinds):
+                if instruction.name not in peaks:
+                    peaks[instruction.name] = peak_gflops(instruction, target)
+                    print(f"{instruction.name}: {peaks[instruction.name]:.0f} GFLOP/s", flush=True)
         for name, module in _shapes(dtype).items():
             rows += _measured(name, dtype, module, target, arguments.templates, peaks)
     result = {"peak_gflops": peaks, "shapes": rows}
@@ -72,10 +80,9 @@ def _measured(
     name: str, dtype: str, module: tvm.IRModule, target: Target, count: int, peaks: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """One row for each instruction that a template of the shape uses: the fastest of `count` templates."""
-    task = read_contraction(module)
     context = make_tune_context(module, target, seed=0)
     found: dict[str, dict[str, Any]] = {}
-    flops = 2 * task.batch_count * task.row_count * task.column.extent * task.depth
+    flops = _flops(module)
     begun = time.perf_counter()
     for template, program in islice(template_programs(module, target, None), count):
         candidate = replay(context, trace_to_json(program.trace))
@@ -88,9 +95,7 @@ def _measured(
             "shape": name,
             "dtype": dtype,
             "instruction": template.instruction.name,
-            "rows": template.rows * template.row_tiles,
-            "vectors": template.vectors,
-            "order": template.order,
+            **_parameters(template),
             "latency_s": seconds,
             "gflops": gflops,
             "share_of_peak": gflops / max(peaks[i] for i in peaks if i == template.instruction.name),
@@ -100,11 +105,30 @@ def _measured(
     for row in found.values():
         row["choice_s"] = time.perf_counter() - begun
         print(
-            f"  {name} {row['instruction']} {row['rows']}x{row['vectors']} {row['order']}: "
+            f"  {name} {dtype} {row['instruction']} {row['rows']}x{row['vectors']}: "
             f"{row['gflops']:.0f} GFLOP/s, {row['share_of_peak']:.0%}",
             flush=True,
         )
     return list(found.values())
+
+
+def _flops(module: tvm.IRModule) -> int:
+    """Multiplications and additions of a product or a convolution."""
+    if (layer := read_depthwise(module)) is not None:
+        return 2 * layer.images * layer.rows * layer.columns * layer.channels * layer.taps
+    task = read_contraction(module)
+    return 2 * task.batch_count * task.row_count * task.column.extent * task.depth
+
+
+def _parameters(template: AnyTemplate) -> dict[str, Any]:
+    """Rows and vectors of the register tile, and what is around it."""
+    if isinstance(template, DepthwiseTemplate):
+        return {"rows": prod(template.tile), "vectors": template.vectors, "block": template.block}
+    return {
+        "rows": template.rows * template.row_tiles,
+        "vectors": template.vectors,
+        "order": template.order,
+    }
 
 
 def _seconds(program: tvm.IRModule, target: Target) -> float:
@@ -141,6 +165,13 @@ def _shapes(dtype: str) -> dict[str, tvm.IRModule]:
         found[f"conv {size} {channels}-{filters} {kernel}x{kernel}"] = _task(
             data, weight, output, (1, 1, 1, filters)
         )
+    for size, channels, stride in DEPTHWISE:
+        data = te.placeholder((1, size, size, channels), data_type, name="data")
+        weight = te.placeholder((3, 3, 1, channels), weight_type, name="weight")
+        window = [stride] * 2, [1] * 4, [1, 1], channels, "NHWC", "HWIO", sums
+        output = topi.nn.conv(data, weight, *window)
+        name = f"depthwise {size} {channels} 3x3{f' / {stride}' if stride > 1 else ''}"
+        found[name] = _task(data, weight, output, (1, 1, 1, channels))
     return found
 
 

@@ -16,9 +16,9 @@ import tvm
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar
 
-from ..operators.shared.tir import extents, linear
-from ..tvm_compat import IF_THEN_ELSE
-from .contraction import Contraction, blocks_of, contraction_of, is_product, only_copies
+from ..operators.shared.tir import extents
+from .contraction import Contraction, blocks_of, contraction_of, is_product, only_copies, only_pads
+from .depthwise import read_windows
 
 _MATRIX_AXES = 2
 """Axes of the rows of a matrix at most, with those of a batch; images have three."""
@@ -100,7 +100,7 @@ def read_chain(mod: tvm.IRModule) -> Chain | None:
     for number, place in enumerate(places):
         end = places[number + 1] if number + 1 < len(places) else len(blocks)
         after = blocks[place + 1 : end]
-        while number + 1 < len(places) and after and (only_copies(after[-1]) or _pads(after[-1])):
+        while number + 1 < len(places) and after and (only_copies(after[-1]) or only_pads(after[-1])):
             after.pop()
         before, anchor = blocks[begin:place], blocks[place]
         stage = _stage(mod, before, anchor, after)
@@ -144,7 +144,7 @@ def _stage(
     if not is_product(anchor) or len(anchor.reads) != 2:
         return None
     copies = [block for block in before if only_copies(block)]
-    padded = [block for block in before if _pads(block)]
+    padded = [block for block in before if only_pads(block)]
     if len(copies) + len(padded) != len(before) or len(padded) > 1:
         return None
     shape = list(extents(anchor.writes[0].source))
@@ -160,8 +160,8 @@ def _stage(
     task = contraction_of(mod, anchor, {**names, "epilogue": after[-1].name_hint if after else None})
     if task is not None:
         found = task.depth, (task.outer[0].extent if task.outer else 1), task.rows[-2:][0].stride
-    elif (window := _depthwise(anchor)) is not None:
-        found = window
+    elif (windows := read_windows(anchor)) is not None:
+        found = windows.taps, windows.reach[0], windows.stride[0]
     else:
         return None
     depth, taps, stride = found
@@ -177,29 +177,6 @@ def _stage(
         contraction=task,
         element_bytes=tvm.DataType(str(result.writes[0].source.dtype)).bits // 8,
     )
-
-
-def _depthwise(anchor: SBlock) -> tuple[int, int, int] | None:
-    """Window, its rows, and the stride of a depthwise convolution, channels last; None for another block."""
-    spatial = [i for i in anchor.iter_vars if i.iter_type != IterVar.CommReduce]
-    reduced = [i for i in anchor.iter_vars if i.iter_type == IterVar.CommReduce]
-    data, weight = ([at.min for at in region.region] for region in anchor.reads)
-    sizes = [int(i.dom.extent) for i in reduced]
-    if len(spatial) != 4 or len(reduced) != 3 or len(data) != 4 or len(weight) != 4 or sizes[2] != 1:
-        return None
-    images, channels = extents(anchor.reads[0].source)[0], extents(anchor.reads[0].source)[-1]
-    lines, channel = spatial[1], spatial[3]
-    if images != int(spatial[0].dom.extent) or channels != int(channel.dom.extent):
-        return None  # a multiplier of channels
-    if not weight[3].same_as(channel.var) or linear(data[3], channel)[0] != 1:
-        return None
-    return prod(sizes), sizes[0], int(linear(data[1], lines)[0])
-
-
-def _pads(block: SBlock) -> bool:
-    """Whether the block surrounds its input with zeros."""
-    value = getattr(block.body, "value", None)
-    return getattr(getattr(value, "op", None), "name", "") == IF_THEN_ELSE
 
 
 def _reduces(block: SBlock) -> bool:

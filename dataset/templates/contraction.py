@@ -18,7 +18,7 @@ from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents, linear
-from ..tvm_compat import layout_free
+from ..tvm_compat import IF_THEN_ELSE, layout_free
 from .template import words_of
 
 
@@ -131,7 +131,7 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     anchor = find_anchor_sblock(mod)
     if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
         return None
-    roles = _roles(blocks_of(mod), anchor)
+    roles = roles_of(blocks_of(mod), anchor)
     return None if roles is None else contraction_of(mod, anchor, roles)
 
 
@@ -174,8 +174,8 @@ def is_product(anchor: SBlock) -> bool:
     return all(isinstance(operand, TensorLoad) for operand in operands)
 
 
-def _roles(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
-    """Roles of the blocks beside the anchor; None where one of them is not element-wise."""
+def roles_of(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
+    """Roles of the blocks beside the anchor, by field of `Contraction`; None if one is not element-wise."""
     others = [block for block in blocks if block.name_hint != anchor.name_hint]
     if len(others) != len(blocks) - 1 or len({block.name_hint for block in others}) != len(others):
         return None
@@ -203,6 +203,12 @@ def only_copies(block: SBlock) -> bool:
     )
 
 
+def only_pads(block: SBlock) -> bool:
+    """Whether the block surrounds its input with a constant."""
+    value = getattr(block.body, "value", None)
+    return getattr(getattr(value, "op", None), "name", "") == IF_THEN_ELSE
+
+
 def _reduces(block: SBlock) -> bool:
     return any(iterator.iter_type == IterVar.CommReduce for iterator in block.iter_vars)
 
@@ -212,7 +218,7 @@ def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
     positions = {iterator.var: position for position, iterator in enumerate(anchor.iter_vars)}
     size = [int(iterator.dom.extent) for iterator in anchor.iter_vars]
     indices = [[at.min for at in anchor.reads[operand].region] for operand in (data, weight)]
-    used = [_variables(of) for of in indices]
+    used = [variables_of(of) for of in indices]
     spatial = [i for i in anchor.iter_vars if i.iter_type != IterVar.CommReduce]
     if not _in_order(anchor, spatial):
         return None
@@ -225,7 +231,7 @@ def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
         elif in_weight:
             columns.append(Axis(position, size[position]))
         else:
-            stride = next((linear(at, iterator)[0] for at in indices[0] if var in _variables([at])), 1)
+            stride = next((linear(at, iterator)[0] for at in indices[0] if var in variables_of([at])), 1)
             rows.append(Axis(position, size[position], stride))
     reduced = [i for i in anchor.iter_vars if i.iter_type == IterVar.CommReduce]
     inner = next((i for i in reduced if i.var.same_as(indices[0][-1])), None)
@@ -262,7 +268,7 @@ def _is_window(anchor: SBlock, data: int, axis: IterVar, inner: IterVar) -> bool
     if len(region.region) < 2 or int(extents(region.source)[-1]) != int(inner.dom.extent):
         return False
     before = region.region[-2].min
-    return axis.var in _variables([before]) and linear(before, axis) == (1, 0)
+    return axis.var in variables_of([before]) and linear(before, axis) == (1, 0)
 
 
 def _in_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:
@@ -273,7 +279,8 @@ def _in_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:
     )
 
 
-def _variables(indices: Sequence[Any]) -> set[Any]:
+def variables_of(indices: Sequence[Any]) -> set[Any]:
+    """Variables in these indices."""
     found: set[Any] = set()
     for index in indices:
         tvm_ffi.structural_walk(index, (tirx.Var, found.add))
@@ -282,6 +289,6 @@ def _variables(indices: Sequence[Any]) -> set[Any]:
 
 def _place(indices: Sequence[Any], var: tirx.Var) -> int | None:
     """Index that is the variable alone, where no other has it."""
-    holding = [number for number, index in enumerate(indices) if var in _variables([index])]
+    holding = [number for number, index in enumerate(indices) if var in variables_of([index])]
     alone = len(holding) == 1 and var.same_as(indices[holding[0]])
     return holding[0] if alone else None

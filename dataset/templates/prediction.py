@@ -13,7 +13,7 @@ from .tile_profile import TileProfile
 _LATENCY = 5
 """Cycles until a multiply-add of vectors can add to its result again."""
 
-_PER_CYCLE = 2
+PER_CYCLE = 2
 """Multiply-adds and loads of vectors in a cycle, as server CPUs have them."""
 
 _TILE_START, _ROW_START = 60, 4
@@ -54,7 +54,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
 
 def busy_cycles(steps: float, rows: int, vectors: int) -> float:
     """Estimated cycles of a register tile of vectors over `steps` of a reduction: multiply-adds or loads."""
-    return steps * max(rows * vectors / _PER_CYCLE, (rows + vectors) / _PER_CYCLE, _LATENCY)
+    return steps * max(rows * vectors / PER_CYCLE, (rows + vectors) / PER_CYCLE, _LATENCY)
 
 
 def predicted_s(

@@ -19,6 +19,8 @@ from .chain_schedule import apply_chain
 from .chain_template import ChainTemplate, chain_templates
 from .choice import ranked
 from .contraction import Contraction, read_contraction
+from .depthwise import Depthwise, DepthwiseTemplate, depthwise_templates, read_depthwise
+from .depthwise_schedule import apply_depthwise
 from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
 from .profiler import LightProfiler
@@ -28,7 +30,7 @@ from .vector_schedule import apply_vectors
 from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
 from .winograd_schedule import apply_winograd
 
-AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate
+AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate
 """Template of any kind of task."""
 
 
@@ -59,7 +61,8 @@ def template_programs(
 ) -> Iterator[tuple[AnyTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    A convolution by Winograd's algorithm and a chain of products have templates of their own.
+    A convolution by Winograd's algorithm, a chain of products and a depthwise convolution have templates of
+    their own.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
@@ -76,6 +79,10 @@ def template_programs(
         for fused_template in chain_templates(chain, found, hardware, target_cores(target)):
             with suppress(ScheduleError):  # as below
                 yield fused_template, scheduled_chain(mod, chain, fused_template)
+        return
+    if (depthwise := read_depthwise(mod)) is not None:
+        for across in depthwise_templates(depthwise, target, target_cores(target)):
+            yield across, scheduled_depthwise(mod, depthwise, across)
         return
     if (task := read_contraction(mod)) is None:
         return
@@ -108,6 +115,13 @@ def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) ->
     load_tensor_intrinsics()
     sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
     apply_chain(sch, chain, template)
+    return sch
+
+
+def scheduled_depthwise(mod: tvm.IRModule, task: Depthwise, template: DepthwiseTemplate) -> Schedule:
+    """Schedule of `main` by a template of depthwise convolutions; its trace is an ordinary one."""
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_depthwise(sch, task, template)
     return sch
 
 

@@ -18,9 +18,9 @@ PREPROCESSED = "meta_schedule.layout_rewrite_preproc"
 _COPY_LANES = 16
 
 
-def inline_others(sch: Schedule, task: Contraction) -> None:
+def inline_blocks(sch: Schedule, names: Sequence[str]) -> None:
     """Computes element-wise steps where they are read."""
-    for name in task.inlined:
+    for name in names:
         sch.compute_inline(sch.get_sblock(name))
 
 

@@ -12,7 +12,7 @@ from .contraction import Contraction
 from .stages import (
     copy_in_parallel,
     in_vectors,
-    inline_others,
+    inline_blocks,
     loops_of,
     outer_loops,
     pack_weight,
@@ -36,7 +36,7 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     words = template.words(task.inner.extent)
     rows = template.row_tile[-1]
     stride = task.rows[-1].stride
-    inline_others(sch, task)
+    inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     if task is not whole:
         _fold_window(sch, block, whole)

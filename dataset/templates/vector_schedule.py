@@ -9,7 +9,7 @@ from .dot_intrinsics import dot_name
 from .stages import (
     copy_in_parallel,
     in_vectors,
-    inline_others,
+    inline_blocks,
     loops_of,
     outer_loops,
     pack_weight,
@@ -30,7 +30,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     whole reduction; then the epilogue reads them, and stores the output.
     """
     lanes, step = template.instruction.lanes, template.instruction.step
-    inline_others(sch, task)
+    inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     # MetaSchedule packs constant weights of float32 by itself, and consecutive columns need no packing.
     if step > 1 or not (task.constant_weight or task.weight_column == task.weight_axes - 1):

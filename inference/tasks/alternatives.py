@@ -17,6 +17,10 @@ HOPELESS = 1.3
 """A way that takes so many times the latency of another one, after all tasks of both had a round, gets no
 further round."""
 
+RESIZED_TEMPLATES = 2
+"""Templates that an alternative measures where its layer was measured at another size: the best one in blocks
+and the best one stage by stage, by the closed form."""
+
 
 class Contests:
     """Alternatives among the searches of a run."""
@@ -51,20 +55,31 @@ class Contests:
             if templates_ran and not (search.busy or search.over):
                 search.give_up(rounds)
 
-    def leave_out(self, resized_s: Callable[[TaskSearch], float], rounds: int) -> None:
+    def leave_out(self, resized_s: Callable[[TaskSearch], Mapping[float, float]], rounds: int) -> None:
         """Ends searches of alternatives that were hopeless at another size, as if they had all `rounds`.
 
+        The others measure fewer templates (`RESIZED_TEMPLATES`), as earlier runs have found them worth it.
+
         Args:
-            resized_s: latency in seconds of a task's layer at another size; inf where it is not known.
+            resized_s: latency in seconds of a task's layer at other sizes, by its distance from that size.
         """
-        fastest_s: dict[tuple[str, ...], float] = {}
-        earlier_s = [sum(map(resized_s, self._own(offer))) for offer in self._offers]
-        for offer, own_s in zip(self._offers, earlier_s, strict=True):
-            direct_s = sum(map(resized_s, self._replaced(offer)))
-            fastest_s[offer.replaces] = min(own_s, direct_s, fastest_s.get(offer.replaces, math.inf))
+        earlier: list[tuple[float, float] | None] = []
+        fastest_s: dict[tuple[tuple[str, ...], float], float] = {}
+        for offer in self._offers:
+            own, replaced = (list(map(resized_s, of)) for of in (self._own(offer), self._replaced(offer)))
+            size = min(set.intersection(*map(set, (*own, *replaced))), default=None)
+            if size is None:
+                earlier.append(None)
+                continue
+            own_s, direct_s = (sum(known[size] for known in of) for of in (own, replaced))
+            earlier.append((size, own_s))
+            key = offer.replaces, size
+            fastest_s[key] = min(own_s, direct_s, fastest_s.get(key, math.inf))
+            for search in self._own(offer):
+                search.known_resized = True
         hopeless = [
-            HOPELESS * fastest_s[offer.replaces] < own_s < math.inf
-            for offer, own_s in zip(self._offers, earlier_s, strict=True)
+            known is not None and known[1] > HOPELESS * fastest_s[offer.replaces, known[0]]
+            for offer, known in zip(self._offers, earlier, strict=True)
         ]
         self._end(hopeless, rounds)
 

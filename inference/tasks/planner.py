@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...dataset.task import Task
@@ -52,9 +51,12 @@ class TaskPlanner(ABC):
     def begin(self, searches: Sequence[TaskSearch]) -> None:
         """Takes all tasks of the run, whose state it reads from then on."""
 
-    def resized_s(self, search: TaskSearch) -> float:
-        """Latency in seconds of the same layer at another size, which an earlier run tuned; inf for none."""
-        return math.inf
+    def resized_s(self, search: TaskSearch) -> Mapping[float, float]:
+        """Latency in seconds of the same layer at other sizes that earlier runs tuned.
+
+        Its keys are distances from these sizes: sums of the powers of two between the extents of the loops.
+        """
+        return {}
 
     @abstractmethod
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -60,6 +61,7 @@ class PlannerFactory:
                 rules=ReuseRules(
                     self._child_of,
                     self._earlier_child_of,
+                    self._resized_by,
                     source_rounds=config.auto.source_rounds,
                     heavy_share=config.auto.heavy_share,
                     heavy_rounds=config.rounds,
@@ -100,14 +102,17 @@ class PlannerFactory:
     def _earlier_child_of(self, task: Task, parent: Task) -> ChildBudget | None:
         """Limits of a task that an earlier run has tuned at another size."""
         auto = self._config.auto
-        if not auto.starts or not self._is_resized(task, parent):
+        if not auto.starts or math.isinf(self._resized_by(task, parent)):
             return None
         heavy = ChildBudget(starts=auto.starts, search=False, beside=max(0, auto.programs - auto.starts))
         return replace(heavy, starts=1, beside=auto.resized_programs - 1, small_programs=1, heavy=heavy)
 
-    def _is_resized(self, task: Task, other: Task) -> bool:
+    def _resized_by(self, task: Task, other: Task) -> float:
+        """Distance of the loops of a task to those of the same layer at another size; inf for others."""
         own, theirs = self._loops_of(task), self._loops_of(other)
-        return own is not None and theirs is not None and own.is_resized(theirs)
+        if own is None or theirs is None or not own.is_resized(theirs):
+            return math.inf
+        return own.distance(theirs)
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""

@@ -30,6 +30,8 @@ class TaskSearch:
     """Name of the surrogate that the task shares with others, "" for its own."""
     calls_instead: int = 0
     """Places of the network that call it if it is faster than what it replaces; 0 for no alternative."""
+    known_resized: bool = False
+    """Whether it is an alternative whose layer an earlier run measured at another size."""
     untuned_s: float = math.inf
     """Latency without a schedule, inf where it is not known or does not run."""
     known_s: float | None = None

@@ -16,6 +16,7 @@ from ..surrogate.shared import SIBLING_PROGRAMS
 from ..tuning_notes import TaskName
 from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
 from ..workers.searchers import Searcher, replied
+from .alternatives import RESIZED_TEMPLATES
 from .planner import Round
 from .search import TaskSearch
 
@@ -97,6 +98,7 @@ class SearchSupervisor:
                     given.append(start.trace)
         if given and search.is_alternative and planned.budget.search:
             # Its templates decide on an alternative: searches found faster programs of few.
+            given = given[:RESIZED_TEMPLATES] if search.known_resized else given
             planned = replace(
                 planned,
                 budget=replace(planned.budget, measured=len(given), search=False),

@@ -51,7 +51,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of a square image, channels last."""
+    """A convolution of a square image, channels last; a depthwise one has as many filters as channels."""
 
     size: int
     channels: int
@@ -61,13 +61,18 @@ class Convolution:
     padding: int = 0
     dtype: str = "float32"
     epilogue: str = "none"
+    depthwise: bool = False
+    dilation: int = 1
+    images: int = 1
 
     def module(self) -> tvm.IRModule:
         """The task."""
-        data = te.placeholder((1, self.size, self.size, self.channels), self.dtype, name="data")
-        shape = (self.kernel, self.kernel, self.channels, self.filters)
+        data = te.placeholder((self.images, self.size, self.size, self.channels), self.dtype, name="data")
+        groups = self.channels if self.depthwise else 1
+        shape = (self.kernel, self.kernel, self.channels // groups, self.filters)
         weight = te.placeholder(shape, WEIGHTS[self.dtype], name="weight")
-        window = [self.stride] * 2, [self.padding] * 4, [1, 1], 1, "NHWC", "HWIO", SUMS[self.dtype]
+        steps = [self.stride] * 2, [self.padding] * 4, [self.dilation] * 2
+        window = *steps, groups, "NHWC", "HWIO", SUMS[self.dtype]
         return _task(data, weight, topi.nn.conv(data, weight, *window), self.epilogue, self.filters)
 
     def expected(self, arguments: Sequence[NDArray]) -> NDArray:
@@ -75,8 +80,12 @@ class Convolution:
         data, weight, *bias = (_wide(argument) for argument in arguments)
         border = (self.padding, self.padding)
         padded = np.pad(data, ((0, 0), border, border, (0, 0)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (self.kernel, self.kernel), axis=(1, 2))
+        reach = 1 + (self.kernel - 1) * self.dilation
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (reach, reach), axis=(1, 2))
         windows = windows[:, :: self.stride, :: self.stride]  # [n, y, x, channel, ky, kx]
+        windows = windows[..., :: self.dilation, :: self.dilation]
+        if self.depthwise:
+            return _finished(np.einsum("nyxckl,klc->nyxc", windows, weight[:, :, 0]), bias)
         return _finished(np.einsum("nyxckl,klcf->nyxf", windows, weight), bias)
 
 

@@ -60,6 +60,8 @@ class ReuseRules:
     """Limits of a task that has a parent."""
     earlier_child_of: Callable[[Task, Task], ChildBudget | None] = lambda task, parent: None
     """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
+    resized_by: Callable[[Task, Task], float] = lambda task, other: math.inf
+    """Distance of a task to the same layer at another size; inf for another layer."""
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
     heavy_share: float = math.inf
@@ -148,11 +150,15 @@ class TreeOrder(Precedence):
         budget = self._resized(search) or self._rules.child_of(search.task)
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
 
-    def resized_s(self, search: TaskSearch) -> float:
-        """Latency in seconds of a task's parent, if an earlier run tuned it at another size; else inf."""
-        if self._resized(search) is None:
-            return math.inf
-        return min(self.donor(self.parent(search.task.workload_hash)).latencies_s.values(), default=math.inf)
+    def resized_s(self, search: TaskSearch) -> dict[float, float]:
+        """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""
+        found: dict[float, float] = {}
+        for donor in self._library.values():
+            apart = round(self._rules.resized_by(search.task, donor.task), 6)
+            fastest_s = min(donor.latencies_s.values(), default=math.inf)
+            if 0 < apart < math.inf and math.isfinite(fastest_s):
+                found[apart] = min(fastest_s, found.get(apart, math.inf))
+        return found
 
     def _resized(self, search: TaskSearch) -> ChildBudget | None:
         """Limits of a task whose parent an earlier run tuned at another size; None for other tasks."""

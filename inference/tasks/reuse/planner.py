@@ -87,7 +87,7 @@ class ReusePlanner(TaskPlanner):
         self._turns.begin(searches, self._order)
         self._order.reconsider()
 
-    def resized_s(self, search: TaskSearch) -> float:
+    def resized_s(self, search: TaskSearch) -> dict[float, float]:
         """See TaskPlanner."""
         assert self._order is not None, "a planner begins before it plans"
         return self._order.resized_s(search)

@@ -229,12 +229,17 @@ def test_alternatives_that_were_hopeless_at_another_size_are_left_out() -> None:
     ]
     contests = Contests(offers, searches)
 
-    def over(*earlier_s: float) -> list[bool]:
+    def over(*earlier_s: dict[float, float]) -> list[bool]:
         contests.leave_out(dict(zip(searches, earlier_s, strict=True)).__getitem__, 3)
         return [search.over for search in searches]
 
-    assert over(1.0, 0.5, 0.6) == [False, False, False]  # 1.2 times as long
-    assert over(1.0, 0.5, math.inf) == [False, False, False]  # not known
-    assert over(1.0, 0.5, 0.7) == [False, False, True]
+    assert over({}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, False]
+    assert over({1.0: 1.0}, {2.0: 9.0}, {1.0: 0.9}) == [False, False, False]  # no size in common
+    assert [search.known_resized for search in searches] == [False, False, True]
+    assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.6}) == [False, False, False]  # 1.2 times as long
+    assert [search.known_resized for search in searches] == [False, True, True]
+    # The nearest size in common decides: at the other one, it was hopeless.
+    assert over({1.0: 2.0, 2.0: 1.0}, {1.0: 1.0, 2.0: 0.1}, {1.0: 1.2, 2.0: 0.9}) == [False, False, False]
+    assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, True]
     assert searches[2].full_rounds == 3
-    assert over(1.0, 1.4, math.inf) == [False, True, True]
+    assert over({2.0: 1.0}, {2.0: 1.4}, {}) == [False, True, True]

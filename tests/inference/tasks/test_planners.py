@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, Softmax, to_task
+from foretune.dataset.task import ALTERNATIVE
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
+from foretune.inference.config import StopConfig
 from foretune.inference.reuse.backend import with_backend
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
 from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.strategies.loop import SearchLoop
 from foretune.inference.strategies.registry import strategy_config
+from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.tasks.due import anything_due
 from foretune.inference.tasks.planners import PlannerFactory
 from foretune.inference.tasks.reuse.published import PublishedTrees
+from foretune.inference.tasks.search import TaskSearch
 from foretune.inference.tasks.shares import LatencySharePlanner
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tuning_database import TuningDatabase
@@ -110,6 +115,23 @@ def test_tasks_of_an_earlier_run_are_parents(whole):
     assert child_of(to_task(Dense(rows=8, in_features=32, out_features=128)), TASKS[2]) is None
     retune = PlannerFactory(CONFIG, TARGET, later.database, retune=True)
     assert retune._sources([task]).library == []
+
+
+def test_an_alternative_knows_its_layer_at_another_size(whole):
+    """The tree is chosen before alternatives are known to it, so that they have no parent there."""
+    run, _ = whole
+    task = to_task(Dense(rows=16, in_features=32, out_features=32))
+    alternative = replace(to_task(Dense(rows=16, in_features=32, out_features=16)), source=ALTERNATIVE)
+    planner = Run(run.database.folder.parent, tasks=[task]).planners.make()
+    assert list(planner.further_tasks([task])) == []
+    searches = [TaskSearch(one, SearchLoop(StopConfig(), 0, own_surrogate())) for one in (task, alternative)]
+    planner.begin(searches)
+    # The columns of the three tasks are 64, 128 and 256.
+    fastest_s = [run.database.best_latency_s(other) for other in reversed(TASKS)]
+    assert [planner.resized_s(search) for search in searches] == [
+        dict(zip((1.0, 2.0, 3.0), fastest_s, strict=True)),
+        dict(zip((2.0, 3.0, 4.0), fastest_s, strict=True)),
+    ]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
