@@ -18,6 +18,10 @@ Programs that were drawn before leave the time to building and measuring:
     python benchmarks/gpu_campaign.py run --bundle bundle --dataset data/h200 --minutes 9 \
         program_sampling.sampler=database program_sampling.database=outputs/drawn
 
+`tune` tunes a network there, with the shipped checkpoint for GPUs; its last words are those of foretune tune:
+
+    python benchmarks/gpu_campaign.py tune --bundle bundle --minutes 9 network=resnet18 output=outputs/h200
+
 `templates` runs `benchmarks.gpu_templates` instead; its last words are that benchmark's. It needs Triton,
 which comes with PyTorch for CUDA.
 
@@ -38,7 +42,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -72,6 +76,8 @@ GENERATION = (
 CUDA_RUNTIME = "libcudart.so.13"
 # Seconds at the end of a run for the batch in flight and for merging shards.
 FINISH_S = 30.0
+# Seconds at the end of tuning for building the network, checking its outputs, and timing it.
+DEPLOY_S = 90.0
 PATIENCE_S = 8.0
 
 
@@ -169,14 +175,11 @@ def run(
     """Generates for `minutes`, all steps together; the exit status of foretune generate."""
     watch = Stopwatch(minutes)
     python = _prepared(watch, bundle, dry_run, environment)
-    if not bundle and importlib.util.find_spec("foretune") is None:
-        raise CampaignError("foretune is not installed for this Python; give --bundle, or install it first")
     if watch.left_s <= FINISH_S:
         raise CampaignError(f"--minutes {minutes}: nothing is left to generate in; give more")
     command = [
         *(str(python), "-m", "foretune", "generate", f"dataset={dataset}"),
-        f"target={target or (DRY_RUN_TARGET if dry_run else 'cuda')}",
-        *(("executor=dry_run",) if dry_run else ()),
+        *_device(target, dry_run),
         *("self_check=true", f"minutes={(watch.left_s - FINISH_S) / 60:.3f}", *GENERATION, *overrides),
     ]
     with watch.step("self-check and generation"):
@@ -188,10 +191,42 @@ def run(
     return status
 
 
+def tune(
+    minutes: float,
+    bundle: Path | None,
+    target: str | None,
+    dry_run: bool,
+    environment: Path,
+    overrides: Sequence[str],
+) -> int:
+    """Tunes a network for at most `minutes`, all steps together; the exit status of foretune tune."""
+    watch = Stopwatch(minutes)
+    python = _prepared(watch, bundle, dry_run, environment)
+    if watch.left_s <= DEPLOY_S:
+        raise CampaignError(f"--minutes {minutes}: nothing is left to search in; give more")
+    command = [
+        *(str(python), "-m", "foretune", "tune", *_device(target, dry_run)),
+        *(f"budget_s={watch.left_s - DEPLOY_S:.0f}", *overrides),
+    ]
+    with watch.step("tuning"):
+        return run_until(command, cuda_environment(python), watch.deadline)
+
+
+def _device(target: str | None, dry_run: bool) -> list[str]:
+    """Overrides of a foretune command for the GPU, or for one that is not there."""
+    if dry_run:
+        return [f"target={target or DRY_RUN_TARGET}", "executor=dry_run"]
+    return [f"target={target or 'cuda'}"]
+
+
 def _prepared(watch: Stopwatch, bundle: Path | None, dry_run: bool, environment: Path) -> Path:
     """Python of the campaign on a checked machine: that of the bundle's environment, or this one."""
     check_machine(dry_run)
     if not bundle:
+        if importlib.util.find_spec("foretune") is None:
+            raise CampaignError(
+                "foretune is not installed for this Python; give --bundle, or install it first"
+            )
         return Path(sys.executable)
     with watch.step("environment"):
         return make_environment(bundle, environment)
@@ -278,19 +313,19 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--python", default="3.12", help="Python of that machine, default 3.12")
     wanted.add_argument("--given", type=Path, help="what pip freeze prints there, which is left out")
     wanted.add_argument("--with-torch", action="store_true", help="for a machine without torch (gigabytes)")
-    wanted = commands.add_parser("run", help="generate records on this machine")
+    here = argparse.ArgumentParser(add_help=False)
+    here.add_argument("--minutes", type=float, required=True, help="of the whole command")
+    here.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
+    here.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
+    here.add_argument("--dry-run", action="store_true", help="everything but the GPU")
+    device = argparse.ArgumentParser(add_help=False)
+    device.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
+    wanted = commands.add_parser("run", parents=[here, device], help="generate records on this machine")
     wanted.add_argument("--dataset", type=Path, required=True)
-    wanted.add_argument("--minutes", type=float, required=True, help="of the whole command")
-    wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
-    wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
-    wanted.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
-    wanted.add_argument("--dry-run", action="store_true", help="everything but the GPU")
     wanted.add_argument("overrides", nargs="*", help="settings of foretune generate, such as seed=1")
-    wanted = commands.add_parser("templates", help="time GPU templates on this machine")
-    wanted.add_argument("--minutes", type=float, required=True, help="of the whole command")
-    wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
-    wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
-    wanted.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
+    wanted = commands.add_parser("tune", parents=[here, device], help="tune a network on this machine")
+    wanted.add_argument("overrides", nargs="*", help="settings of foretune tune, such as network=resnet18")
+    wanted = commands.add_parser("templates", parents=[here], help="time GPU templates on this machine")
     wanted.add_argument("words", nargs="*", help="for benchmarks.gpu_templates, after a --")
     wanted = commands.add_parser("draw", help="draw programs here that run measures elsewhere")
     wanted.add_argument("--tasks", type=Path, required=True, help="dataset with the tasks")
@@ -305,9 +340,15 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     arguments = vars(make_parser().parse_args(words))
-    command = {"bundle": bundle, "run": run, "templates": templates, "draw": draw, "merge": merge}[
-        arguments.pop("command")
-    ]
+    commands: dict[str, Callable[..., int | None]] = {
+        "bundle": bundle,
+        "run": run,
+        "tune": tune,
+        "templates": templates,
+        "draw": draw,
+        "merge": merge,
+    }
+    command = commands[arguments.pop("command")]
     try:
         return command(**arguments) or 0
     except CampaignError as error:

@@ -210,7 +210,20 @@ TINY = [
 ]
 
 
-@pytest.mark.slow
+def test_a_network_is_tuned_within_the_time_that_is_left(monkeypatch, tmp_path, capsys):
+    asked = []
+    monkeypatch.setattr(campaign, "run_until", lambda command, environment, deadline: asked.append(command))
+    words = ["tune", "--minutes", "9", "--dry-run", "network=resnet18", "search=templates"]
+    assert campaign.main(words) == 0
+    ((*begun, budget, network, search),) = asked
+    target = ["target=nvidia/nvidia-h100", "executor=dry_run"]
+    assert begun == [sys.executable, "-m", "foretune", "tune", *target]
+    assert budget.startswith("budget_s=") and 440 <= float(budget.removeprefix("budget_s=")) <= 450
+    assert [network, search] == ["network=resnet18", "search=templates"]
+    assert campaign.main(["tune", "--minutes", "1.5", "--dry-run", "network=resnet18"]) == 2
+    assert "nothing is left to search in" in capsys.readouterr().err
+
+
 def test_templates_are_timed_in_the_environment_until_the_deadline(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(campaign, "run_until", lambda command, environment, deadline: asked.append(command))
@@ -221,6 +234,7 @@ def test_templates_are_timed_in_the_environment_until_the_deadline(monkeypatch, 
     ]
 
 
+@pytest.mark.slow
 def test_a_dry_run_goes_through_every_step(tmp_path):
     dataset = tmp_path / "dataset"
     words = [sys.executable, SCRIPT, "run", "--dry-run", "--dataset", dataset, "--minutes", "5", *TINY]
