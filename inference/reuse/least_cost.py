@@ -40,7 +40,7 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
             can_reuse: whether the second may reuse the first (Definition 2).
             search_cost: cost of the backend's search.
             reuse_cost: cost of searching the second from the first's program with a sketch; None stands for
-                the sketch of the largest cost.
+                the sketch of the largest cost. It is asked again for each tree.
         """
         self._wanted = frozenset(operators)
         self._operators = {**bridges, **operators}
@@ -48,7 +48,6 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
         self._can_reuse = can_reuse
         self._search_cost = search_cost
         self._reuse_cost = reuse_cost
-        self._costs: dict[tuple[int, int, Hashable | None], float] = {}
         self._observed: dict[Hashable, Hashable] = {}
         self._selected: ReuseTree | None = None
 
@@ -81,7 +80,4 @@ class LeastCostSelection(ReuseSelection, Generic[T]):
         return steiner_tree(graph, self._wanted | set(spent))
 
     def _estimated(self, parent: T, child: T) -> float:
-        key = id(parent), id(child), self._observed.get(self._kind(child))
-        if key not in self._costs:
-            self._costs[key] = self._reuse_cost(parent, child, key[2])
-        return self._costs[key]
+        return self._reuse_cost(parent, child, self._observed.get(self._kind(child)))

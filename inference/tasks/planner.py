@@ -26,6 +26,9 @@ class Round:
     """Whether the task reuses others; a later round of a child may name no programs again."""
     to_be_continued: bool = False
     """Whether the task counts as unfinished after it, however many rounds it had."""
+    like: TaskSearch | None = None
+    """For the first round of an alternative: one with the same loops, whose templates were measured. None for
+    none."""
 
 
 class TaskPlanner(ABC):

@@ -59,6 +59,7 @@ class SearchSupervisor:
         self._told: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
         """Workload and trace of the siblings' programs that each searcher was told."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
+        self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
 
     @property
     def any_asked(self) -> bool:
@@ -98,7 +99,8 @@ class SearchSupervisor:
                     given.append(start.trace)
         if given and search.is_alternative and planned.budget.search:
             # Its templates decide on an alternative: searches found faster programs of few.
-            given = given[:RESIZED_TEMPLATES] if search.known_resized else given
+            self._templates[search.task.workload_hash] = given
+            given = self._worthwhile(planned, given)
             planned = replace(
                 planned,
                 budget=replace(planned.budget, measured=len(given), search=False),
@@ -132,6 +134,19 @@ class SearchSupervisor:
             )
         )
         search.searcher = searcher
+
+    def _worthwhile(self, planned: Round, given: list[str]) -> list[str]:
+        """Templates of an alternative to measure: the one that was the fastest on the same loops, if known.
+
+        Templates of the same loops are the same ones in the same order, whatever the element-wise steps.
+        """
+        if (like := planned.like) is not None:
+            theirs = self._templates.get(like.task.workload_hash, [])
+            ran = {trace: s for trace, s in like.loop.latencies_s().items() if math.isfinite(s)}
+            fastest = min(ran, key=lambda trace: ran[trace], default=None)
+            if fastest in theirs and len(theirs) == len(given):
+                return [given[theirs.index(fastest)]]
+        return given[:RESIZED_TEMPLATES] if planned.search.known_resized else given
 
     def _siblings(self, number: int, search: TaskSearch) -> tuple[SiblingProgram, ...]:
         """Programs of the task's family that the searcher was not told."""

@@ -62,6 +62,8 @@ class ReuseRules:
     """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
     resized_by: Callable[[Task, Task], float] = lambda task, other: math.inf
     """Distance of a task to the same layer at another size; inf for another layer."""
+    same_loops: Callable[[Task, Task], bool] = lambda task, other: False
+    """Whether two tasks differ in their element-wise steps alone."""
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
     heavy_share: float = math.inf
@@ -149,6 +151,18 @@ class TreeOrder(Precedence):
         """Limits of a task as a child."""
         budget = self._resized(search) or self._rules.child_of(search.task)
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
+
+    def begun_like(self, search: TaskSearch) -> TaskSearch | None:
+        """An alternative with the loops of this one that has begun, a measured one first; None for none."""
+        if not search.is_alternative:
+            return None
+        begun = [
+            other
+            for other in self._searches
+            if other is not search and other.is_alternative and (other.busy or other.rounds)
+        ]
+        alike = [other for other in begun if self._rules.same_loops(search.task, other.task)]
+        return min(alike, key=lambda other: not other.history_s, default=None)
 
     def resized_s(self, search: TaskSearch) -> dict[float, float]:
         """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""

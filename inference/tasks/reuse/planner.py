@@ -95,12 +95,14 @@ class ReusePlanner(TaskPlanner):
     def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
         """See TaskPlanner."""
         order = self._reconsidered()
-        planned = self._turns.next_round(preferred, others)
+        free = ([search for search in of if not self._waits(search, order)] for of in (preferred, others))
+        planned = self._turns.next_round(*free)
         if planned is None:
             return None
         stage = order.stage(planned.search)
         if stage is not Stage.STARTING:
-            return replace(planned, is_child=stage is Stage.STARTED)
+            like = None if planned.search.rounds else order.begun_like(planned.search)
+            return replace(planned, is_child=stage is Stage.STARTED, like=like)
         started = self._child_round(planned.search, order)
         if started is None:
             order.send_back(planned.search)
@@ -116,6 +118,12 @@ class ReusePlanner(TaskPlanner):
         assert self._order is not None, "a planner begins before it plans"
         self._order.reconsider()
         return self._order
+
+    def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
+        """Whether an alternative waits for what the first one with its loops measures."""
+        if search.rounds or (like := order.begun_like(search)) is None:
+            return False
+        return like.busy and not like.history_s
 
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""

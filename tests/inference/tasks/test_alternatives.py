@@ -10,15 +10,17 @@ import pytest
 from foretune.dataset.networks.alternatives import Offer
 from foretune.dataset.task import ALTERNATIVE, Task
 from foretune.inference.config import OneShotConfig, StopConfig
+from foretune.inference.reuse.tree import ReuseTree
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.strategies.loop import SearchLoop
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.tasks.alternatives import HOPELESS, Contests, needed_tasks, preferred
 from foretune.inference.tasks.due import anything_due
 from foretune.inference.tasks.search import TaskSearch
+from foretune.inference.tasks.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
-from support.reuse_trees import StartingSearcher
-from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
+from support.reuse_trees import StartingSearcher, planner_of
+from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, tuner_of
 
 DIRECT, NEXT, OTHER = TASKS
 CONFIG = OneShotConfig(rounds=3, top_k=3, stop=StopConfig(minimum=1), min_latency_share=0.0)
@@ -153,6 +155,31 @@ def test_templates_decide_on_an_alternative() -> None:
     assert request.starts == tuple(f"template {n} of {OTHER.name}" for n in range(2))
     assert (request.budget.measured, request.budget.search) == (2, False)
     assert sum(one.key == DIRECT.workload_hash for one in searcher.requests) == 3
+
+
+@pytest.mark.parametrize("searchers", [1, 2])
+def test_the_first_of_several_with_the_same_loops_decides_on_the_template(searchers: int) -> None:
+    """The second of two templates is the fastest of both; with two searchers, the other one waits."""
+    found = [StartingSearcher(lambda trace: 0.8 if "template 1" in trace else 0.9) for _ in range(searchers)]
+    planner = planner_of(ReuseTree({}, {}), config=CONFIG, same_loops=lambda task, other: True)
+    tuner = NetworkTuner(
+        CONFIG,
+        measuring_into([]),
+        found,
+        FakeDatabase(),
+        planner=planner,
+        start_sources=[Templates()],
+    )
+    offers = [offer("one", (DIRECT,), (NEXT,)), offer("two", (DIRECT,), (OTHER,))]
+    results = tuner.tune([DIRECT], [2.0], offers)
+    requests = [request for searcher in found for request in searcher.requests]
+    asked = {task.name: [r for r in requests if r.key == task.workload_hash] for task in (NEXT, OTHER)}
+    assert {len(of) for of in asked.values()} == {1}
+    measured = sorted(len(request.starts) for (request,) in asked.values())
+    assert measured == [1, 2]
+    for name, (request,) in asked.items():
+        assert request.starts[-1] == f"template 1 of {name}"
+    assert [result.tuned_latency_s for result in results[1:]] == [0.8, 0.8]
 
 
 def test_nothing_is_left_once_a_hopeless_alternative_is_given_up() -> None:
