@@ -17,13 +17,13 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
     "short": ("search.reuse=auto", "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
     "shared": ("search.reuse=auto", "search.share_surrogate=true"),
     "few_heavy": ("search.reuse=auto", "search.auto.heavy_share=0.2"),
-    "one_round": ("search.reuse=auto", "search.auto.depthwise_rounds=1"),
+    "two_rounds": ("search.reuse=auto", "search.auto.depthwise_rounds=2"),
 }
 """Overrides of `foretune tune` by the name of the search in a result.
 
 `fewer` takes no program over, `short` gives sources and depthwise convolutions fewer rounds, `shared` also
 shares the surrogate among the tasks of a family, `few_heavy` gives all rounds to tasks of a fifth alone, and
-`one_round` gives depthwise convolutions one.
+`two_rounds` gives depthwise convolutions two.
 """
 
 BY_DEFAULT = ("off", "auto", "fewer")

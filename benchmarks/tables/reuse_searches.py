@@ -34,8 +34,8 @@ def networks(results: Results) -> str:
         "Ratios to the search without reuse, geometric means with the least and the most of runs from an "
         "empty database. The networks of a run are timed side by side. `fewer` measures as few programs as "
         "`auto` and takes none over; `short` gives sources three rounds and depthwise convolutions one; "
-        "`shared` is `auto` with the surrogate shared in a family; `one_round` is `auto` that gives "
-        "depthwise convolutions one round; `few_heavy` is `auto` that gives all "
+        "`shared` is `auto` with the surrogate shared in a family; `two_rounds` is `auto` that gives "
+        "depthwise convolutions a second round; `few_heavy` is `auto` that gives all "
         "rounds to tasks of a fifth of the latency alone.",
     )
 

@@ -22,7 +22,7 @@ class AutoConfig:
     small_programs: int = 4
     resized_programs: int = 2
     starts: int = 4
-    depthwise_rounds: int = 2
+    depthwise_rounds: int = 1
     heavy_share: float = 0.1
 
     def __post_init__(self) -> None:

@@ -215,11 +215,18 @@ class TreeOrder(Precedence):
         return not search.calls
 
     def stake_s(self, search: TaskSearch) -> float:
-        """See Precedence."""
+        """See Precedence; a task without a program counts with what is expected of it, where that is known.
+
+        Its latency without a schedule may be a hundred times as long.
+        """
         waiting = [search]
         for known in waiting:  # grows while it is read
             waiting += self._children.get(known.task.workload_hash, [])
-        return sum(known.stake_s for known in waiting)
+        expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
+        return sum(
+            seconds if math.isfinite(seconds) else one.stake_s
+            for one, seconds in zip(waiting, expected_s, strict=True)
+        )
 
     def expected_s(self, search: TaskSearch) -> float:
         """See Precedence; a task without a program is as fast an operation as its parent."""

@@ -64,16 +64,25 @@ def test_a_source_that_was_interrupted_has_the_rounds_that_are_left():
     assert searcher.searched == "ab"
 
 
+class Steady(StartingSearcher):
+    """Has programs of 1 ms for a, of 30 ms for c, and of 2 ms for the others."""
+
+    def reply(self):
+        latency = {"a": 0.001, "c": 0.030}.get(NAMES[self.requests[-1].key], 0.002)
+        self.latencies_s = (tuple(latency + 1e-6 * n for n in range(4)),)
+        return super().reply()
+
+
+def test_a_source_counts_with_what_is_expected_of_its_children():
+    # The even share is (1 + 2 + 30) / 3 ms; half of it is more than a and b take, which b does untuned.
+    searcher = Steady()
+    planner = planner_of(tree_of(a="_", b="a", c="_"), source_rounds=2)
+    tune(planner, searcher, TASKS[:3], [0.02, 0.02, 0.04])
+    assert [searcher.searched.count(letter) for letter in "abc"] == [1, 1, 2]
+
+
 def test_a_child_of_a_small_share_measures_less():
     # By its parent's speed, b takes 2 and d takes 8 times as long as a; c is large.
-    seconds = {"a": 0.001, "c": 0.030}
-
-    class Steady(StartingSearcher):
-        def reply(self):
-            latency = seconds.get(NAMES[self.requests[-1].key], 0.002)
-            self.latencies_s = (tuple(latency + 1e-6 * n for n in range(4)),)
-            return super().reply()
-
     searcher = Steady()
     budget = ChildBudget(programs=4, starts=1, small_programs=2)
     planner = planner_of(tree_of(a="_", b="a", c="_", d="a"), child_of=lambda task: budget)
