@@ -129,7 +129,7 @@ def cycles(task: Winograd, template: WinogradTemplate, cache_bytes: int, cores: 
     between = 4 * task.products * height * width * (task.in_channels + task.out_channels)
     moved = 2 * between if between > cache_bytes else 0
     if template.block is None:
-        return images * (computed + (moved + weight) / _MOVE_BYTES) / cores
+        return (images * (computed + moved / _MOVE_BYTES) + weight / _MOVE_BYTES) / cores
     blocks = images * (rows // height) * (columns // width)
     # A weight that fits the cache is read once, a larger one for each block.
     turns = math.ceil(blocks / cores)

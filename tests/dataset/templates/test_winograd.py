@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,7 @@ def test_the_closed_form_by_hand() -> None:
     weight = 4 * 36 * 64 * 64
     assert cycles(LARGE, template, 1 << 20, 1) == 14 * 36 * 2 * (64 * 14 + 28) + 14 * weight / 16
     assert cycles(LARGE, template, 1 << 21, 2) == 7 * 36 * 2 * (64 * 14 + 28) + weight / 16
+    # Stage by stage, the weight is read once, whatever the images, by all cores together.
+    staged = replace(template, block=None)
+    one, four = (replace(LARGE, tiles=(images, *LARGE.tiles[1:])) for images in (1, 4))
+    assert cycles(four, staged, 1 << 30, 2) == 4 * cycles(one, staged, 1 << 30, 2) - 3 * weight / 16 / 2
