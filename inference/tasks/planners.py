@@ -62,7 +62,7 @@ class PlannerFactory:
                     self._child_of,
                     self._earlier_child_of,
                     self._resized_by,
-                    self._same_loops,
+                    self._loops_of,
                     source_rounds=config.auto.source_rounds,
                     heavy_share=config.auto.heavy_share,
                     heavy_rounds=config.rounds,
@@ -114,10 +114,6 @@ class PlannerFactory:
         if own is None or theirs is None or not own.is_resized(theirs):
             return math.inf
         return own.distance(theirs)
-
-    def _same_loops(self, task: Task, other: Task) -> bool:
-        own = self._loops_of(task)
-        return own is not None and own == self._loops_of(other)
 
     def _sources(self, tasks: Sequence[Task]) -> Selected:
         """Selection of `search.reuse=auto`."""

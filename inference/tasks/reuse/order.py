@@ -62,8 +62,8 @@ class ReuseRules:
     """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
     resized_by: Callable[[Task, Task], float] = lambda task, other: math.inf
     """Distance of a task to the same layer at another size; inf for another layer."""
-    same_loops: Callable[[Task, Task], bool] = lambda task, other: False
-    """Whether two tasks differ in their element-wise steps alone."""
+    loops_of: Callable[[Task], Hashable] = lambda task: None
+    """What tasks share that differ in their element-wise steps alone; None for a task that shares nothing."""
     source_rounds: int | None = None
     """Rounds of a task that others reuse, at most; None sets no limit of its own."""
     heavy_share: float = math.inf
@@ -116,11 +116,20 @@ class TreeOrder(Precedence):
         """What earlier runs measured, once it was asked for."""
         self._heavy_s = math.inf
         """Seconds of the network's latency from which on a task is heavy."""
+        self._alternatives: dict[Hashable, list[TaskSearch]] = {}
+        for search in searches:
+            if search.is_alternative and (loops := rules.loops_of(search.task)) is not None:
+                self._alternatives.setdefault(loops, []).append(search)
+        # What is asked hundreds of times for one plan, until something changes.
+        self._expected: dict[str, float] = {}
+        self._operations: dict[str, float] = {}
+        self._even_s: float | None = None
         self._back: dict[str, Spent] = {}
         """What children had who are searched by themselves after all."""
 
     def reconsider(self) -> None:
         """Takes the tree of what is known by now, and sends children back that no parent can help."""
+        self._forget()
         begun = {
             name: self.parent(name) if search.busy or search.rounds else self._earlier_parent(search)
             for name, search in self._by_name.items()
@@ -132,6 +141,7 @@ class TreeOrder(Precedence):
                     self._sketches[name] = sketch_of(self._by_name[name].task, fastest[0])
         tree = self._selection.tree(begun, self._sketches)
         self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
+        self._forget()
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
                 self.send_back(search)
@@ -146,6 +156,7 @@ class TreeOrder(Precedence):
     def send_back(self, search: TaskSearch) -> None:
         """Lets a child be searched by itself, its rounds as a child not counted."""
         self._back[search.task.workload_hash] = Spent(search.rounds, len(search.loop.known))
+        self._forget()
 
     def child(self, search: TaskSearch) -> ChildBudget:
         """Limits of a task as a child."""
@@ -156,13 +167,9 @@ class TreeOrder(Precedence):
         """An alternative with the loops of this one that has begun, a measured one first; None for none."""
         if not search.is_alternative:
             return None
-        begun = [
-            other
-            for other in self._searches
-            if other is not search and other.is_alternative and (other.busy or other.rounds)
-        ]
-        alike = [other for other in begun if self._rules.same_loops(search.task, other.task)]
-        return min(alike, key=lambda other: not other.history_s, default=None)
+        alike = self._alternatives.get(self._rules.loops_of(search.task), [])
+        begun = [other for other in alike if other is not search and (other.busy or other.rounds)]
+        return min(begun, key=lambda other: not other.history_s, default=None)
 
     def resized_s(self, search: TaskSearch) -> dict[float, float]:
         """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""
@@ -230,10 +237,22 @@ class TreeOrder(Precedence):
 
     def expected_s(self, search: TaskSearch) -> float:
         """See Precedence; a task without a program is as fast an operation as its parent."""
-        if math.isfinite(search.best_s):
-            return search.network_s
         task = search.task
-        return task.weight * task.flops * self._operation_s(self.parent(task.workload_hash))
+        if (name := task.workload_hash) not in self._expected:
+            self._expected[name] = (
+                search.network_s
+                if math.isfinite(search.best_s)
+                else task.weight * task.flops * self._operation_s(self.parent(name))
+            )
+        return self._expected[name]
+
+    def even_s(self, searches: Sequence[TaskSearch]) -> float:
+        """See Precedence."""
+        if searches is not self._searches:
+            return super().even_s(searches)
+        if self._even_s is None:
+            self._even_s = super().even_s(searches)
+        return self._even_s
 
     def rounds(self, search: TaskSearch) -> float:
         """See Precedence; tasks that others reuse have a limit."""
@@ -317,6 +336,16 @@ class TreeOrder(Precedence):
 
     def _operation_s(self, name: str) -> float:
         """Seconds an operation of a task, or of the next one above it that has a program; inf for none."""
+        if name not in self._operations:
+            self._operations[name] = self._operation_of(name)
+        return self._operations[name]
+
+    def _forget(self) -> None:
+        self._expected.clear()
+        self._operations.clear()
+        self._even_s = None
+
+    def _operation_of(self, name: str) -> float:
         if donor := self._library.get(name):
             return min(donor.latencies_s.values(), default=math.inf) / max(donor.task.flops, 1.0)
         if (search := self._by_name.get(name)) is None:

@@ -161,7 +161,7 @@ def test_templates_decide_on_an_alternative() -> None:
 def test_the_first_of_several_with_the_same_loops_decides_on_the_template(searchers: int) -> None:
     """The second of two templates is the fastest of both; with two searchers, the other one waits."""
     found = [StartingSearcher(lambda trace: 0.8 if "template 1" in trace else 0.9) for _ in range(searchers)]
-    planner = planner_of(ReuseTree({}, {}), config=CONFIG, same_loops=lambda task, other: True)
+    planner = planner_of(ReuseTree({}, {}), config=CONFIG, loops_of=lambda task: "the same")
     tuner = NetworkTuner(
         CONFIG,
         measuring_into([]),
