@@ -123,6 +123,7 @@ class TreeOrder(Precedence):
         # What is asked hundreds of times for one plan, until something changes.
         self._expected: dict[str, float] = {}
         self._operations: dict[str, float] = {}
+        self._settled: dict[str, bool] = {}
         self._even_s: float | None = None
         self._back: dict[str, Spent] = {}
         """What children had who are searched by themselves after all."""
@@ -312,8 +313,10 @@ class TreeOrder(Precedence):
 
     def _is_settled(self, name: str) -> bool:
         """Whether a task is searched as far as it is planned, so that others can reuse it."""
-        search = self._by_name.get(name)
-        return search is None or not (search.busy or self._share_left(search))
+        if name not in self._settled:
+            search = self._by_name.get(name)
+            self._settled[name] = search is None or not (search.busy or self._share_left(search))
+        return self._settled[name]
 
     def _is_pending(self, search: TaskSearch) -> bool:
         """Whether a task waits for its parent, or for its round as a child."""
@@ -343,6 +346,7 @@ class TreeOrder(Precedence):
     def _forget(self) -> None:
         self._expected.clear()
         self._operations.clear()
+        self._settled.clear()
         self._even_s = None
 
     def _operation_of(self, name: str) -> float:
