@@ -147,12 +147,18 @@ class Stopwatch:
     """Tells how long each step took, and how much of the time allowed is left."""
 
     def __init__(self, minutes: float) -> None:
+        self.minutes = minutes
         self.started = time.monotonic()
         self.deadline = self.started + 60 * minutes
 
     @property
     def left_s(self) -> float:
         return self.deadline - time.monotonic()
+
+    def require(self, spare_s: float, work: str) -> None:
+        """Raises CampaignError if all that is left is what the end takes."""
+        if self.left_s <= spare_s:
+            raise CampaignError(f"--minutes {self.minutes}: nothing is left to {work} in; give more")
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -173,10 +179,8 @@ def run(
     overrides: Sequence[str],
 ) -> int:
     """Generates for `minutes`, all steps together; the exit status of foretune generate."""
-    watch = Stopwatch(minutes)
-    python = _prepared(watch, bundle, dry_run, environment)
-    if watch.left_s <= FINISH_S:
-        raise CampaignError(f"--minutes {minutes}: nothing is left to generate in; give more")
+    watch, python = _begun(minutes, bundle, dry_run, environment)
+    watch.require(FINISH_S, "generate")
     command = [
         *(str(python), "-m", "foretune", "generate", f"dataset={dataset}"),
         *_device(target, dry_run),
@@ -200,10 +204,8 @@ def tune(
     overrides: Sequence[str],
 ) -> int:
     """Tunes a network for at most `minutes`, all steps together; the exit status of foretune tune."""
-    watch = Stopwatch(minutes)
-    python = _prepared(watch, bundle, dry_run, environment)
-    if watch.left_s <= DEPLOY_S:
-        raise CampaignError(f"--minutes {minutes}: nothing is left to search in; give more")
+    watch, python = _begun(minutes, bundle, dry_run, environment)
+    watch.require(DEPLOY_S, "search")
     command = [
         *(str(python), "-m", "foretune", "tune", *_device(target, dry_run)),
         *(f"budget_s={watch.left_s - DEPLOY_S:.0f}", *overrides),
@@ -219,25 +221,25 @@ def _device(target: str | None, dry_run: bool) -> list[str]:
     return [f"target={target or 'cuda'}"]
 
 
-def _prepared(watch: Stopwatch, bundle: Path | None, dry_run: bool, environment: Path) -> Path:
-    """Python of the campaign on a checked machine: that of the bundle's environment, or this one."""
+def _begun(minutes: float, bundle: Path | None, dry_run: bool, environment: Path) -> tuple[Stopwatch, Path]:
+    """Clock and Python of a campaign on a checked machine: that of the bundle's environment, or this one."""
+    watch = Stopwatch(minutes)
     check_machine(dry_run)
     if not bundle:
         if importlib.util.find_spec("foretune") is None:
             raise CampaignError(
                 "foretune is not installed for this Python; give --bundle, or install it first"
             )
-        return Path(sys.executable)
+        return watch, Path(sys.executable)
     with watch.step("environment"):
-        return make_environment(bundle, environment)
+        return watch, make_environment(bundle, environment)
 
 
 def templates(
     minutes: float, bundle: Path | None, dry_run: bool, environment: Path, words: Sequence[str]
 ) -> int:
     """Times GPU templates for at most `minutes`; the exit status of the benchmark."""
-    watch = Stopwatch(minutes)
-    python = _prepared(watch, bundle, dry_run, environment)
+    watch, python = _begun(minutes, bundle, dry_run, environment)
     only = ("--compile-only",) if dry_run else ()
     command = [str(python), "-m", "benchmarks.gpu_templates", *only, *words]
     with watch.step("templates"):

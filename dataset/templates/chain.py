@@ -14,10 +14,9 @@ from math import prod
 
 import tvm
 from tvm.s_tir.stmt import SBlock
-from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents
-from .contraction import Contraction, blocks_of, contraction_of, is_product, only_copies, only_pads
+from .contraction import Contraction, blocks_of, contraction_of, is_product, only_copies, only_pads, reduces
 from .depthwise import read_windows
 
 _MATRIX_AXES = 2
@@ -148,7 +147,7 @@ def _stage(
     if len(copies) + len(padded) != len(before) or len(padded) > 1:
         return None
     shape = list(extents(anchor.writes[0].source))
-    if any(_reduces(block) for block in after):
+    if any(reduces(block) for block in after):
         return None
     result = after[-1] if after else anchor
     if list(extents(result.writes[0].source)) != shape:
@@ -177,7 +176,3 @@ def _stage(
         contraction=task,
         element_bytes=tvm.DataType(str(result.writes[0].source.dtype)).bits // 8,
     )
-
-
-def _reduces(block: SBlock) -> bool:
-    return any(iterator.iter_type == IterVar.CommReduce for iterator in block.iter_vars)

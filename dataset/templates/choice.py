@@ -16,7 +16,7 @@ from ..hardware import Hardware
 from .contraction import Axis, Contraction
 from .instructions import Instruction
 from .prediction import cycles, predicted_s
-from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template
+from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template, divisors
 from .tile_intrinsics import MOST_ACROSS
 from .tile_profile import TileProfile
 
@@ -79,12 +79,12 @@ def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, .
     """
     *others, last = axes
     ones = (1,) * len(others)
-    found = [(*ones, tile) for tile in _divisors(last.extent, most)]
+    found = [(*ones, tile) for tile in divisors(last.extent, most)[::-1]]
     if others:
         found += [
             (*ones[:-1], across, tile)
-            for tile in _divisors(last.extent, most)
-            for across in _divisors(others[-1].extent, most // tile)
+            for tile in divisors(last.extent, most)[::-1]
+            for across in divisors(others[-1].extent, most // tile)[::-1]
             if across > 1 and tile == last.extent
         ]
     elif last.extent > most and not even:
@@ -98,7 +98,7 @@ def _of_tiles(task: Contraction, instruction: Instruction) -> Iterator[Template]
     ones = (1,) * len(others)
     if Template(instruction, ones, 1).words(task.inner.extent) == 1:
         return  # a tile has two dimensions
-    for rows in _divisors(last.extent, MOST_ROWS)[:2]:
+    for rows in divisors(last.extent, MOST_ROWS)[:-3:-1]:
         if rows == 1:
             continue
         across = others[-1].extent if others and rows == last.extent else last.extent // rows
@@ -107,8 +107,3 @@ def _of_tiles(task: Contraction, instruction: Instruction) -> Iterator[Template]
                 if across % row_tiles == 0 and panels % vectors == 0:
                     for order in (COLUMNS_FIRST, ROWS_FIRST):
                         yield Template(instruction, (*ones, rows), vectors, 1, order, row_tiles)
-
-
-def _divisors(extent: int, most: int) -> list[int]:
-    """Divisors of at most `most`, the largest first."""
-    return [factor for factor in range(min(extent, most), 0, -1) if extent % factor == 0]

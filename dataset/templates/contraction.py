@@ -128,8 +128,8 @@ def read_contraction(mod: tvm.IRModule) -> Contraction | None:
     They apply where one block reduces a product of two operands, its loops are those of `Contraction`, and
     all other blocks are element-wise.
     """
-    anchor = find_anchor_sblock(mod)
-    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
+    anchor = product_of(mod)
+    if anchor is None:
         return None
     roles = roles_of(blocks_of(mod), anchor)
     return None if roles is None else contraction_of(mod, anchor, roles)
@@ -162,6 +162,14 @@ def blocks_of(mod: tvm.IRModule) -> list[SBlock]:
     return [block for block in found if block.iter_vars]
 
 
+def product_of(mod: tvm.IRModule) -> SBlock | None:
+    """The block with most operations, if it adds up products of two operands; else None."""
+    anchor = find_anchor_sblock(mod)
+    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
+        return None
+    return anchor
+
+
 def is_product(anchor: SBlock) -> bool:
     """Whether the block adds the product of its two operands, each perhaps converted, to the sum."""
     value = getattr(anchor.body, "value", None)
@@ -179,7 +187,7 @@ def roles_of(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
     others = [block for block in blocks if block.name_hint != anchor.name_hint]
     if len(others) != len(blocks) - 1 or len({block.name_hint for block in others}) != len(others):
         return None
-    if any(block.init is not None or len(block.writes) != 1 or _reduces(block) for block in others):
+    if any(block.init is not None or len(block.writes) != 1 or reduces(block) for block in others):
         return None
     operands = {region.source for region in anchor.reads}
     prepared = tuple(
@@ -209,7 +217,8 @@ def only_pads(block: SBlock) -> bool:
     return getattr(getattr(value, "op", None), "name", "") == IF_THEN_ELSE
 
 
-def _reduces(block: SBlock) -> bool:
+def reduces(block: SBlock) -> bool:
+    """Whether the block has a loop that reduces."""
     return any(iterator.iter_type == IterVar.CommReduce for iterator in block.iter_vars)
 
 

@@ -13,15 +13,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
-from tvm.s_tir.analysis import find_anchor_sblock
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents, linear
-from .contraction import blocks_of, is_product, only_pads, roles_of, variables_of
+from .contraction import blocks_of, only_pads, product_of, roles_of, variables_of
 from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
+from .template import divisors
 
 MOST_LINES, MOST_PIXELS, MOST_VECTORS = 4, 16, 4
 """Rows, columns and vectors of channels of a register tile."""
@@ -84,8 +84,8 @@ class DepthwiseTemplate:
 
 def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
     """The depthwise convolution that `main` computes; None for another task, or another layout."""
-    anchor = find_anchor_sblock(mod)
-    if anchor is None or anchor.init is None or len(anchor.reads) != 2 or not is_product(anchor):
+    anchor = product_of(mod)
+    if anchor is None:
         return None
     blocks = blocks_of(mod)
     roles, windows = roles_of(blocks, anchor), read_windows(anchor)
@@ -174,13 +174,13 @@ def _candidates(task: Depthwise, instruction: Instruction) -> Iterator[Depthwise
     """Templates that fit the registers, whose tiles divide the image."""
     if task.channels % instruction.lanes:
         return
-    for vectors in _divisors(task.channels // instruction.lanes, MOST_VECTORS):
-        for lines in _divisors(task.rows, MOST_LINES):
-            for pixels in _divisors(task.columns, MOST_PIXELS):
+    for vectors in divisors(task.channels // instruction.lanes, MOST_VECTORS):
+        for lines in divisors(task.rows, MOST_LINES):
+            for pixels in divisors(task.columns, MOST_PIXELS):
                 sums = lines * pixels * vectors
                 if sums + vectors + 1 > instruction.registers or sums * task.taps > _MOST_UNROLLED:
                     continue
-                for block in _divisors(task.rows, task.rows):
+                for block in divisors(task.rows):
                     if block % lines == 0:
                         yield DepthwiseTemplate(instruction, block, (lines, pixels), vectors)
 
@@ -192,7 +192,3 @@ def _only_at(indices: Sequence[Any], loop: IterVar, axis: int) -> bool:
 
 def _uses(indices: Sequence[Any], loop: IterVar) -> bool:
     return loop.var in variables_of(indices)
-
-
-def _divisors(extent: int, most: int) -> list[int]:
-    return [factor for factor in range(1, min(extent, most) + 1) if extent % factor == 0]

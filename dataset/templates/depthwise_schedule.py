@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm.s_tir.schedule import Schedule
 
 from .depthwise import MOST_PIXELS, MOST_VECTORS, Depthwise, DepthwiseTemplate
-from .stages import copy_in_parallel, in_vectors, inline_blocks, split_by_decision
+from .stages import copy_in_parallel, in_vectors, inline_blocks, split_by_decision, with_sums_in_registers
 
 
 def apply_depthwise(sch: Schedule, task: Depthwise, template: DepthwiseTemplate) -> None:
@@ -17,11 +17,7 @@ def apply_depthwise(sch: Schedule, task: Depthwise, template: DepthwiseTemplate)
     lanes = template.instruction.lanes
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
-    if task.epilogue is None:
-        last = sch.cache_write(block, 0, "local")
-    else:
-        last = sch.get_sblock(task.epilogue)
-        sch.set_scope(block, 0, "local")
+    last = with_sums_in_registers(sch, block, task.epilogue)
     image, y, x, channel, *window = sch.get_loops(block)
     blocks, y = split_by_decision(sch, y, template.block, task.rows)
     y, line = sch.split(y, [None, template.tile[0]])

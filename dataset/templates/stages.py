@@ -76,6 +76,15 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
         copy_in_parallel(sch, packed)
 
 
+def with_sums_in_registers(sch: Schedule, block: SBlockRV, epilogue: str | None) -> SBlockRV:
+    """Keeps the sums of a block in registers; returns the block that stores the output from them."""
+    if epilogue is None:
+        return sch.cache_write(block, 0, "local")
+    last = sch.get_sblock(epilogue)
+    sch.set_scope(block, 0, "local")
+    return last
+
+
 def split_by_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> tuple[LoopRV, LoopRV]:
     """Splits a loop by a decision, `inner` iterations inside; a search may change it to at most `most`."""
     extent = int(sch.get(loop).extent)

@@ -39,6 +39,12 @@ class Template:
         return words_of(depth, self.instruction.step)
 
 
+def divisors(extent: int, most: int | None = None) -> list[int]:
+    """Divisors in order, of at most `most`."""
+    limit = extent if most is None else min(extent, most)
+    return [factor for factor in range(1, limit + 1) if extent % factor == 0]
+
+
 def words_of(depth: int, step: int) -> int:
     """Words of a tile along a reduction of `depth`, `step` elements each: at most 16 that divide it."""
     return max(words for words in range(1, MOST_ROWS + 1) if depth // step % words == 0)

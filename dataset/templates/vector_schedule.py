@@ -16,6 +16,7 @@ from .stages import (
     share_among_threads,
     split_by_decision,
     tensorize,
+    with_sums_in_registers,
 )
 from .template import Template
 
@@ -35,11 +36,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     # MetaSchedule packs constant weights of float32 by itself, and consecutive columns need no packing.
     if step > 1 or not (task.constant_weight or task.weight_column == task.weight_axes - 1):
         pack_weight(sch, task, block, template)
-    if task.epilogue is None:
-        last = sch.cache_write(block, 0, "local")
-    else:
-        last = sch.get_sblock(task.epilogue)
-        sch.set_scope(block, 0, "local")
+    last = with_sums_in_registers(sch, block, task.epilogue)
     loops = sch.get_loops(block)
     batch, reduced = loops_of(loops, task.batch), loops_of(loops, task.outer)
     rows, row_tile, ragged = [], [], []

@@ -19,6 +19,7 @@ from ..hardware import Hardware
 from ..operators.shared.tir import extents
 from .instructions import Instruction
 from .prediction import busy_cycles
+from .template import divisors
 
 DATA_PAD, COLUMNS, DATA_TRANSFORM = "data_pad", "data_columns", "data_transform"
 PRODUCT, OUTPUT_ROWS, OUTPUT_TRANSFORM = "winograd_product", "output_rows", "output_transform"
@@ -143,8 +144,8 @@ def _candidates(task: Winograd, instruction: Instruction) -> Iterator[WinogradTe
     if task.in_channels % lanes or task.out_channels % lanes:
         return
     _, rows, columns = task.tiles
-    parts = [part for part in _divisors(columns) if part == columns or part >= MOST_ROWS // 2]
-    blocks = [None, *((row, part) for row in _divisors(rows) for part in parts)]
+    parts = [part for part in divisors(columns) if part == columns or part >= MOST_ROWS // 2]
+    blocks = [None, *((row, part) for row in divisors(rows) for part in parts)]
     unroll = 4 if task.in_channels % 4 == 0 else 1
     for vectors in range(1, MOST_VECTORS + 1):
         if task.out_channels // lanes % vectors:
@@ -152,10 +153,6 @@ def _candidates(task: Winograd, instruction: Instruction) -> Iterator[WinogradTe
         most = min((instruction.registers - vectors - 1) // vectors, MOST_ROWS)
         for block in blocks:
             height, width = block or (rows, columns)
-            along = max(part for part in _divisors(width) if part <= most)
-            across = max(part for part in _divisors(height) if part * along <= most) if along == width else 1
+            along = max(part for part in divisors(width) if part <= most)
+            across = max(part for part in divisors(height) if part * along <= most) if along == width else 1
             yield WinogradTemplate(instruction, block, (across, along), vectors, unroll)
-
-
-def _divisors(extent: int) -> list[int]:
-    return [factor for factor in range(1, extent + 1) if extent % factor == 0]

@@ -165,8 +165,11 @@ class TreeOrder(Precedence):
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
 
     def begun_like(self, search: TaskSearch) -> TaskSearch | None:
-        """An alternative with the loops of this one that has begun, a measured one first; None for none."""
-        if not search.is_alternative:
+        """An alternative with the loops of this one that has begun, a measured one first.
+
+        None where there is none, and for what is no alternative or had a round.
+        """
+        if search.rounds or not search.is_alternative:
             return None
         alike = self._alternatives.get(self._rules.loops_of(search.task), [])
         begun = [other for other in alike if other is not search and (other.busy or other.rounds)]

@@ -101,7 +101,7 @@ class ReusePlanner(TaskPlanner):
             return None
         stage = order.stage(planned.search)
         if stage is not Stage.STARTING:
-            like = None if planned.search.rounds else order.begun_like(planned.search)
+            like = order.begun_like(planned.search)
             return replace(planned, is_child=stage is Stage.STARTED, like=like)
         started = self._child_round(planned.search, order)
         if started is None:
@@ -121,9 +121,8 @@ class ReusePlanner(TaskPlanner):
 
     def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
         """Whether an alternative waits for what the first one with its loops measures."""
-        if search.rounds or (like := order.begun_like(search)) is None:
-            return False
-        return like.busy and not like.history_s
+        like = order.begun_like(search)
+        return like is not None and like.busy and not like.history_s
 
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""
