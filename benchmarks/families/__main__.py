@@ -146,7 +146,10 @@ def main() -> None:
         print("the limit is reached; the same command goes on")
         return
     known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
-    parts = {**(read_json(known) if known.exists() else {}), arguments.part: found}
+    parts = read_json(known) if known.exists() else {}
+    if arguments.part == "live":
+        found = beside(parts.get("live", {}), found)
+    parts[arguments.part] = found
     folder = write_result(
         "families",
         parts,
@@ -156,6 +159,11 @@ def main() -> None:
         results=RESULTS,
     )
     print(f"wrote {folder}")
+
+
+def beside(known: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Live runs by network: those found, and of earlier calls what was not run again."""
+    return {network: {**known.get(network, {}), **found.get(network, {})} for network in {**known, **found}}
 
 
 def _pool_of(dataset: Path, networks: list[NetworkPool]) -> dict[str, Any]:

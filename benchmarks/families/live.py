@@ -68,7 +68,7 @@ def live(
     """Runs of the searches by network, and the machine's hardware.
 
     `runs` have one run of each of Foretune's searches and their networks timed side by side, `stock` those
-    of stock's search by scheduler.
+    of stock's search by scheduler. A network lacks what no search was asked of.
     """
     unknown = [name for name in searches if name not in {*SEARCHES, *STOCK}]
     if unknown:
@@ -76,13 +76,13 @@ def live(
         raise UserError(f"--searches {unknown[0]!r}: the part live knows {known}; name some of them")
     chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
     schedulers = [name for name in STOCK if not searches or name in searches]
-    found: dict[str, Any] = {network: {"runs": [], "stock": []} for network in networks or NETWORKS}
+    found: dict[str, Any] = {network: {} for network in networks or NETWORKS}
     for seed in range(seeds):
         for network, rows in found.items():
             label = f"live-{network}-{seed}"
             if chosen:
                 ours = partial(contest.one_of_each, network, seed, folder, chosen, ())
-                rows["runs"].append(keep(label, {"searches": chosen}, ours))
+                rows.setdefault("runs", []).append(keep(label, {"searches": chosen}, ours))
             if schedulers:
                 order = schedulers[:: -1 if seed % 2 else 1]
                 settings = {"trials": TRIALS_A_TASK, "round": ROUND}
@@ -90,7 +90,7 @@ def live(
                     name: keep(f"{label}-{name}", settings, partial(stock, network, name, seed))
                     for name in order
                 }
-                rows["stock"].append(runs)
+                rows.setdefault("stock", []).append(runs)
     return found, this_machine()
 
 

@@ -144,7 +144,7 @@ def live(results: Results) -> str:
         [result.machine, NETWORKS.get(network, network), *cells]
         for result in found
         for network, part in result.values["live"].items()
-        for cells in contest_rows(part["runs"], BASE)
+        for cells in contest_rows(part.get("runs", ()), BASE)
     ]
     note = (
         "Ratios to the planner by latency share without reuse, geometric means with the least and the most "
@@ -161,6 +161,8 @@ def stock(results: Results) -> str:
     rows = []
     for result in found:
         for network, part in result.values["live"].items():
+            if not part.get("stock"):
+                continue
             ratios = [_to_the_same(run["stock, foresee"], run["stock, gradient"]) for run in part["stock"]]
             spent, ahead, reached = zip(*ratios, strict=True)
             cells = [times_spread(geometric_spread(each)) for each in (spent, ahead)]
@@ -179,7 +181,7 @@ def _with_live(results: Results, kind: str) -> list[Result]:
     return [
         result
         for result in results.of("families")
-        if any(part[kind] for part in result.values.get("live", {}).values())
+        if any(part.get(kind) for part in result.values.get("live", {}).values())
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from foretune.errors import UserError
 
 from benchmarks.families import live
+from benchmarks.families.__main__ import beside
 from benchmarks.tables import families
 from benchmarks.tables.contests import contest_rows
 
@@ -32,7 +33,7 @@ def test_rows_of_a_contest_are_ratios_to_its_base():
 
 
 def test_live_searches_are_beside_the_planner_by_shares():
-    part = {"resnet18": {"runs": [run(shares=(10, 4.0, 0.010), headroom=(5, 2.0, 0.011))], "stock": []}}
+    part = {"resnet18": {"runs": [run(shares=(10, 4.0, 0.010), headroom=(5, 2.0, 0.011))]}}
     assert "| CPU | ResNet-18 | headroom | 1 | 0.50x | 0.50x | 1.10x |" in families.live(
         results_of("live", part)
     )
@@ -49,14 +50,24 @@ def test_live_searches_are_beside_the_planner_by_shares():
 def test_stock_searches_are_compared_at_the_last_latency(foresee, cells):
     gradient = {"curve": [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]]}
     stock = [{"stock, gradient": gradient, "stock, foresee": {"curve": foresee}}]
-    table = families.stock(results_of("live", {"resnet18": {"runs": [], "stock": stock}}))
+    part = {"resnet18": {"stock": stock}, "bert_base": {"runs": []}}
+    table = families.stock(results_of("live", part))
     assert f"| CPU | ResNet-18 | 1 | {cells} |" in table
 
 
 def test_parts_that_are_not_there_name_their_command():
-    empty = results_of("live", {"resnet18": {"runs": [], "stock": []}})
+    empty = results_of("live", {"resnet18": {"runs": []}, "bert_base": {}})
     for table in (families.live, families.stock):
         assert table(empty) == "Not measured yet: `python -m benchmarks.families --part live`."
+
+
+def test_a_call_keeps_what_earlier_ones_ran_live():
+    known = {"a": {"runs": [1], "stock": [2]}, "b": {"runs": [3]}}
+    assert beside(known, {"a": {"stock": [4]}, "c": {}}) == {
+        "a": {"runs": [1], "stock": [4]},
+        "b": {"runs": [3]},
+        "c": {},
+    }
 
 
 def test_an_unknown_search_is_named():
