@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from statistics import median
 from typing import Any
 
 from ..common import geometric_mean, geometric_spread
@@ -19,6 +21,9 @@ _GROUPINGS = {
     "one": "one model for all tasks",
     "each": "one model a task",
 }
+
+_RIVAL = "gradient"
+"""Planner that others are compared with by replay."""
 
 _FIRST_POOL = {"dataset": "networks", "programs": 40}
 """Pool of results that do not name theirs."""
@@ -151,6 +156,34 @@ def live(results: Results) -> str:
         "of runs from an empty database. The networks of a run are timed side by side."
     )
     return markdown(CONTEST_HEADS, rows, note)
+
+
+def predicted(results: Results) -> str:
+    """What replay says of planners beside what they do live."""
+    rows, pairs = [], []
+    for replay in _replayed(results):
+        for network, by_name in replay.values["replay"]["planners"].items():
+            for result in _with_live(results, "runs"):
+                runs = result.values["live"].get(network, {}).get("runs", ())
+                for name in by_name:
+                    of_both = [run["side_by_side_s"] for run in runs if {name, _RIVAL} <= set(run)]
+                    if name == _RIVAL or not of_both:
+                        continue
+                    said = by_name[name]["full"] / by_name[_RIVAL]["full"]
+                    found = geometric_mean([latency[name] / latency[_RIVAL] for latency in of_both])
+                    pairs.append((said, found))
+                    cells = [name, f"{said:.3f}x", f"{found:.3f}x", str(len(of_both))]
+                    rows.append([_dataset(replay), result.machine, NETWORKS.get(network, network), *cells])
+    if not rows:
+        return not_measured("python -m benchmarks.families --part live")
+    agreed = sum((said > 1) == (found > 1) for said, found in pairs)
+    apart = median(abs(math.log(found / said)) for said, found in pairs)
+    note = (
+        f"Latency of the network over that of the `{_RIVAL}` planner. Replay has equal programs and no "
+        "templates; a live search stops by itself, and its network is timed as a whole. Replay and live fall "
+        f"on the same side of 1 in {agreed} of {len(pairs)} rows, and differ by {apart:.1%} by the median."
+    )
+    return markdown(["records", "machine", "network", "planner", "by replay", "live", "runs"], rows, note)
 
 
 def stock(results: Results) -> str:

@@ -39,6 +39,19 @@ def test_live_searches_are_beside_the_planner_by_shares():
     )
 
 
+def test_what_replay_says_is_beside_what_is_found_live():
+    planners = {"gradient": {"full": 1.0}, "headroom": {"full": 1.02}, "round_robin": {"full": 1.0}}
+    runs = [run(gradient=(9, 1.0, 0.010), headroom=(9, 1.0, latency)) for latency in (0.0080, 0.0125)]
+    result = SimpleNamespace(
+        values={"replay": {"planners": {"resnet18": planners}}, "live": {"resnet18": {"runs": runs}}},
+        machine="CPU",
+    )
+    table = families.predicted(SimpleNamespace(of=lambda _: [result]))
+    assert "| `data/networks` | CPU | ResNet-18 | headroom | 1.020x | 1.000x | 2 |" in table
+    assert "same side of 1 in 0 of 1 rows, and differ by 2.0% by the median" in " ".join(table.split())
+    assert "round_robin" not in table
+
+
 @pytest.mark.parametrize(
     ("foresee", "cells"),
     [
@@ -57,7 +70,7 @@ def test_stock_searches_are_compared_at_the_last_latency(foresee, cells):
 
 def test_parts_that_are_not_there_name_their_command():
     empty = results_of("live", {"resnet18": {"runs": []}, "bert_base": {}})
-    for table in (families.live, families.stock):
+    for table in (families.live, families.predicted, families.stock):
         assert table(empty) == "Not measured yet: `python -m benchmarks.families --part live`."
 
 
