@@ -10,18 +10,21 @@ NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "densenet121")
 LARGE = ("densenet121",)
 """Networks whose second and further runs come last."""
 
+_TAKING_OVER = ("search.reuse=auto", "search.auto.starts=4")
+
 SEARCHES: Mapping[str, tuple[str, ...]] = {
     "off": ("search.reuse=off",),
-    "auto": ("search.reuse=auto",),
+    "auto": _TAKING_OVER,
     "fewer": ("search.reuse=auto", "search.auto.starts=0"),
-    "short": ("search.reuse=auto", "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
-    "shared": ("search.reuse=auto", "search.share_surrogate=true"),
-    "few_heavy": ("search.reuse=auto", "search.auto.heavy_share=0.2"),
-    "two_rounds": ("search.reuse=auto", "search.auto.depthwise_rounds=2"),
+    "short": (*_TAKING_OVER, "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
+    "shared": (*_TAKING_OVER, "search.share_surrogate=true"),
+    "few_heavy": (*_TAKING_OVER, "search.auto.heavy_share=0.2"),
+    "two_rounds": (*_TAKING_OVER, "search.auto.depthwise_rounds=2"),
 }
 """Overrides of `foretune tune` by the name of the search in a result.
 
-`fewer` takes no program over, `short` gives sources and depthwise convolutions fewer rounds, `shared` also
+All but `fewer` take up to four programs over, as a search does where there are no templates; `fewer` takes
+none, as it does where there are. `short` gives sources and depthwise convolutions fewer rounds, `shared` also
 shares the surrogate among the tasks of a family, `few_heavy` gives all rounds to tasks of a fifth alone, and
 `two_rounds` gives depthwise convolutions two.
 """

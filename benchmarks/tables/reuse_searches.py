@@ -16,6 +16,9 @@ COMMAND = "python -m benchmarks.reuse --part "
 _VARIANTS = {"two-templates": "two templates a child"}
 """`two-templates` is of commits that measured only two templates of a task that reuses others."""
 
+_SEARCHES = {"auto": "auto, starts=4", "fewer": "auto, starts=0"}
+"""Names of searches in results by what they are: `fewer` is the default where a target has templates."""
+
 
 def networks(results: Results) -> str:
     """Whole networks: a row a machine, network and search, as ratios to the search without reuse."""
@@ -23,20 +26,20 @@ def networks(results: Results) -> str:
     if not found:
         return not_measured(f"{COMMAND}networks")
     rows = [
-        [_machine(result), NETWORKS.get(name, name), *cells]
+        [_machine(result), NETWORKS.get(name, name), _SEARCHES.get(search, search), *cells]
         for result in found
         for name, runs in in_order(result)
-        for cells in contest_rows(runs, "off")
+        for search, *cells in contest_rows(runs, "off")
     ]
     return markdown(
         CONTEST_HEADS,
         rows,
         "Ratios to the search without reuse, geometric means with the least and the most of runs from an "
-        "empty database. The networks of a run are timed side by side. `fewer` measures as few programs as "
-        "`auto` and takes none over; `short` gives sources three rounds and depthwise convolutions one; "
-        "`shared` is `auto` with the surrogate shared in a family; `two_rounds` is `auto` that gives "
-        "depthwise convolutions a second round; `few_heavy` is `auto` that gives all "
-        "rounds to tasks of a fifth of the latency alone.",
+        "empty database. The networks of a run are timed side by side. With starts=4 tasks that follow "
+        "others begin with up to four adapted programs, with starts=0, the default where a target has "
+        "templates, with none. The other rows have four: `short` gives sources three rounds and depthwise "
+        "convolutions one; `shared` shares the surrogate in a family; `two_rounds` gives depthwise "
+        "convolutions a second round; `few_heavy` gives all rounds to tasks of a fifth of the latency alone.",
     )
 
 

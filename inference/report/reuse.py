@@ -12,8 +12,9 @@ from .table import MISSING
 REUSE_TITLE = "Reuse between tasks"
 REUSE_HEADS = ("Task", "Search", "Programs", "Latency", "GFLOP/s", "Tuning s")
 REUSE_NOTE = (
-    "A task stands below the one whose programs it reuses, adapted to its loops. Tasks at the left were "
-    "searched by themselves. Programs are those measured in this run."
+    "A task stands below the one that it follows: its own search is short, and begins with that one's "
+    "programs, adapted to its loops, or with templates (search.auto.starts). Tasks at the left were searched "
+    "by themselves. Programs are those measured in this run."
 )
 NO_PAIR = "No two tasks of this run can reuse each other's programs: each was searched by itself."
 
@@ -43,7 +44,7 @@ def reuse_facts(result: TuneResult) -> list[Fact]:
         f"{_programs(children)} programs measured of them, {_programs(others)} of the other {len(others)}"
     )
     detail += f"; {bridges} bridge{'s' * (bridges > 1)} added" if bridges else ""
-    return [Fact("Reuse", f"{len(children)} of {len(result.tasks)} tasks reuse others", detail)]
+    return [Fact("Reuse", f"{len(children)} of {len(result.tasks)} tasks follow others", detail)]
 
 
 def reuse_rows(result: TuneResult) -> list[list[str]]:

@@ -21,7 +21,7 @@ class AutoConfig:
     programs: int = 8
     small_programs: int = 4
     resized_programs: int = 2
-    starts: int = 4
+    starts: int | None = None
     depthwise_rounds: int = 1
     heavy_share: float = 0.1
 
@@ -32,7 +32,8 @@ class AutoConfig:
             )
         for field in fields(self):
             name, least = field.name, 0 if field.name == "starts" else 1
-            if name != "heavy_share" and (value := getattr(self, name)) < least:
+            value = getattr(self, name)
+            if name != "heavy_share" and value is not None and value < least:
                 raise OneShotConfigError(f"search.auto.{name}={value}: must be at least {least}")
 
 

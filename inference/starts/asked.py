@@ -11,6 +11,11 @@ from .base import StartSource
 from .config import PRETUNED
 
 
+def has_templates(config: OneShotConfig, target: Target) -> bool:
+    """Whether a search measures templates on a target: there are some for CPUs alone."""
+    return bool(config.templates) and target.kind.name == "llvm"
+
+
 def asked_starts(
     config: OneShotConfig,
     target: Target,
@@ -22,13 +27,12 @@ def asked_starts(
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
-    There are templates for CPUs alone. `here` says that programs run on this machine, whose register tiles
-    may be measured. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
-    PretunedError.
+    `here` says that programs run on this machine, whose register tiles may be measured. `retune` takes
+    nothing from the database, nor from the profile of register tiles. Raises PretunedError.
     """
     # Imported where they are asked for: what they need takes most of a second.
     sources: list[StartSource] = []
-    if config.templates and target.kind.name == "llvm":
+    if has_templates(config, target):
         from ...dataset.templates.profiler import LightProfiler
         from .templates import TemplateStarts
 

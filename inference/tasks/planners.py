@@ -19,6 +19,7 @@ from ..reuse.selection import GivenSelection
 from ..reuse.sources import nearest_neighbours
 from ..spaces.code_limit import StockSpace
 from ..starts.adapted import ProgramAdapter
+from ..starts.asked import has_templates
 from ..strategies.reuse.config import BY_MEASURING
 from ..tuning_database import TuningDatabase
 from .budget.registry import make_planner
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 KNOWN_PROGRAMS = 16
 """Programs of a task that are read from the database for those that reuse it."""
+
+STARTS = 4
+"""Adapted programs of a task that reuses others, where `search.auto.starts` does not say.
+
+None beside templates: of four they made no network faster (benchmarks/results/reuse_networks).
+"""
 
 
 class PlannerFactory:
@@ -95,18 +102,27 @@ class PlannerFactory:
     def _child_of(self, task: Task) -> ChildBudget:
         auto, strategy = self._config.auto, self._config.strategy
         if strategy.name == "reuse" and strategy.rank == BY_MEASURING:  # a round for each step of Algorithm 1
-            return ChildBudget(self._config.per_round, auto.starts, total=self._config.top_k, reused=1)
+            starts = self._starts(STARTS)
+            return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
+        # Algorithm 1 goes from a parent's program.
+        none = strategy.name != "reuse" and has_templates(self._config, self._target)
+        starts = self._starts(0 if none else STARTS)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
-        heavy = ChildBudget(auto.programs, auto.starts, max(rounds, self._config.rounds))
+        heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
         return replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
 
     def _earlier_child_of(self, task: Task, parent: Task) -> ChildBudget | None:
         """Limits of a task that an earlier run has tuned at another size."""
-        auto = self._config.auto
-        if not auto.starts or math.isinf(self._resized_by(task, parent)):
+        auto, starts = self._config.auto, self._starts(STARTS)
+        if not starts or math.isinf(self._resized_by(task, parent)):
             return None
-        heavy = ChildBudget(starts=auto.starts, search=False, beside=max(0, auto.programs - auto.starts))
+        heavy = ChildBudget(starts=starts, search=False, beside=max(0, auto.programs - starts))
         return replace(heavy, starts=1, beside=auto.resized_programs - 1, small_programs=1, heavy=heavy)
+
+    def _starts(self, by_default: int) -> int:
+        """Adapted programs of a child."""
+        asked = self._config.auto.starts
+        return by_default if asked is None else asked
 
     def _resized_by(self, task: Task, other: Task) -> float:
         """Distance of the loops of a task to those of the same layer at another size; inf for others."""

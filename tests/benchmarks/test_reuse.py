@@ -48,8 +48,8 @@ def test_the_table_of_networks_has_ratios_to_the_search_without_reuse():
         one_of_each((40, 25.0, 0.0090), (50, 25.0, 0.010)),
     ]
     table = reuse_searches.networks(results_of("reuse_networks", {"networks": {"resnet18": {"runs": runs}}}))
-    assert "| CPU | ResNet-18 | auto | 2 | 0.40x | 0.50x | 0.95x (0.90x to 1.00x) |" in table
-    assert "| CPU | ResNet-18 | fewer | 2 | 0.45x | 0.50x | 1.10x (1.00x to 1.20x) |" in table
+    assert "| CPU | ResNet-18 | auto, starts=4 | 2 | 0.40x | 0.50x | 0.95x (0.90x to 1.00x) |" in table
+    assert "| CPU | ResNet-18 | auto, starts=0 | 2 | 0.45x | 0.50x | 1.10x (1.00x to 1.20x) |" in table
 
 
 def second_shape(measured, seconds, tuned_s):

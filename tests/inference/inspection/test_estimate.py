@@ -51,10 +51,11 @@ def test_nine_in_ten_committed_networks_are_within_the_range() -> None:
 
 def test_reuse_takes_the_committed_share_of_the_time() -> None:
     ratios = [
-        run["auto"]["search_s"] / run["off"]["search_s"]
+        run["fewer"]["search_s"] / run["off"]["search_s"]  # the default where there are templates
         for path in (ROOT / "benchmarks" / "results" / "reuse_networks").glob("*/result.json")
         for network in json.loads(path.read_text())["networks"].values()
         for run in network["runs"]
+        if "fewer" in run
     ]
     assert pytest.approx(statistics.geometric_mean(ratios), rel=0.15) == WITH_REUSE
     with_reuse, alone = (

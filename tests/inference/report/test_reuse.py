@@ -65,7 +65,7 @@ def test_the_terminal_and_the_page_draw_it():
     assert "├─ task_b" in out.getvalue()
     assert "└─ task_x" in render_page(TREE)
     (fact,) = [fact for fact in facts(TREE) if fact.label == "Reuse"]
-    assert fact.value == "5 of 7 tasks reuse others"
+    assert fact.value == "5 of 7 tasks follow others"
     assert fact.detail == "12 programs measured of them, 35 of the other 2; 1 bridge added"
 
 

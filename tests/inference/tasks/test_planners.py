@@ -117,6 +117,26 @@ def test_tasks_of_an_earlier_run_are_parents(whole):
     assert retune._sources([task]).library == []
 
 
+@pytest.mark.parametrize(
+    ("templates", "target", "asked", "starts"),
+    [
+        (4, TARGET, None, 0),
+        (0, TARGET, None, 4),
+        (4, "nvidia/nvidia-a100", None, 4),
+        (4, TARGET, 2, 2),
+        (0, TARGET, 0, 0),
+    ],
+)
+def test_templates_take_the_place_of_adapted_programs(whole, templates, target, asked, starts):
+    run, _ = whole
+    config = replace(CONFIG, templates=templates, auto=replace(CONFIG.auto, starts=asked))
+    factory = PlannerFactory(config, parse_target(target), run.database)
+    child = factory._child_of(TASKS[1])
+    assert child.starts == child.heavy.starts == starts
+    resized = factory._earlier_child_of(TASKS[1], TASKS[2])
+    assert (resized is None) == (asked == 0)
+
+
 def test_an_alternative_knows_its_layer_at_another_size(whole):
     """The tree is chosen before alternatives are known to it, so that they have no parent there."""
     run, _ = whole
