@@ -19,6 +19,7 @@ DATASETS = {
     "gpu": "random programs, drawn before the GPU was at hand",
     "gpu-networks": "random programs of ResNet-18, BERT-base and a part of MobileNetV2, to test on",
     "networks": "tasks of the headline networks, to test on; not trained on",
+    "networks-random": "random programs of seven networks as they are tuned, to replay; not trained on",
 }
 """What the records of each dataset are."""
 
