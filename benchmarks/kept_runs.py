@@ -98,13 +98,13 @@ class KeptRuns:
 def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardware) -> dict[str, Any]:
     """Result that `--extend` adds to, with `commit` and `notes` of its manifest; empty where there is none.
 
-    Raises UserError for one of other overrides, search or trials.
+    Raises UserError for one of other overrides, search, trials or size.
     """
     folder = arguments.out / benchmark / machine_name(asdict(machine))
     if not arguments.extend or not (folder / "result.json").is_file():
         return {}
     result = read_json(folder / "result.json")
-    for field in ("overrides", "search", "trials"):
+    for field in ("overrides", "search", "trials", "size"):
         mine = getattr(arguments, field, None)
         if field in result and result[field] != mine:
             raise UserError(

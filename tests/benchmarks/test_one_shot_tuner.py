@@ -1,0 +1,73 @@
+"""Samplers by the networks that they tune: the order of the work, and the table."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from benchmarks.kept_runs import KeptRuns
+from benchmarks.networks import contest
+from benchmarks.one_shot_tuner import samplers
+from benchmarks.one_shot_tuner.__main__ import arguments_of, measured
+from benchmarks.tables.samplers import samplers as table_of
+
+
+def test_datasets_grow_in_turns_and_each_round_begins_with_the_next():
+    turns = list(samplers.growth(45))
+    assert [size for _, size in turns] == [20] * 6 + [40] * 6 + [45] * 6
+    first, second, third = (turns[at][0] for at in (0, 6, 12))
+    assert [first, second, third] == list(samplers.SAMPLERS)[:3]
+    assert {name for name, _ in turns[6:12]} == set(samplers.SAMPLERS)
+
+
+def test_the_six_pairs_are_those_of_the_experiment():
+    assert samplers.SAMPLERS["pgs_ebs"] == (
+        "task_sampling.sampler=prior",
+        "program_sampling.sampler=evolutionary",
+    )
+    assert set(samplers.SAMPLERS) == {f"{a}_{b}" for a in ("pgs", "random", "zoo") for b in ("ebs", "random")}
+
+
+def test_the_work_goes_on_where_it_was(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(samplers, "grow", lambda folder, pair, tasks: done.append((pair, tasks)))
+    ranking = {"spearman": 0.5, "top_1": 0.8}
+    monkeypatch.setattr(
+        samplers, "fitted", lambda dataset, folder, on: {"tasks": 9, "records": 360, "ranking": ranking}
+    )
+
+    def one_of_each(network, seed, folder, searches, overrides):
+        done.append((network, list(searches)))
+        assert searches["zoo_random"][-1] == f"checkpoint={tmp_path / 'models' / 'zoo_random' / 'checkpoint'}"
+        run = {"seed": seed, "measured": 8, "search_s": 1.0}
+        return {**dict.fromkeys(searches, run), "side_by_side_s": dict.fromkeys(searches, 0.01)}
+
+    monkeypatch.setattr(contest, "one_of_each", one_of_each)
+    words = ["--size", "20", "--networks", "resnet18", "--runs-in", str(tmp_path)]
+    late = arguments_of([*words, "--minutes", "-1"])
+    runs = KeptRuns(late, 1.0)
+    assert measured(late, runs)["networks"] == {} and runs.left_out == ["data-pgs_ebs-20"]
+    arguments = arguments_of(words)
+    found = measured(arguments, KeptRuns(arguments, 1.0))
+    assert [one[0] for one in done] == [*samplers.SAMPLERS, "resnet18"]
+    assert found["models"]["random_ebs"]["ranking"] == ranking
+    assert measured(arguments, KeptRuns(arguments, 1.0)) == found and len(done) == 7
+
+
+def test_the_table_has_latencies_over_those_of_the_papers_samplers():
+    model = {"tasks": 40, "records": 1600, "ranking": {"spearman": 0.5, "top_1": 0.75}}
+    runs = {
+        "resnet18": [{"pgs_ebs": {}, "side_by_side_s": {"pgs_ebs": 0.01, "zoo_random": 0.02}}],
+        "bert_base": [{"pgs_ebs": {}, "side_by_side_s": {"pgs_ebs": 0.02, "zoo_random": 0.01}}],
+    }
+    values = {
+        "models": {"pgs_ebs": model, "zoo_random": model},
+        "networks": {name: {"runs": each} for name, each in runs.items()},
+    }
+    result = SimpleNamespace(values=values, machine="CPU")
+    table = table_of(SimpleNamespace(of=lambda _: [result]))
+    assert (
+        "| CPU | prior | trajectory of a search | 40 | 1,600 | 0.500 | 0.750 | 1.00x | 1.00x | 1.00x |"
+        in table
+    )
+    assert "| CPU | zoo | random | 40 | 1,600 | 0.500 | 0.750 | 2.00x | 0.50x | 1.00x |" in table
+    assert "Not measured yet" in table_of(SimpleNamespace(of=lambda _: []))
