@@ -46,6 +46,15 @@ SEARCHES: Mapping[str, Sequence[str]] = {
 }
 """Overrides of `foretune tune` by name."""
 
+BUDGETS: Mapping[str, tuple[str, float]] = {
+    **dict.fromkeys(("gradient", "foresee", "headroom", "foresee, shared", "headroom, shared"), (BASE, 1.0)),
+    "headroom, reuse, shared": ("shares, reuse", 0.75),
+}
+"""Share of the seconds of another search that a search has: these would spend `top_k` programs a task.
+
+Planning by shares stops by itself, where the surrogate expects nothing more.
+"""
+
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
     "stock, gradient": lambda: {"task_scheduler": "gradient", "cost_model": "xgb"},
     "stock, foresee": lambda: {"task_scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
@@ -75,14 +84,19 @@ def live(
         known = ", ".join(f'"{name}"' for name in (*SEARCHES, *STOCK))
         raise UserError(f"--searches {unknown[0]!r}: the part live knows {known}; name some of them")
     chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
+    for name in chosen:
+        if name in BUDGETS and BUDGETS[name][0] not in chosen:
+            raise UserError(f'--searches "{name}": it has the seconds of "{BUDGETS[name][0]}"; name both')
     schedulers = [name for name in STOCK if not searches or name in searches]
     found: dict[str, Any] = {network: {} for network in networks or NETWORKS}
     for seed in range(seeds):
         for network, rows in found.items():
             label = f"live-{network}-{seed}"
             if chosen:
-                ours = partial(contest.one_of_each, network, seed, folder, chosen, ())
-                rows.setdefault("runs", []).append(keep(label, {"searches": chosen}, ours))
+                budgets = {name: BUDGETS[name] for name in chosen if name in BUDGETS}
+                ours = partial(contest.one_of_each, network, seed, folder, chosen, (), budgets)
+                settings = {"searches": chosen, "budgets": budgets}
+                rows.setdefault("runs", []).append(keep(label, settings, ours))
             if schedulers:
                 order = schedulers[:: -1 if seed % 2 else 1]
                 settings = {"trials": TRIALS_A_TASK, "round": ROUND}

@@ -45,21 +45,31 @@ def of_networks(
 
 
 def one_of_each(
-    network: str, seed: int, folder: Path, searches: Mapping[str, Sequence[str]], overrides: Sequence[str]
+    network: str,
+    seed: int,
+    folder: Path,
+    searches: Mapping[str, Sequence[str]],
+    overrides: Sequence[str],
+    budgets: Mapping[str, tuple[str, float]] | None = None,
 ) -> dict[str, Any]:
     """A run of each search from an empty database, in another order for each seed, and their networks timed.
 
-    `searches` are overrides of `foretune tune` by name, `overrides` those of all. `side_by_side_s` are the
-    latencies in seconds of the networks, by search.
+    `searches` are overrides of `foretune tune` by name, `overrides` those of all. `budgets` give a search a
+    share of the seconds that another one took, which runs before it. `side_by_side_s` are the latencies in
+    seconds of the networks, by search.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = list(searches)
+    names, budgets = list(searches), budgets or {}
     libraries = {name: folder / f"{network}-{seed}-{name}.so" for name in names}
+    turns = [names[(seed + place) % len(names)] for place in range(len(names))]
+    runs: dict[str, Any] = {}
     try:
-        runs = {
-            name: _run(network, seed, [*ALONE, *searches[name], *overrides], libraries[name])
-            for name in (names[(seed + place) % len(names)] for place in range(len(names)))
-        }
+        for name in sorted(turns, key=budgets.__contains__):
+            words = [*ALONE, *searches[name], *overrides]
+            if name in budgets:
+                rival, share = budgets[name]
+                words.append(f"budget_s={share * runs[rival]['search_s']:.1f}")
+            runs[name] = _run(network, seed, words, libraries[name])
         return {**runs, "side_by_side_s": side_by_side(network, libraries)}
     finally:
         for library in libraries.values():

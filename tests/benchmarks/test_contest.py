@@ -33,3 +33,8 @@ def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypat
         (1, one, "net-1-one.so"),
     ]
     assert list((tmp_path / "runs").iterdir()) == []
+    contest.one_of_each("net", 1, tmp_path / "runs", searches, [], {"other": ("one", 0.75)})
+    assert tuned[4:] == [
+        (1, contest.ALONE, "net-1-one.so"),
+        (1, (*contest.ALONE, "search.rounds=1", "budget_s=0.8"), "net-1-other.so"),
+    ]

@@ -88,6 +88,11 @@ def test_an_unknown_search_is_named():
         live.live(lambda *_: None, ["resnet18"], 1, ["fastest"], Path())
 
 
+def test_a_search_has_the_seconds_of_one_that_is_run_too():
+    with pytest.raises(UserError, match='--searches "headroom": it has the seconds of "shares"; name both'):
+        live.live(lambda *_: None, ["resnet18"], 1, ["headroom"], Path())
+
+
 def test_the_searches_of_a_run_are_chosen(monkeypatch):
     asked = []
     monkeypatch.setattr(live.contest, "one_of_each", lambda *given: asked.append(given) or "run")
