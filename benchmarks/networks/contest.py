@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -60,7 +61,7 @@ def one_of_each(
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}
-    libraries = {name: folder / f"{network}-{seed}-{name}.so" for name in names}
+    libraries = {name: folder / f"{network}-{seed}-{re.sub(r'[^a-z0-9_]+', '-', name)}.so" for name in names}
     turns = [names[(seed + place) % len(names)] for place in range(len(names))]
     runs: dict[str, Any] = {}
     try:

@@ -20,21 +20,21 @@ def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypat
 
     monkeypatch.setattr(contest, "tune", tune)
     monkeypatch.setattr(contest, "side_by_side", side_by_side)
-    searches = {"one": (), "other": ("search.rounds=1",)}
+    searches = {"one": (), "the, other": ("search.rounds=1",)}
     for seed in (0, 1):
         run = contest.one_of_each("net", seed, tmp_path / "runs", searches, ["top_k=2"])
-        assert run["side_by_side_s"] == {"one": 0.5, "other": 0.5}
-        assert run["other"]["search_s"] == 1.0
+        assert run["side_by_side_s"] == {"one": 0.5, "the, other": 0.5}
+        assert run["the, other"]["search_s"] == 1.0
     one, other = (*contest.ALONE, "top_k=2"), (*contest.ALONE, "search.rounds=1", "top_k=2")
     assert tuned == [
         (0, one, "net-0-one.so"),
-        (0, other, "net-0-other.so"),
-        (1, other, "net-1-other.so"),
+        (0, other, "net-0-the-other.so"),
+        (1, other, "net-1-the-other.so"),
         (1, one, "net-1-one.so"),
     ]
     assert list((tmp_path / "runs").iterdir()) == []
-    contest.one_of_each("net", 1, tmp_path / "runs", searches, [], {"other": ("one", 0.75)})
+    contest.one_of_each("net", 1, tmp_path / "runs", searches, [], {"the, other": ("one", 0.75)})
     assert tuned[4:] == [
         (1, contest.ALONE, "net-1-one.so"),
-        (1, (*contest.ALONE, "search.rounds=1", "budget_s=0.8"), "net-1-other.so"),
+        (1, (*contest.ALONE, "search.rounds=1", "budget_s=0.8"), "net-1-the-other.so"),
     ]
