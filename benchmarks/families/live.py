@@ -61,10 +61,11 @@ STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 """Arguments of `ms.tune_tasks` by name."""
 
-TRIALS_A_TASK = 64
+TRIALS_A_TASK = 128
 
-ROUND = 16
-"""Programs of a round of stock's search: its schedulers choose the next task four times as often as by 64."""
+ROUND = 64
+"""Programs of a round of stock's search, its default: each evolves anew, so that rounds of 16 take four times
+as long. The schedulers choose who has the second half of the programs."""
 
 
 def live(

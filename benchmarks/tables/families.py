@@ -204,8 +204,8 @@ def stock(results: Results) -> str:
             counts = [str(len(ratios)), *cells, f"{sum(reached)} of {len(ratios)}"]
             rows.append([result.machine, NETWORKS.get(network, network), *counts])
     note = (
-        "Foresee tuning with trees a family, both of MetaSchedule's search with 64 programs a task in rounds "
-        "of 16. Seconds until the gradient scheduler's last latency, over its own seconds until then; all "
+        "Foresee tuning with trees a family, both of MetaSchedule's search: 128 programs a task in rounds "
+        "of 64. Seconds until the gradient scheduler's last latency, over its own seconds until then; all "
         "that was spent where it is not reached. Latencies are sums over the tasks."
     )
     heads = ["machine", "network", "runs", "seconds to the same latency", "last latency", "reached"]
