@@ -55,6 +55,8 @@ class BudgetedPlanner(TurnPlanner):
         stage = self._precedence.stage(search)
         if stage.is_pending:
             return 1.0
+        if self._breadth_first and search.rounds:
+            return 0.0  # the quick rounds of others come before a second one
         own = self._programs(search)
         if stage is not Stage.OWN or not own or not self._is_open(search) or self._left_for_turns < 1:
             return 0.0
