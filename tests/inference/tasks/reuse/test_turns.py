@@ -9,6 +9,7 @@ import pytest
 from foretune.inference.config import StopConfig
 from foretune.inference.tasks.budget.registry import PLANNERS
 from foretune.inference.tasks.reuse.order import ChildBudget
+from foretune.inference.tasks.tuner import Limits
 from foretune.inference.tuning_notes import TaskName
 from support.reuse_trees import (
     BRIDGE,
@@ -45,6 +46,17 @@ class Network(StartingSearcher):
         latency_s = self.seconds[NAMES[self.requests[-1].key]]
         self.latencies_s = ((latency_s, latency_s),)
         return super().reply()
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_under_a_time_budget_no_task_has_a_second_round_before_all_had_one(name):
+    config = replace(CONFIG, planner=name, rounds=4, top_k=8, stop=ALL)
+    tree = tree_of(a="_", b="a", c="b", d="_")
+    planner = planner_of(tree, config=config, child_of=lambda task: CHILD, breadth_first=True)
+    searcher = Network()
+    tune(planner, searcher, config=config, limits=Limits(breadth_first=True))
+    assert set(searcher.searched[:4]) == set("abcd")
+    assert len(searcher.searched) > 4
 
 
 def tuned(
