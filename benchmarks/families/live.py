@@ -52,7 +52,8 @@ BUDGETS: Mapping[str, tuple[str, float]] = {
 }
 """Share of the seconds of another search that a search has: these would spend `top_k` programs a task.
 
-Planning by shares stops by itself, where the surrogate expects nothing more.
+Planning by shares stops by itself, where the surrogate expects nothing more. A budget counts from the start
+of the command, so that these have some seconds less for the search.
 """
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {

@@ -153,9 +153,9 @@ def live(results: Results) -> str:
     ]
     note = (
         "Ratios to the planner by latency share without reuse, geometric means with the least and the most "
-        "of runs from an empty database. `gradient`, `foresee` and `headroom` have its seconds, with reuse "
-        "three quarters of those of `shares, reuse`; planning by shares stops by itself. The networks of a "
-        "run are timed side by side."
+        "of runs from an empty database. `gradient`, `foresee` and `headroom` have a budget of its "
+        "seconds, with reuse three quarters of those of `shares, reuse`, which count from the start of the "
+        "command; planning by shares stops by itself. The networks of a run are timed side by side."
     )
     return markdown(CONTEST_HEADS, rows, note)
 
