@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...config import OneShotConfig
+from ...strategies.checks import OneShotConfigError
 from ..planner import Round
 from ..search import TaskSearch
 from .base import BudgetedPlanner
@@ -13,9 +15,17 @@ from .registry import PlannerConfig
 
 @dataclass(frozen=True)
 class HeadroomConfig(PlannerConfig):
-    """See PlannerConfig."""
+    """Settings of the headroom planner; conf/search/planner/headroom.yaml says what each field means."""
 
     name: str = "headroom"
+    least_saving: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.least_saving is not None and not 0 < self.least_saving < 1:
+            raise OneShotConfigError(
+                f"search.planner.least_saving={self.least_saving}: must be over 0 and below 1, such as "
+                "0.001, or null"
+            )
 
 
 class HeadroomPlanner(BudgetedPlanner):
@@ -24,12 +34,31 @@ class HeadroomPlanner(BudgetedPlanner):
     FamilySeer's potential is the latency alone (section 5.2). Here it is multiplied by the share that the
     surrogate expects another batch to save, and divided by the seconds that the batch takes. A task without
     candidates left over is judged by what its last rounds saved.
+
+    With `least_saving` it ends before `top_k` programs a task are measured, where the saving is too small for
+    its seconds; each task has a quick round then, before any has a second one.
     """
 
     Config = HeadroomConfig
 
-    def _choose(self, free: Sequence[TaskSearch]) -> Round:
-        return self._round(max(free, key=self._saving_rate))
+    def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
+        """See TurnPlanner."""
+        self._least_saving = config.planner.least_saving
+        super().__init__(config, breadth_first=breadth_first or self._least_saving is not None)
+        self._ended = False
+
+    def _choose(self, free: Sequence[TaskSearch]) -> Round | None:
+        best = max(free, key=self._saving_rate)
+        if self._least_saving is not None:
+            saved_s = self._saving_rate(best) / self._config.per_round  # by a second of the batch
+            network_s = sum(search.network_s for search in self._searches)
+            self._ended = saved_s < self._least_saving * network_s
+        return None if self._ended else self._round(best)
+
+    def _share_of_plan(self) -> float:
+        if self._ended and not any(search.busy for search in self._searches):
+            return 1.0
+        return super()._share_of_plan()
 
     def _saving_rate(self, search: TaskSearch) -> float:
         """Seconds of the network's latency that a second is expected to save."""
