@@ -45,20 +45,22 @@ class HeadroomPlanner(BudgetedPlanner):
         """See TurnPlanner."""
         self._least_saving = config.planner.least_saving
         super().__init__(config, breadth_first=breadth_first or self._least_saving is not None)
-        self._ended = False
 
     def _choose(self, free: Sequence[TaskSearch]) -> Round | None:
         best = max(free, key=self._saving_rate)
-        if self._least_saving is not None:
-            saved_s = self._saving_rate(best) / self._config.per_round  # by a second of the batch
-            network_s = sum(search.network_s for search in self._searches)
-            self._ended = saved_s < self._least_saving * network_s
-        return None if self._ended else self._round(best)
+        return None if self._saves_too_little(best) else self._round(best)
 
     def _share_of_plan(self) -> float:
-        if self._ended and not any(search.busy for search in self._searches):
-            return 1.0
-        return super()._share_of_plan()
+        left = [search for search in self._searches if self._is_open(search)]
+        begun = all(search.rounds and not search.busy for search in left)
+        return 1.0 if begun and all(map(self._saves_too_little, left)) else super()._share_of_plan()
+
+    def _saves_too_little(self, search: TaskSearch) -> bool:
+        """Whether a second of the task's next batch is not worth it."""
+        if self._least_saving is None:
+            return False
+        saved_s = self._saving_rate(search) / self._config.per_round
+        return saved_s < self._least_saving * sum(one.network_s for one in self._searches)
 
     def _saving_rate(self, search: TaskSearch) -> float:
         """Seconds of the network's latency that a second is expected to save."""
