@@ -13,6 +13,7 @@ TUNED, EAGER = "tuned TVM", "PyTorch eager"
 
 NETWORKS = {
     "resnet18": "ResNet-18",
+    "mobilenetv1": "MobileNetV1",
     "mobilenetv2": "MobileNetV2",
     "bert_base": "BERT-base, 128 tokens",
     "resnet50": "ResNet-50",
