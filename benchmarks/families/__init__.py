@@ -1,6 +1,6 @@
 """FamilySeer's families, surrogates and foresee tuning on this project's records, by replay, and live.
 
-python -m benchmarks.families --part accuracy|replay|live|ends
+python -m benchmarks.families --part accuracy|replay|live
 """
 
 POOL = "data/networks"

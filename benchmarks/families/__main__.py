@@ -120,11 +120,11 @@ def _constants() -> dict[str, float]:
 def main() -> None:
     """Runs one part and writes what is there of all parts."""
     parser = argument_parser(families)
-    parser.add_argument("--part", choices=("accuracy", "replay", "live", "ends"), required=True)
+    parser.add_argument("--part", choices=("accuracy", "replay", "live"), required=True)
     parser.add_argument("--dataset", type=Path, default=ROOT / POOL, help="pool of networks to replay")
     parser.add_argument("--seeds", type=int, default=10, help="(%(default)s)")
     parser.add_argument("--networks", nargs="*", help="networks of the pool, or to tune live; default all")
-    parser.add_argument("--searches", nargs="*", help="of the parts live and ends; default all")
+    parser.add_argument("--searches", nargs="*", help="of the part live; default all")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
     arguments = parser.parse_args()
     begun, keep = start(), Keeper(arguments.limit_s)
@@ -138,18 +138,17 @@ def main() -> None:
             found, hardware = replay(keep, chosen, arguments.seeds), chosen[0].pool.hardware
             found["pool"] = _pool_of(arguments.dataset, chosen)
         else:
-            from . import live
+            from .live import live
 
             networks, searches = arguments.networks or (), arguments.searches or ()
-            part = live.live if arguments.part == "live" else live.ends
-            found, hardware = part(keep, networks, arguments.seeds, searches, SCRATCH / "libraries")
+            found, hardware = live(keep, networks, arguments.seeds, searches, SCRATCH / "libraries")
     except LimitReachedError:
         print("the limit is reached; the same command goes on")
         return
     known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
     parts = read_json(known) if known.exists() else {}
-    if arguments.part in ("live", "ends"):
-        found = beside(parts.get(arguments.part, {}), found)
+    if arguments.part == "live":
+        found = beside(parts.get("live", {}), found)
     parts[arguments.part] = found
     folder = write_result(
         "families",
@@ -163,7 +162,7 @@ def main() -> None:
 
 
 def beside(known: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs by network: those found, and of earlier calls what was not run again."""
+    """Live runs by network: those found, and of earlier calls what was not run again."""
     return {network: {**known.get(network, {}), **found.get(network, {})} for network in {**known, **found}}
 
 

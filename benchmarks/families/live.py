@@ -56,15 +56,6 @@ Planning by shares stops by itself, where the surrogate expects nothing more. A 
 of the command, so that these have some seconds less for the search.
 """
 
-ENDS: Mapping[str, Sequence[str]] = {
-    "shares, reuse": (),
-    **{
-        str(least): ("search/planner=headroom", f"search.planner.least_saving={least}")
-        for least in (0.002, 0.001, 0.0005, 0.0002)
-    },
-}
-"""The default search, and the headroom planner by where it ends."""
-
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
     "stock, gradient": lambda: {"task_scheduler": "gradient", "cost_model": "xgb"},
     "stock, foresee": lambda: {"task_scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
@@ -116,23 +107,6 @@ def live(
                     for name in order
                 }
                 rows.setdefault("stock", []).append(runs)
-    return found, this_machine()
-
-
-def ends(
-    keep: Callable[[str, dict[str, Any], Callable[[], Any]], Any],
-    networks: Sequence[str],
-    seeds: int,
-    searches: Sequence[str],
-    folder: Path,
-) -> tuple[dict[str, Any], Any]:
-    """Runs of `ENDS`, or of those chosen, by network, and the machine's hardware."""
-    chosen = {name: ENDS[name] for name in ENDS if not searches or name in searches}
-    found: dict[str, Any] = {network: {"runs": []} for network in networks or NETWORKS}
-    for seed in range(seeds):
-        for network, rows in found.items():
-            run = partial(contest.one_of_each, network, seed, folder, chosen, ())
-            rows["runs"].append(keep(f"ends-{network}-{seed}", {"searches": chosen}, run))
     return found, this_machine()
 
 

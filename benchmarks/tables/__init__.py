@@ -90,7 +90,6 @@ TABLES: Mapping[str, Table] = {
     "families-surrogates": families.surrogates,
     "families-planners": families.planners,
     "families-live": families.live,
-    "families-ends": families.ends,
     "families-predicted": families.predicted,
     "families-stock": families.stock,
     "manifests": provenance.manifests,

@@ -160,25 +160,6 @@ def live(results: Results) -> str:
     return markdown(CONTEST_HEADS, rows, note)
 
 
-def ends(results: Results) -> str:
-    """The headroom planner with reuse by where it ends, beside the default search."""
-    found = [one for one in results.of("families") if "ends" in one.values]
-    if not found:
-        return not_measured("python -m benchmarks.families --part ends")
-    rows = [
-        [result.machine, NETWORKS.get(network, network), *cells]
-        for result in found
-        for network, part in result.values["ends"].items()
-        for cells in contest_rows(part["runs"], "shares, reuse")
-    ]
-    note = (
-        "`search/planner=headroom` with reuse, by `search.planner.least_saving`. Ratios to the default "
-        "search, which plans by shares; runs from an empty database. The networks of a run are timed side by "
-        "side."
-    )
-    return markdown(["machine", "network", "ends at", *CONTEST_HEADS[3:]], rows, note)
-
-
 def predicted(results: Results) -> str:
     """What replay says of planners beside what they do live."""
     rows, pairs = [], []

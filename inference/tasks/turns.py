@@ -30,11 +30,6 @@ class TurnPlanner(TaskPlanner):
         self._precedence = Precedence()
         self._done = 0.0
 
-    @property
-    def breadth_first(self) -> bool:
-        """Whether each task gets a quick round first."""
-        return self._breadth_first
-
     def begin(self, searches: Sequence[TaskSearch], precedence: Precedence | None = None) -> None:
         """See TaskPlanner; without `precedence` no task waits for another."""
         self._searches = searches

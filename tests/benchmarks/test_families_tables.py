@@ -88,21 +88,6 @@ def test_an_unknown_search_is_named():
         live.live(lambda *_: None, ["resnet18"], 1, ["fastest"], Path())
 
 
-def test_where_headroom_ends_is_beside_the_default_search():
-    part = {"resnet18": {"runs": [run(**{"shares, reuse": (10, 4.0, 0.010), "0.001": (5, 2.0, 0.011)})]}}
-    table = families.ends(results_of("ends", part))
-    assert "| CPU | ResNet-18 | 0.001 | 1 | 0.50x | 0.50x | 1.10x |" in table
-    assert "--part ends" in families.ends(results_of("live", {}))
-
-
-def test_ends_are_chosen(monkeypatch):
-    asked = []
-    monkeypatch.setattr(live.contest, "one_of_each", lambda *given: asked.append(given) or "run")
-    found, _ = live.ends(lambda name, settings, make: make(), ["a"], 1, ["shares, reuse", "0.001"], Path())
-    assert found == {"a": {"runs": ["run"]}}
-    assert asked[0][3]["0.001"] == ("search/planner=headroom", "search.planner.least_saving=0.001")
-
-
 def test_a_search_has_the_seconds_of_one_that_is_run_too():
     with pytest.raises(UserError, match='--searches "headroom": it has the seconds of "shares"; name both'):
         live.live(lambda *_: None, ["resnet18"], 1, ["headroom"], Path())

@@ -57,8 +57,8 @@ class ReusePlanner(TaskPlanner):
         self._select = select
         self._starts = starts
         self._rules = rules or ReuseRules()
+        self._breadth_first = breadth_first
         self._turns = make_planner(config, breadth_first=breadth_first)
-        self._breadth_first = self._turns.breadth_first
         self._selected: Selected | None = None
         self._order: TreeOrder | None = None
         self._tried: dict[str, int] = {}

@@ -147,39 +147,6 @@ def test_headroom_goes_by_what_a_second_is_expected_to_save():
     assert rates == pytest.approx([1e-4, 5e-4, 1e-4, 2e-4])
 
 
-def test_headroom_ends_where_a_second_saves_too_little():
-    """1 ms of 111 ms in 8 programs of a second each are 0.11 % a second, 5 ms are 0.56 %."""
-    planner = make_planner(OneShotConfig(planner={"name": "headroom", "least_saving": 0.005}, top_k=48))
-    assert planner.breadth_first
-
-    class Search:
-        def __init__(self, network_s, gain):
-            self.network_s = self.stake_s = network_s
-            self.program_s, self.loop = 1.0, _Loop(gain)
-
-    searches = [Search(0.100, 0.01), Search(0.010, 0.1), Search(0.001, 0.1)]
-    planner._searches, planner._round = searches, lambda search: search
-    rate = planner._saving_rate(searches[0]) / 8 / 0.111
-    assert rate == pytest.approx(0.00113, rel=0.01)
-    assert planner._choose(searches) is None
-    searches[1].loop.gain = 0.5
-    assert planner._choose(searches) is searches[1]
-
-
-@pytest.mark.parametrize("least", [0.0, 1.0])
-def test_a_least_saving_out_of_range_is_named(least):
-    with pytest.raises(OneShotConfigError, match=f"least_saving={least}: must be over 0 and below 1"):
-        OneShotConfig(planner={"name": "headroom", "least_saving": least})
-
-
-def test_a_search_that_saves_too_little_ends_after_quick_rounds():
-    config = OneShotConfig(rounds=4, top_k=8, planner={"name": "headroom", "least_saving": 0.9}, stop=ALL)
-    told = []
-    searcher = Falling((0.001, 0.1, 0.01), (1.0, 1.0, 1.0))
-    tuner_of(searcher, config=config, on_progress=lambda name, done: told.append(done)).tune(TASKS, [1.0] * 3)
-    assert sorted(searcher.order) == [0, 1, 2] and told[-1] == 1.0
-
-
 def test_what_is_complete_is_searched_again_with_extra_rounds_alone():
     known = {task.workload_hash: 0.002 for task in TASKS}
     searcher = FakeSearcher()
