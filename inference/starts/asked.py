@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
+from ...dataset.templates.instructions import target_instructions
 from ..config import OneShotConfig
 from ..tuning_database import TuningDatabase
 from .base import StartSource
@@ -12,8 +13,8 @@ from .config import PRETUNED
 
 
 def has_templates(config: OneShotConfig, target: Target) -> bool:
-    """Whether a search measures templates on a target: there are some for CPUs alone."""
-    return bool(config.templates) and target.kind.name == "llvm"
+    """Whether a search measures templates on a target: those for CPUs with fused multiply-adds."""
+    return bool(config.templates) and bool(target_instructions(target, *["float32"] * 3))
 
 
 def asked_starts(

@@ -105,7 +105,7 @@ class PlannerFactory:
             starts = self._starts(STARTS)
             return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
         # Algorithm 1 goes from a parent's program.
-        none = strategy.name != "reuse" and has_templates(self._config, self._target)
+        none = strategy.name != "reuse" and self._has_templates
         starts = self._starts(0 if none else STARTS)
         rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
         heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
@@ -118,6 +118,10 @@ class PlannerFactory:
             return None
         heavy = ChildBudget(starts=starts, search=False, beside=max(0, auto.programs - starts))
         return replace(heavy, starts=1, beside=auto.resized_programs - 1, small_programs=1, heavy=heavy)
+
+    @cached_property
+    def _has_templates(self) -> bool:
+        return has_templates(self._config, self._target)
 
     def _starts(self, by_default: int) -> int:
         """Adapted programs of a child."""

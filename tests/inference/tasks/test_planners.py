@@ -120,9 +120,10 @@ def test_tasks_of_an_earlier_run_are_parents(whole):
 @pytest.mark.parametrize(
     ("templates", "target", "asked", "starts"),
     [
-        (4, TARGET, None, 0),
-        (0, TARGET, None, 4),
+        (4, {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}, None, 0),
+        (0, {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}, None, 4),
         (4, "nvidia/nvidia-a100", None, 4),
+        (4, {"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}, None, 4),  # without multiply-adds
         (4, TARGET, 2, 2),
         (0, TARGET, 0, 0),
     ],
