@@ -22,6 +22,8 @@ class Round:
     """Traces of candidates that are measured before others, such as a parent's adapted program."""
     parents: tuple[ReuseParent, ...] = ()
     """Programs of other tasks that this one reuses, the most promising first."""
+    follows: Task | None = None
+    """Task after which a child is searched, though it may take over none of its programs."""
     is_child: bool = False
     """Whether the task reuses others; a later round of a child may name no programs again."""
     to_be_continued: bool = False

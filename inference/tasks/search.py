@@ -63,8 +63,8 @@ class TaskSearch:
     budget: RoundBudget = field(default_factory=lambda: RoundBudget(0))
     """Budget of the current or last round."""
     parent: TaskName | None = None
-    """Task whose adapted programs it began with, in this run or an earlier one; None where it began with
-    none."""
+    """Task that its short search followed, in this run or an earlier one; None where it was searched by
+    itself."""
     to_be_continued: bool = False
     """Whether the current or last round leaves the task unfinished; see `planner.Round`."""
     untold: dict[str, float] = field(default_factory=dict)

@@ -106,6 +106,7 @@ class SearchSupervisor:
                 budget=replace(planned.budget, measured=len(given), search=False),
                 starts=(),
                 parents=(),
+                follows=None,
                 is_child=False,
             )
         room = planned.budget.measured
@@ -116,9 +117,9 @@ class SearchSupervisor:
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
         search.to_be_continued = planned.to_be_continued
-        if planned.parents:
-            parent = planned.parents[0].task
-            search.parent = TaskName(parent.name, parent.workload_hash)
+        followed = planned.parents[0].task if planned.parents else planned.follows
+        if followed is not None:
+            search.parent = TaskName(followed.name, followed.workload_hash)
         elif not planned.is_child:
             search.parent = None
         searcher.ask(

@@ -156,6 +156,7 @@ class ReusePlanner(TaskPlanner):
             budget,
             tuple(trace for trace, _ in found),
             reused or tuple(of for _, of in found),
+            order.donor(order.parent(name)).task,
             is_child=True,
             to_be_continued=left is not None and left > budget.measured,
         )

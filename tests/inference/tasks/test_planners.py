@@ -155,9 +155,11 @@ def test_an_alternative_knows_its_layer_at_another_size(whole):
     ]
 
 
+@pytest.mark.parametrize("starts", [1, 0], ids=["adapted programs", "none"])
 @pytest.mark.parametrize("batches", [1, 2, 3])
-def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree(tmp_path, batches):
-    first = Run(tmp_path, batches=batches)
+def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree(tmp_path, batches, starts):
+    config = replace(CONFIG, auto=replace(CONFIG.auto, starts=starts))
+    first = Run(tmp_path, config, batches=batches)
     first.tune()
     assert first.due
     before = {
@@ -165,7 +167,7 @@ def test_an_interrupted_run_goes_on_in_the_middle_of_the_tree(tmp_path, batches)
         for task in TASKS
         if first.database.best_latency_s(task)
     }
-    again = Run(tmp_path)
+    again = Run(tmp_path, config)
     results = again.tune()
     assert [result.parent for result in results] == ["", TASKS[0].name, TASKS[1].name]
     for task, result, programs in zip(TASKS, results, (4, 2, 2), strict=True):

@@ -43,7 +43,7 @@ def test_without_starts_a_child_waits_and_takes_nothing_over():
     results = tune(planner, searcher, TASKS[:2])
     assert searcher.searched == "aab"
     assert searcher.rounds("b")[0].starts == ()
-    assert (results[1].candidates_measured, results[1].parent) == (2, "")
+    assert (results[1].candidates_measured, results[1].parent_hash) == (2, A.workload_hash)
 
 
 def test_a_source_has_a_limit_of_rounds_and_others_have_theirs():
