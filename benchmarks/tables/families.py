@@ -74,12 +74,14 @@ def surrogates(results: Results) -> str:
     part = found[0].values["replay"]
     names = list(next(iter(next(iter(part["surrogates"].values())).values())))
     chosen = " and ".join(NETWORKS.get(name, name) for name in part["developed_on"])
-    pools = ", ".join(f"{_pool(one)['programs']} in {_dataset(one)}" for one in found)
+    pools = "; ".join(
+        f"{_dataset(one)}: {_pool(one)['programs']} programs, {one.values['replay']['seeds']} seeds"
+        for one in found
+    )
     note = (
         "Programs of a task that are measured until one reaches that share of the speed of its pool's best: "
-        f"means over tasks and {part['seeds']} seeds, by replay. A seed shows two thirds of each task's "
-        f"programs ({pools}), which a search by other trees drew in part and chance in part. The shared "
-        f"surrogate's constants were chosen on {chosen}."
+        f"means over tasks and seeds, by replay. A seed shows two thirds of each task's programs ({pools}). "
+        f"The shared surrogate's constants were chosen on {chosen}."
     )
     return markdown(["records", "network", "to", *names], rows, note)
 
@@ -92,12 +94,15 @@ def planners(results: Results) -> str:
     rows = [
         [_dataset(result), *cells] for result in found for cells in _planner_rows(result.values["replay"])
     ]
-    networks = ", ".join(f"{len(one.values['replay']['planners'])} in {_dataset(one)}" for one in found)
+    networks = "; ".join(
+        f"{_dataset(one)}: {len(one.values['replay']['planners'])}, {one.values['replay']['seeds']} seeds"
+        for one in found
+    )
     note = (
-        f"Geometric means over the networks ({networks}) and {found[0].values['replay']['seeds']} seeds (3 "
-        "for the values of p), by replay; seconds are those of building and running when the pool was "
-        "measured. The last three columns are beside the gradient planner: what it takes to reach its last "
-        "latency, all that was spent where a run does not, and the share of runs that do."
+        f"Geometric means over the networks ({networks}) and seeds (3 for the values of p), by replay; "
+        "seconds are those of building and running when the pool was measured. The last three columns are "
+        "beside the gradient planner: what it takes to reach its last latency, all that was spent where a "
+        "run does not, and the share of runs that do."
     )
     heads = [
         "records",
@@ -178,12 +183,13 @@ def predicted(results: Results) -> str:
                     rows.append([_dataset(replay), result.machine, NETWORKS.get(network, network), *cells])
     if not rows:
         return not_measured("python -m benchmarks.families --part live")
-    agreed = sum((said > 1) == (found > 1) for said, found in pairs)
-    apart = median(abs(math.log(found / said)) for said, found in pairs)
+    said, live_ones = (max(abs(one - 1) for one in each) for each in zip(*pairs, strict=True))
+    apart = median(abs(math.log(found / by_replay)) for by_replay, found in pairs)
     note = (
         f"Latency of the network over that of the `{_RIVAL}` planner. Replay has equal programs and no "
-        "templates; live searches have equal seconds, and their networks are timed. Replay and live fall "
-        f"on the same side of 1 in {agreed} of {len(pairs)} rows, and differ by {apart:.1%} by the median."
+        "templates; live searches have equal seconds, and their networks are timed. By replay planners are "
+        f"up to {said:.1%} apart, live up to {live_ones:.1%}; replay and live differ by {apart:.1%} by the "
+        "median."
     )
     return markdown(["records", "machine", "network", "planner", "by replay", "live", "runs"], rows, note)
 

@@ -13,6 +13,7 @@ TUNED, EAGER = "tuned TVM", "PyTorch eager"
 
 NETWORKS = {
     "resnet18": "ResNet-18",
+    "bert_large": "BERT-large",
     "mobilenetv1": "MobileNetV1",
     "mobilenetv2": "MobileNetV2",
     "bert_base": "BERT-base, 128 tokens",

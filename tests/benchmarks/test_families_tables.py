@@ -48,7 +48,9 @@ def test_what_replay_says_is_beside_what_is_found_live():
     )
     table = families.predicted(SimpleNamespace(of=lambda _: [result]))
     assert "| `data/networks` | CPU | ResNet-18 | headroom | 1.020x | 1.000x | 2 |" in table
-    assert "same side of 1 in 0 of 1 rows, and differ by 2.0% by the median" in " ".join(table.split())
+    assert "up to 2.0% apart, live up to 0.0%; replay and live differ by 2.0% by the median" in " ".join(
+        table.split()
+    )
     assert "round_robin" not in table
 
 
