@@ -27,13 +27,11 @@ def datasets(runs: KeptRuns, tasks: int) -> bool:
         if not runs.in_time(name):
             return False
         runs.kept(
-            name, {"sampling": _sampling(pair)}, partial(_grown, runs.folder / "data" / pair, pair, size)
+            name,
+            {"sampling": samplers.sampling(pair)},
+            partial(_grown, runs.folder / "data" / pair, pair, size),
         )
     return not runs.failures
-
-
-def _sampling(pair: str) -> list[str]:
-    return [*samplers.SAMPLERS[pair], *samplers.SAMPLING]
 
 
 def _grown(folder: Path, pair: str, tasks: int) -> dict[str, int]:
@@ -47,7 +45,7 @@ def models(runs: KeptRuns, tasks: int) -> dict[str, Any]:
     """Size of each dataset, and how its model ranks the programs of networks, by pair of samplers."""
     found = {}
     for pair in samplers.SAMPLERS:
-        settings = {"sampling": _sampling(pair), "training": samplers.TRAINING, "tasks": tasks}
+        settings = {"sampling": samplers.sampling(pair), "training": samplers.TRAINING, "tasks": tasks}
         make = partial(samplers.fitted, runs.folder / "data" / pair, _model(runs, pair), JUDGED_ON)
         model = runs.kept(f"model-{pair}", settings, make) if runs.in_time(f"model-{pair}") else None
         if model is not None:

@@ -51,12 +51,17 @@ def growth(tasks: int) -> Iterator[tuple[str, int]]:
             yield names[(number + place) % len(names)], size
 
 
+def sampling(pair: str) -> tuple[str, ...]:
+    """Overrides of `foretune generate` for a pair."""
+    return (*SAMPLERS[pair], *SAMPLING)
+
+
 def grow(folder: Path, pair: str, tasks: int) -> None:
     """Measures the dataset of a pair up to so many tasks; what is there is kept.
 
     Raises CalledProcessError.
     """
-    words = [f"dataset={folder}", f"tasks={tasks}", *SAMPLERS[pair], *SAMPLING]
+    words = [f"dataset={folder}", f"tasks={tasks}", *sampling(pair)]
     python_in(ROOT, ["-m", "foretune", "generate", *words])
 
 
@@ -64,7 +69,8 @@ def size_of(folder: Path) -> dict[str, int]:
     """Tasks with records and valid records of a dataset, zeros of one that is not there."""
     if not folder.is_dir():
         return {"tasks": 0, "records": 0}
-    valid = [record.workload_hash for record in RecordStore(folder).records() if record.failure is None]
+    rows = RecordStore(folder).columns("workload_hash", "failure").to_pylist()
+    valid = [row["workload_hash"] for row in rows if row["failure"] is None]
     return {"tasks": len(set(valid)), "records": len(valid)}
 
 

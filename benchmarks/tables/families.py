@@ -166,7 +166,7 @@ def live(results: Results) -> str:
 
 
 def predicted(results: Results) -> str:
-    """What replay says of planners beside what they do live."""
+    """Planners by replay, beside their live runs."""
     rows, pairs = [], []
     for replay in _replayed(results):
         for network, by_name in replay.values["replay"]["planners"].items():

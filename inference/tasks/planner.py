@@ -23,7 +23,7 @@ class Round:
     parents: tuple[ReuseParent, ...] = ()
     """Programs of other tasks that this one reuses, the most promising first."""
     follows: Task | None = None
-    """Task after which a child is searched, though it may take over none of its programs."""
+    """Task that a child follows: that of the first of `parents`, or else the one that it waited for."""
     is_child: bool = False
     """Whether the task reuses others; a later round of a child may name no programs again."""
     to_be_continued: bool = False

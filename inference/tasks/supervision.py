@@ -117,9 +117,8 @@ class SearchSupervisor:
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
         search.to_be_continued = planned.to_be_continued
-        followed = planned.parents[0].task if planned.parents else planned.follows
-        if followed is not None:
-            search.parent = TaskName(followed.name, followed.workload_hash)
+        if planned.follows is not None:
+            search.parent = TaskName(planned.follows.name, planned.follows.workload_hash)
         elif not planned.is_child:
             search.parent = None
         searcher.ask(

@@ -12,7 +12,7 @@ from itertools import islice
 
 from ....dataset.task import Task
 from ...config import OneShotConfig
-from ...reuse.donors import StartChoice
+from ...reuse.donors import Donor, StartChoice
 from ...reuse.parent import ReuseParent
 from ...strategies.loop import RoundBudget
 from ..budget.registry import make_planner
@@ -127,17 +127,18 @@ class ReusePlanner(TaskPlanner):
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""
         name = search.task.workload_hash
+        parent = order.donor(order.parent(name))
         child, tried = order.child(search), self._tried.get(name, 0)
         found: list[tuple[str, ReuseParent]] = []
         reused_count = child.reused
         if child.starts and (not rounds_had(search) or not child.search):
-            found = list(islice(self._starts_of(search, order), tried, tried + child.starts))
+            found = list(islice(self._starts_of(search, parent, order), tried, tried + child.starts))
             if not found:
                 if child.search or not child.beside or rounds_had(search):
                     return None
                 reused_count = 1
             self._tried[name] = tried + len(found)
-        reused = self._reused_of(search, reused_count, order)
+        reused = tuple(ReuseParent(parent.task, trace) for trace in parent.fastest[:reused_count])
         if child.reused and not reused:
             return None
         programs = order.programs_a_round(search)
@@ -151,26 +152,20 @@ class ReusePlanner(TaskPlanner):
         left = None if child.total is None else child.total - len(search.loop.known)
         if left is not None:
             budget = replace(budget, measured=min(budget.measured, left))
+        programs_of = reused or tuple(of for _, of in found)
         return Round(
             search,
             budget,
             tuple(trace for trace, _ in found),
-            reused or tuple(of for _, of in found),
-            order.donor(order.parent(name)).task,
+            programs_of,
+            programs_of[0].task if programs_of else parent.task,
             is_child=True,
             to_be_continued=left is not None and left > budget.measured,
         )
 
-    def _reused_of(self, search: TaskSearch, count: int, order: TreeOrder) -> tuple[ReuseParent, ...]:
-        """The fastest programs of a child's parent."""
-        if not count:
-            return ()
-        parent = order.donor(order.parent(search.task.workload_hash))
-        return tuple(ReuseParent(parent.task, trace) for trace in parent.fastest[:count])
-
-    def _starts_of(self, search: TaskSearch, order: TreeOrder) -> Iterator[tuple[str, ReuseParent]]:
+    def _starts_of(
+        self, search: TaskSearch, parent: Donor, order: TreeOrder
+    ) -> Iterator[tuple[str, ReuseParent]]:
         """Programs that a child may begin with."""
-        name = search.task.workload_hash
-        parent = order.donor(order.parent(name))
-        others = list(order.donors_beside(name, parent.task.workload_hash))
+        others = list(order.donors_beside(search.task.workload_hash, parent.task.workload_hash))
         return self._starts(search.task, parent, others)
