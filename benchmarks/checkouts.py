@@ -24,7 +24,8 @@ def python_in(
 
     Raises CalledProcessError or TimeoutExpired, after printing the end of what it wrote to stderr.
     """
-    environment = dict(os.environ, PYTHONPATH=str(checkout.resolve() / ".typing"))
+    paths = [str(checkout.resolve() / ".typing"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
     try:
         return subprocess.run(
             [sys.executable, *arguments],

@@ -85,7 +85,14 @@ def machine_name(hardware: Mapping[str, Any]) -> str:
 
 
 def this_machine(target: str = "llvm") -> Hardware:
-    """Hardware description of this machine's CPU for programs of `target`; the probe takes three seconds."""
+    """Hardware description of this machine's CPU for programs of `target`; the probe takes three seconds.
+
+    That of its GPU for `cuda`. A tag of another machine's target gives the CPU.
+    """
+    if target == "cuda":
+        from foretune.dataset.hardware import probe_cuda
+
+        return probe_cuda()
     from foretune.dataset.target_hardware import target_hardware
     from foretune.dataset.tvm_compat import parse_target
 

@@ -22,8 +22,12 @@ Programs that were drawn before leave the time to building and measuring:
 
     python benchmarks/gpu_campaign.py tune --bundle bundle --minutes 9 network=resnet18 output=outputs/h200
 
-`templates` runs `benchmarks.gpu_templates` instead; its last words are that benchmark's. It needs Triton,
-which comes with PyTorch for CUDA.
+`templates` runs `benchmarks.gpu_templates` instead, `networks` times tuned networks beside PyTorch's
+(`benchmarks.rivals`), and `models` trains cost models on the GPU (`benchmarks.cost_models`). Words after a
+`--` are the benchmark's, and those after a second one override settings. Triton comes with PyTorch for CUDA:
+
+    python benchmarks/gpu_campaign.py networks --minutes 6 -- --networks resnet18 -- budget_s=150
+    python benchmarks/gpu_campaign.py models --minutes 6 -- --tables cpu-latency --models transformer lstm
 
 `--dry-run` goes through every step without a GPU; its records are marked as simulated. Until the environment
 is made this script needs nothing but Python.
@@ -44,6 +48,8 @@ import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -235,14 +241,58 @@ def _begun(minutes: float, bundle: Path | None, dry_run: bool, environment: Path
         return watch, make_environment(bundle, environment)
 
 
-def templates(
-    minutes: float, bundle: Path | None, dry_run: bool, environment: Path, words: Sequence[str]
+@dataclass(frozen=True)
+class Study:
+    """A benchmark that needs a GPU, with its words there and in a dry run.
+
+    Overrides of a command of foretune come last, behind a `--`.
+    """
+
+    module: str
+    title: str
+    words: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    dry_words: tuple[str, ...] = ()
+    dry_overrides: tuple[str, ...] = ()
+
+    def arguments(self, words: Sequence[str], dry_run: bool) -> list[str]:
+        """The benchmark's words together with those of the user."""
+        own = self.dry_words if dry_run else self.words
+        overrides = self.dry_overrides if dry_run else self.overrides
+        behind = [*(() if "--" in words else ("--",)), *overrides] if overrides else []
+        return [*own, *words, *behind]
+
+
+_DRY = ("--out", "outputs/dry-run")
+STUDIES = {
+    "templates": Study(
+        "benchmarks.gpu_templates", "time GPU templates on this machine", dry_words=("--compile-only",)
+    ),
+    "networks": Study(
+        "benchmarks.rivals",
+        "time tuned networks beside PyTorch's on this machine",
+        words=("--target", "cuda"),
+        dry_words=("--target", DRY_RUN_TARGET, "--variant", "cuda", *_DRY),
+        dry_overrides=("executor=dry_run",),
+    ),
+    "models": Study(
+        "benchmarks.cost_models",
+        "train cost models on this machine's GPU",
+        words=("--variant", "gpu-trained"),
+        overrides=("++train.trainer.accelerator=gpu", "++train.trainer.precision=bf16-mixed"),
+        dry_words=("--epochs", "1", *_DRY),
+    ),
+}
+
+
+def study(
+    name: str, minutes: float, bundle: Path | None, dry_run: bool, environment: Path, words: Sequence[str]
 ) -> int:
-    """Times GPU templates for at most `minutes`; the exit status of the benchmark."""
+    """Runs a benchmark for at most `minutes`; its exit status."""
     watch, python = _begun(minutes, bundle, dry_run, environment)
-    only = ("--compile-only",) if dry_run else ()
-    command = [str(python), "-m", "benchmarks.gpu_templates", *only, *words]
-    with watch.step("templates"):
+    chosen = STUDIES[name]
+    command = [str(python), "-m", chosen.module, *chosen.arguments(words, dry_run)]
+    with watch.step(name):
         return run_until(command, cuda_environment(python), watch.deadline)
 
 
@@ -327,8 +377,9 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("overrides", nargs="*", help="settings of foretune generate, such as seed=1")
     wanted = commands.add_parser("tune", parents=[here, device], help="tune a network on this machine")
     wanted.add_argument("overrides", nargs="*", help="settings of foretune tune, such as network=resnet18")
-    wanted = commands.add_parser("templates", parents=[here], help="time GPU templates on this machine")
-    wanted.add_argument("words", nargs="*", help="for benchmarks.gpu_templates, after a --")
+    for name, one in STUDIES.items():
+        wanted = commands.add_parser(name, parents=[here], help=one.title)
+        wanted.add_argument("words", nargs="*", help=f"for {one.module}, after a --")
     wanted = commands.add_parser("draw", help="draw programs here that run measures elsewhere")
     wanted.add_argument("--tasks", type=Path, required=True, help="dataset with the tasks")
     wanted.add_argument("--database", type=Path, required=True, help="folder; one that exists is continued")
@@ -346,7 +397,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "bundle": bundle,
         "run": run,
         "tune": tune,
-        "templates": templates,
+        **{name: partial(study, name) for name in STUDIES},
         "draw": draw,
         "merge": merge,
     }

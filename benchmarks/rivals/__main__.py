@@ -26,6 +26,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser(rivals)
     add = parser.add_argument
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
+    add("--target", default="llvm", help="target of foretune tune (%(default)s)")
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
     add("--again", action="store_true", help="run anew what is kept")
     add("--keep", action="store_true", help="keep runs of earlier commits too; the result names each commit")
@@ -33,7 +34,11 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--variant", default="", help="suffix of the result's folder")
     add("--out", type=Path, default=RESULTS, help="(%(default)s)")
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    if arguments.target != "llvm":
+        arguments.overrides = [f"target={arguments.target}", *arguments.overrides]
+        arguments.variant = arguments.variant or arguments.target
+    return arguments
 
 
 def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def describe(network: str, run: Mapping[str, Any]) -> str:
 def main() -> None:
     arguments = arguments_of()
     begun, began = start(), time.monotonic()
-    hardware = this_machine()
+    hardware = this_machine(arguments.target)
     runs: dict[str, dict[str, Any]] = {}
     failures = []
     for number, network in enumerate(arguments.networks, 1):

@@ -91,8 +91,10 @@ def _calls(profile: Mapping[str, Any] | None) -> dict[str, float] | None:
     }
 
 
-def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dict[str, Any]:
+def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float | None) -> dict[str, Any]:
     """Rates of a network's tasks as shares of the cores' peak of `peak_gflops`, together and each.
+
+    On a device whose peak is not measured the shares are None.
 
     A task that was not tuned counts with its untuned latency. One without any does not count, nor does one
     that the network does not call.
@@ -105,13 +107,17 @@ def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dic
             timed.append((task, gflop, seconds))
     total_s = sum(seconds for *_, seconds in timed)
     gflop = sum(gflop for _, gflop, _ in timed)
+
+    def share(gflop: float, seconds: float) -> float | None:
+        return gflop / seconds / peak_gflops if peak_gflops and seconds else None
+
     listed = [
         {
             "task": task["name"],
             "operator": task["operator"],
             "weight": task["weight"],
             "share_of_time": seconds / total_s,
-            "share_of_peak": gflop / seconds / peak_gflops,
+            "share_of_peak": share(gflop, seconds),
         }
         for task, gflop, seconds in sorted(timed, key=lambda found: -found[-1])
     ]
@@ -120,6 +126,6 @@ def share_of_peak(tasks: Sequence[Mapping[str, Any]], peak_gflops: float) -> dic
         "tasks": sum(bool(task["weight"]) for task in tasks),
         "gflop": gflop,
         "tasks_s": total_s,
-        "share_of_peak": gflop / total_s / peak_gflops if total_s else None,
+        "share_of_peak": share(gflop, total_s),
         "longest": [one for one in listed if one["share_of_time"] >= LEAST_SHARE],
     }

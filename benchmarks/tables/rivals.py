@@ -70,6 +70,11 @@ def networks(results: Results) -> str:
     return _networks(results.of("rivals", ""), COMMAND)
 
 
+def networks_on_gpus(results: Results) -> str:
+    """The same of networks that were tuned for a GPU."""
+    return _networks(results.of("rivals", "cuda"), f"{COMMAND} --target cuda")
+
+
 def networks_in(dtype: str, results: Results) -> str:
     """The same of networks that were tuned in a narrower data type, in the variant of its name."""
     command = f"{COMMAND} --variant {dtype} -- lowering.dtype={dtype}"
@@ -195,9 +200,10 @@ def _network_row(result: Result, network: str, rows: Mapping[str, Row], shown: S
 
 
 def _peaks(networks: Mapping[str, Any]) -> str:
-    """Least and most of the peaks, each measured after a network was tuned."""
-    peaks = sorted({f"{network['peak_gflops']:.0f}" for network in networks.values()}, key=float)
-    return peaks[0] if len(peaks) == 1 else f"{peaks[0]} to {peaks[-1]}"
+    """Least and most of the peaks, each measured after a network was tuned; "" where none was."""
+    known = {network["peak_gflops"] for network in networks.values()} - {None}
+    peaks = sorted({f"{peak:.0f}" for peak in known}, key=float)
+    return " to ".join(dict.fromkeys((*peaks[:1], *peaks[-1:])))
 
 
 def _cell(row: Row | None) -> str:
@@ -238,12 +244,17 @@ def _note(result: Result) -> str:
         for row in values["rows"]
         if row["error"]
     )
+    peaks = _peaks(values["networks"])
+    on = f"{result.machine}, {values['threads']} threads" if peaks else result.machine
     said = (
-        f"{result.machine}, {values['threads']} threads, {result.search}, {result.date}. {_types(values)}, "
-        "batch 1; each in a process of its own, in turns. Above 1 the tuned network is ahead. Of the peak: "
-        "operations of the tasks a second over the peak of the cores, "
-        f"{_peaks(values['networks'])} GFLOP/s by float32 multiply-adds in registers."
+        f"{on}, {result.search}, {result.date}. {_types(values)}, batch 1; each in a process of its own, in "
+        "turns. Above 1 the tuned network is ahead."
     )
+    if peaks:
+        said += (
+            f" Of the peak: operations of the tasks a second over the peak of the cores, {peaks} GFLOP/s by "
+            "float32 multiply-adds in registers."
+        )
     if failed:
         said += f" Failed: {'; '.join(failed)}."
     return said

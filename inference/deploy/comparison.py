@@ -22,7 +22,7 @@ from ..result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
 from .outputs import compare_outputs
 from .rivals import onnx_export
-from .rivals.base import Engine, Form
+from .rivals.base import CPU, Engine, Form
 from .rivals.process import save_arrays
 from .rivals.registry import LIBRARY, RIVALS, engine_class
 from .runners import EngineWorker, InlineRunner, ProcessRunner, Runner, RunnerError
@@ -68,8 +68,8 @@ class Comparison:
         arguments: those of `load_network`, by which a rival's process builds the same network.
         forms: names of the forms that TVM compiles. On a CPU each is timed in a process of its own, from an
             exported library. On a GPU, or without a C++ compiler, it is timed in this process.
-        rivals: names of `rivals.registry.RIVALS`; there are none on a GPU.
-        on_cpu: whether `forms` run on the CPU.
+        rivals: names of `rivals.registry.RIVALS`; those that run on `device` take part.
+        device: kind of device that `forms` run on, such as cpu.
         limit_s: seconds that a rival may take to start, and then to become ready.
         dtype: data type that contestants should run in, as far as they can.
     """
@@ -81,13 +81,13 @@ class Comparison:
         forms: Sequence[str],
         rivals: Sequence[str],
         *,
-        on_cpu: bool = True,
+        device: str = CPU,
         limit_s: float = 120.0,
         dtype: str = "float32",
     ) -> None:
         self._dtype = dtype
         self._network, self._arguments, self._forms = network, dict(arguments), forms
-        self._on_cpu, self._limit_s = on_cpu, limit_s
+        self._device, self._limit_s = device, limit_s
         self.left_out: dict[str, str] = {}
         """Rivals that cannot take part, by their title, with the reason."""
         self._kinds: dict[str, type[Engine]] = {}
@@ -121,7 +121,7 @@ class Comparison:
         self._stack.callback(scratch.cleanup)
         self._folder, self._inputs = scratch.path, scratch.path / "inputs.npz"
         save_arrays(self._inputs, self._network.inputs)
-        if self._on_cpu and get_cc() is not None:
+        if self._device == CPU and get_cc() is not None:
             self._libraries = {
                 name: self._library(name, self._folder / f"{number}.so")
                 for number, name in enumerate(self._forms)
@@ -145,6 +145,7 @@ class Comparison:
                 path=self._onnx.absolute() if by_file else None,
                 limit_s=self._limit_s,
                 dtype=self._dtype,
+                device=self._device,
             )
             self._stack.callback(runner.close)
             before_s = self._network.quantised_s if by_file and self._dtype == INT8 else 0.0
@@ -184,15 +185,16 @@ class Comparison:
     def _why_not(self, kind: type[Engine]) -> str:
         """Why a rival cannot take part, "" where it can."""
         module = self._network.module
-        if not self._on_cpu:
-            return "it runs on the CPU, and the tuned network does not"
+        if self._device not in kind.devices:
+            return f"it does not run on {self._device}, as the tuned network does"
         if module is None:
-            by_module = kind.form is Form.MODULE
-            return "it runs PyTorch modules, and the network is an ONNX file" if by_module else kind.missing()
+            if kind.form is Form.MODULE:
+                return "it runs PyTorch modules, and the network is an ONNX file"
+            return kind.missing(self._device)
         if not _is_json(self._arguments):
             return "it runs in another process, and the arguments of the network are no JSON values"
         by_file = kind.form is Form.ONNX
-        return kind.missing() or (onnx_export.missing() if by_file else "") or kind.unfit(module)
+        return kind.missing(self._device) or (onnx_export.missing() if by_file else "") or kind.unfit(module)
 
     def _library(self, name: str, path: Path) -> _Library:
         runner = ProcessRunner(

@@ -15,6 +15,7 @@ from ...dataset.measure.job import MeasureConfig
 from ...dataset.measure.process import WorkerLostError, WorkerProcess, WorkerSpec
 from ...dataset.records import FailureKind
 from .compile import CompiledNetwork
+from .rivals.base import CPU
 from .rivals.process import load_arrays
 from .rivals.registry import engine_class
 from .rivals.tvm_library import TvmLibrary
@@ -112,6 +113,7 @@ class ProcessRunner:
         path: file of the network, for an engine that takes one.
         limit_s: seconds that importing, and then loading, may take.
         dtype: data type that the engine should run in.
+        device: kind of device that the engine should run on.
     """
 
     own_process = True
@@ -128,6 +130,7 @@ class ProcessRunner:
         path: Path | None = None,
         limit_s: float,
         dtype: str = "float32",
+        device: str = CPU,
     ) -> None:
         self.name = name
         self.peak_mb: float | None = None
@@ -143,6 +146,7 @@ class ProcessRunner:
                 "network": network,
                 "path": None if path is None else str(path),
                 "dtype": dtype,
+                "device": device,
             },
             kind.environment(threads, folder / "cache"),
         )

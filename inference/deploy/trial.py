@@ -37,6 +37,7 @@ from .compile import CompiledNetwork, compile_network
 from .fresh_process import FreshProcessError, time_in_fresh_process
 from .outputs import OutputCheck, compare_narrow_outputs, compare_outputs
 from .peak import fma_peak_gflops
+from .rivals.base import CPU
 
 if TYPE_CHECKING:
     from ..tune_config import TuneConfig
@@ -156,7 +157,7 @@ class Trial:
             config.network_arguments,
             names,
             config.rivals,
-            on_cpu=on_cpu,
+            device=CPU if on_cpu else target.kind.name,
             limit_s=config.rival_limit_s,
             dtype=config.lowering.dtype,
         ) as comparison:

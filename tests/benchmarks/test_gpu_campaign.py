@@ -234,6 +234,17 @@ def test_templates_are_timed_in_the_environment_until_the_deadline(monkeypatch, 
     ]
 
 
+def test_words_of_a_study_come_before_the_overrides_of_its_command():
+    networks, models = campaign.STUDIES["networks"], campaign.STUDIES["models"]
+    words = ["--networks", "resnet18", "--", "budget_s=150"]
+    assert networks.arguments(words, dry_run=False) == ["--target", "cuda", *words]
+    dry = networks.arguments(words, dry_run=True)
+    assert dry[:2] == ["--target", "nvidia/nvidia-h100"] and dry[-2:] == ["budget_s=150", "executor=dry_run"]
+    assert networks.arguments([], dry_run=True)[-2:] == ["--", "executor=dry_run"]
+    on_gpu = models.arguments(["--models", "lstm"], dry_run=False)
+    assert on_gpu[2:5] == ["--models", "lstm", "--"] and on_gpu[5] == "++train.trainer.accelerator=gpu"
+
+
 @pytest.mark.slow
 def test_a_dry_run_goes_through_every_step(tmp_path):
     dataset = tmp_path / "dataset"

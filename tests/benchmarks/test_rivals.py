@@ -68,6 +68,22 @@ def test_a_share_of_the_peak_is_operations_a_second_over_it() -> None:
     assert share_of_peak([{**tasks[0], **nothing}], 200.0)["share_of_peak"] is None
 
 
+def test_networks_on_a_gpu_have_no_share_of_a_peak(tmp_path: Path) -> None:
+    """A GPU's peak is not measured; the networks have a table of their own."""
+    run = of_report("resnet18", report(peak_gflops=None), report(peak_gflops=None))
+    assert run["peak"]["share_of_peak"] is None and run["peak"]["longest"][0]["share_of_peak"] is None
+    values = {"threads": 132, "rows": run["rows"], "networks": {"resnet18": run["peak"]}}
+    hardware = {"name": "NVIDIA H100", "details": {}}
+    arguments = arguments_of(["--target", "cuda", "--", "budget_s=9"])
+    assert (arguments.overrides, arguments.variant) == (["target=cuda", "budget_s=9"], "cuda")
+    common.write_result(
+        "rivals", values, common.start(), hardware, variant=arguments.variant, results=tmp_path
+    )
+    table = tables.networks_on_gpus(Results(tmp_path))
+    assert "Of the peak" not in table and "132 threads" not in table
+    assert cells(table)["ResNet-18"][-1] == "-"
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     first = of_report("resnet18", report(), report())

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import nn
 
+CPU, CUDA = "cpu", "cuda"
+
 Call = Callable[[], Any]
 """One run of the network on the example inputs, which returns when the outputs are there."""
 
@@ -57,10 +59,13 @@ class Engine(ABC):
     """Distribution whose version is reported."""
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
     """Data types that it can be asked for."""
+    devices: ClassVar[tuple[str, ...]] = (CPU,)
+    """Kinds of device that it runs on."""
 
-    def __init__(self, threads: int, dtype: str = "float32") -> None:
+    def __init__(self, threads: int, dtype: str = "float32", device: str = CPU) -> None:
         """An engine that cannot run in `dtype` runs in float32."""
         self.threads = threads
+        self.device = device
         self.dtype = dtype if dtype in self.dtypes else "float32"
         """Data type that it runs in; `load` may correct it."""
 
@@ -70,7 +75,7 @@ class Engine(ABC):
         return {"OMP_NUM_THREADS": str(threads)}
 
     @classmethod
-    def missing(cls) -> str:
+    def missing(cls, device: str = CPU) -> str:
         """Requirement of the engine that this machine lacks, and its remedy; "" where nothing is lacking."""
         if find_spec(cls.module) is None:
             return f"{cls.package} is not installed (pip install 'foretune[rivals]')"

@@ -7,31 +7,50 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ...result import EAGER
-from .base import Call, Engine, Form, Source
+from .base import CPU, CUDA, Call, Engine, Form, Source
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 class TorchEngine(Engine):
-    """Engine of PyTorch: an inference of the module on as many threads as given."""
+    """Engine of PyTorch: an inference of the module on as many threads as given, or on a CUDA device.
+
+    Float32 is float32 there: PyTorch's default of 10-bit mantissas (TF32) in convolutions is off. Inputs and
+    outputs stay on the device, as those of the tuned network do.
+    """
 
     form = Form.MODULE
     module = package = "torch"
     dtypes = ("float32", "bfloat16")
+    devices = (CPU, CUDA)
+
+    @classmethod
+    def missing(cls, device: str = CPU) -> str:
+        """See Engine."""
+        import torch
+
+        if device == CUDA and not torch.cuda.is_available():
+            return "PyTorch finds no CUDA device (install PyTorch for CUDA)"
+        return super().missing(device)
 
     def prepare(self) -> None:
         """See Engine."""
         import torch
 
         torch.set_num_threads(self.threads)
+        if self.device == CUDA:
+            torch.cuda.init()
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+            torch.backends.cudnn.benchmark = True
 
     def load(self, source: Source) -> Call:
         """See Engine."""
         import torch
 
         assert source.module is not None
-        given, inputs = source.module, tuple(torch.from_numpy(array) for array in source.inputs)
+        given = source.module.to(self.device)
+        inputs = tuple(torch.from_numpy(array).to(self.device) for array in source.inputs)
         if self.dtype == "bfloat16":
             given = given.bfloat16()
             inputs = tuple(tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs)
@@ -39,7 +58,10 @@ class TorchEngine(Engine):
 
         def call() -> Any:
             with torch.inference_mode():
-                return module(*inputs)
+                outputs = module(*inputs)
+            if self.device == CUDA:
+                torch.cuda.synchronize()
+            return outputs
 
         return call
 
@@ -61,7 +83,7 @@ class Eager(TorchEngine):
 
 
 class EagerChannelsLast(TorchEngine):
-    """PyTorch with images and the weights of convolutions channels last, oneDNN's own layout."""
+    """PyTorch with images and the weights of convolutions channels last: oneDNN's layout, often cuDNN's."""
 
     title = "PyTorch eager, channels last"
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from .base import Call, Source
+from .base import CPU, CUDA, Call, Source
 from .eager import TorchEngine
 
 
 class Inductor(TorchEngine):
-    """Inductor with weights as constants (`freezing`), which folds batch norms and packs weights."""
+    """Inductor with weights as constants (`freezing`), which folds batch norms and packs weights.
+
+    A CUDA device runs all kernels of a call as one CUDA graph (`reduce-overhead`).
+    """
 
     title = "torch.compile"
-    mode = "default"
+    modes: ClassVar[Mapping[str, str]] = {CPU: "default", CUDA: "reduce-overhead"}
+    """Mode of `torch.compile` by device."""
 
     @classmethod
     def environment(cls, threads: int, folder: Path) -> dict[str, str]:
@@ -24,13 +29,13 @@ class Inductor(TorchEngine):
     def load(self, source: Source) -> Call:
         """See Engine.
 
-        Calls between kernels are compiled to C++ as well (`cpp_wrapper`), which made four networks 5 to 14 %
-        faster. PyTorch calls that experimental, so that a network with which it fails goes without.
+        On a CPU calls between kernels are compiled to C++ as well (`cpp_wrapper`), which made four networks 5
+        to 14 % faster. PyTorch calls that experimental, so that a network with which it fails goes without.
         """
         import torch
         from torch._inductor import config
 
-        config.freezing = config.cpp_wrapper = True
+        config.freezing, config.cpp_wrapper = True, self.device == CPU
         call = super().load(source)
         try:
             call()
@@ -41,21 +46,21 @@ class Inductor(TorchEngine):
         return call
 
     @classmethod
-    def missing(cls) -> str:
+    def missing(cls, device: str = CPU) -> str:
         """See Engine."""
         if shutil.which("g++") is None and shutil.which("clang++") is None:
             return "torch.compile needs a C++ compiler (install g++)"
-        return super().missing()
+        return super().missing(device)
 
     def fitted(self, module: Any, inputs: Any) -> tuple[Any, Any]:
         """See TorchEngine."""
         import torch
 
-        return torch.compile(module, mode=self.mode, dynamic=False), inputs
+        return torch.compile(module, mode=self.modes[self.device], dynamic=False), inputs
 
 
 class InductorMaxAutotune(Inductor):
     """Inductor that also times several kernels of each matrix product and takes the fastest."""
 
     title = "torch.compile, max-autotune"
-    mode = "max-autotune"
+    modes: ClassVar[Mapping[str, str]] = dict.fromkeys((CPU, CUDA), "max-autotune")

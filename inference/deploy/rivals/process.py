@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ....dataset.worker_loop import main
 from ..turn import Meter, timed_turn
-from .base import Engine, Form, Source
+from .base import CPU, Engine, Form, Source
 from .onnx_export import export_onnx
 from .registry import engine_class
 
@@ -31,6 +31,7 @@ class EngineProcess:
         network: arguments of `load_network`, for an engine that takes a module.
         path: file of the network, for an engine that takes one; it may appear before `load`.
         dtype: data type that it should run in.
+        device: kind of device that it should run on.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class EngineProcess:
         network: Mapping[str, Any] | None,
         path: str | None,
         dtype: str = "float32",
+        device: str = CPU,
     ) -> None:
-        self._engine: Engine = engine_class(engine)(threads, dtype)
+        self._engine: Engine = engine_class(engine)(threads, dtype, device)
         self._inputs, self._network = Path(inputs), network
         self._path = None if path is None else Path(path)
 

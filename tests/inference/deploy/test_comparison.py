@@ -120,10 +120,10 @@ def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
     [
         ({"network": Network("file", (), onnx_path=Path("network.onnx"))}, "the network is an ONNX file"),
         ({"arguments": {"kwargs": {"activation": np.float32}}}, "no JSON values"),
-        ({"on_cpu": False}, "runs on the CPU"),
+        ({"device": "metal"}, "does not run on metal"),
     ],
 )
 def test_a_rival_that_cannot_take_part_is_left_out(network: Network, changes: dict, reason: str) -> None:
-    given = {"network": network, "arguments": {}, "on_cpu": True, **changes}
+    given = {"network": network, "arguments": {}, **changes}
     comparison = Comparison(given.pop("network"), given.pop("arguments"), [], ["eager"], **given)
     assert reason in comparison.left_out["PyTorch eager"]

@@ -14,7 +14,7 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_narrow_outputs, compare_outputs
 from foretune.inference.deploy.rivals import inductor, onnx_export
-from foretune.inference.deploy.rivals.base import Form
+from foretune.inference.deploy.rivals.base import CPU, CUDA, Form
 from foretune.inference.deploy.rivals.inductor import Inductor, InductorMaxAutotune
 from foretune.inference.deploy.rivals.process import (
     EngineProcess,
@@ -51,14 +51,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check_engine(location: str, files: Path, outputs: Path) -> None:
+def check_engine(location: str, files: Path, outputs: Path, device: str = CPU) -> None:
     """Runs all operations of the engine's process here."""
     kind = engine_class(location)
-    if reason := kind.missing():
+    if reason := kind.missing(device):
         pytest.skip(reason)
     network = NETWORK if kind.form is Form.MODULE else None
     path = {Form.ONNX: str(files / "onnx"), Form.LIBRARY: str(files / "library.so")}.get(kind.form)
-    process = EngineProcess(location, 2, str(files / "inputs.npz"), network, path)
+    process = EngineProcess(location, 2, str(files / "inputs.npz"), network, path, device=device)
     process.prepare()
     loaded = process.load(str(outputs))
     assert loaded["ready_s"] > 0 and loaded["version"].startswith(f"{kind.package} ")
@@ -71,6 +71,23 @@ def check_engine(location: str, files: Path, outputs: Path) -> None:
 @pytest.mark.parametrize("location", [RIVALS[name] for name in DEFAULT_RIVALS] + [LIBRARY])
 def test_an_engine_gives_the_reference_outputs(location: str, files: Path, tmp_path: Path) -> None:
     check_engine(location, files, tmp_path / "outputs.npz")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in RIVALS if CUDA in engine_class(RIVALS[name]).devices])
+def test_pytorch_runs_on_a_gpu_in_float32(
+    name: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in engine_class(RIVALS[name]).environment(2, tmp_path / "cache").items():
+        monkeypatch.setenv(variable, value)
+    check_engine(RIVALS[name], files, tmp_path / "outputs.npz", CUDA)
+
+
+def test_pytorch_without_a_gpu_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "finds no CUDA device" in engine_class(RIVALS["eager"]).missing(CUDA)
+    assert engine_class(RIVALS["eager"]).missing(CPU) == ""
+    assert engine_class(RIVALS["openvino"]).devices == (CPU,)
 
 
 @pytest.mark.parametrize(
