@@ -296,7 +296,7 @@ class TuningRun:
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)
                     ),
-                    breadth_first=config.breadth_first,
+                    breadth_first=self.searches and config.breadth_first,
                     latency_target_s=config.latency_target_s,
                 ),
                 retune=config.retune,

@@ -41,6 +41,7 @@ TABLES: Mapping[str, Table] = {
     "rivals": rivals.networks,
     "rivals-bfloat16": partial(rivals.networks_in, "bfloat16"),
     "rivals-int8": partial(rivals.networks_in, "int8"),
+    "rivals-gpus": rivals.networks_on_gpus,
     "rivals-costs": rivals.costs,
     "rivals-lost": rivals.lost,
     "networks": networks.headline,

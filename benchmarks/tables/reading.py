@@ -18,6 +18,7 @@ MACHINES = {
     "xeon-207": "Intel Xeon (model 207)",
     "xeon-167": "Intel Xeon (model 167)",
     "nvidia-h200": "NVIDIA H200",
+    "nvidia-h100-80gb-hbm3": "NVIDIA H100",
 }
 """Names of machines in the order of the tables; others follow under their short name."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
+from ...errors import UserError
 from ..async_copies import check_copies
 from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
 from ..vector_math import vectorise_math
@@ -28,6 +29,10 @@ _UNCHECKED = {"tirx.disable_assert": True}
 
 TIMED, CHECKED = "main", "checked"
 """Entries of a library. CHECKED exists only if it was requested and differs from TIMED."""
+
+
+class NoKernelError(UserError, ValueError):
+    """A program for a GPU has no kernel."""
 
 
 def load(module: str) -> tvm.IRModule:
@@ -54,7 +59,8 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     """Compile a scheduled module with vectorised functions (`vectorise_math`) to TVM's executable.
 
-    Raises WrongCopyError for a program that TVM would compile to wrong code.
+    Raises WrongCopyError for a program that TVM would compile to wrong code, and NoKernelError for one of a
+    GPU without a kernel, as unscheduled ones are: a CPU that reads the GPU's memory loses its process.
     """
     vectorise_math()
     if target.kind.name == "llvm":
@@ -65,7 +71,12 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     passes = CUDA_PASSES if target.kind.name == "cuda" else {}
     # CUDA's compiler asks for the architecture of the current target.
     with target, tvm.transform.PassContext(config={**_UNCHECKED, **passes}):
-        return tvm.compile(mod, target=target)
+        executable = tvm.compile(mod, target=target)
+    if not executable.mod.imports:
+        raise NoKernelError(
+            f"target={target.kind.name}: the program has no kernel; bind its loops to threads"
+        )
+    return executable
 
 
 def jit(mod: tvm.IRModule, target: Target) -> tvm.runtime.Module:

@@ -31,12 +31,14 @@ class MeasuringThreads:
     def __init__(
         self,
         executor: Executor,
-        in_time: Callable[[], bool],
+        may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """`in_time` tells whether another batch may start; `around` is entered while a round is measured."""
+        """`may_measure` tells whether another batch of a task's round may start; `around` is entered while a
+        round is measured.
+        """
         self._executor = executor
-        self._in_time = in_time
+        self._may_measure = may_measure
         self._around = around
         self._threads = ThreadPoolExecutor(max(1, executor.devices))
         self._rounds: dict[Future[list[Measurement]], TaskSearch] = {}
@@ -104,9 +106,6 @@ class MeasuringThreads:
         while self.woken.poll():
             self.woken.recv_bytes()
 
-    def _may_go_on(self) -> bool:
-        return not self._stopped and self._in_time()
-
     def _measure_round(self, search: TaskSearch) -> list[Measurement]:
         if self._stopped:
             return []
@@ -120,7 +119,7 @@ class MeasuringThreads:
 
     def _measure_batches(self, search: TaskSearch) -> None:
         loop, workload = search.loop, search.task.workload_hash
-        while self._may_go_on() and (batch := loop.next_batch()) is not None:
+        while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
             loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
 
     def _measure_untuned(self, tasks: Sequence[Task]) -> list[float]:

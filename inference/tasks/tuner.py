@@ -32,6 +32,9 @@ from .results import task_result
 from .search import TaskSearch
 from .supervision import SearchSupervisor
 
+LATE_ROUNDS = 2
+"""Rounds at most that a task without a schedule gets when the time is over: the first may fail as a whole."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -40,7 +43,11 @@ class Limits:
     in_time: Callable[[], bool] = lambda: True
     """Whether there is time for another round."""
     breadth_first: bool = False
-    """Whether each task gets a quick round before any is searched, as a time budget asks for."""
+    """Whether each task gets a quick round before any is searched, as a time budget asks for.
+
+    One that has none when the time is over gets it all the same: without a schedule it may take a thousand
+    times as long.
+    """
     latency_target_s: float | None = None
     """Estimated latency of the network, in seconds, that is good enough."""
 
@@ -133,7 +140,7 @@ class NetworkTuner:
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
         supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
-        with MeasuringThreads(self._executor, self._limits.in_time, self._around_measuring) as measuring:
+        with MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring:
             if unknown:
                 measuring.start_untuned([search.task for search in unknown])
             while True:
@@ -198,6 +205,15 @@ class NetworkTuner:
         target_s = self._limits.latency_target_s
         return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
 
+    def _may_measure(self, search: TaskSearch) -> bool:
+        """Whether another batch of a round may start."""
+        return self._limits.in_time() or self._lacks_schedule(search)
+
+    def _lacks_schedule(self, search: TaskSearch) -> bool:
+        """Whether a task of the network is due a round although the time is over."""
+        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(search.best_s)
+        return self._limits.breadth_first and search.task.weight > 0 and lacks
+
     def _network_s(self) -> float:
         return sum(search.network_s for search in self._searches) - self._contests.saved_s()
 
@@ -210,9 +226,17 @@ class NetworkTuner:
             ahead = measuring.rounds_under_way - max(0, self._executor.devices - 1)
             if ahead > len(self._searchers) and not measuring.untuned_under_way:
                 continue
+            preferred, others = supervisor.choices(number)
             if not self._goes_on():
-                return
-            planned = self._planner.next_round(*supervisor.choices(number))
+                if self._limits.in_time():
+                    return
+                preferred, others = (
+                    [one for one in of if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
+                    for of in (preferred, others)
+                )
+                if not preferred and not others:
+                    return
+            planned = self._planner.next_round(preferred, others)
             if planned is not None:
                 supervisor.ask(number, planned)
 

@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+import tvm
 from foretune.dataset.measure import (
     ExecutorConfig,
     ExecutorConfigError,
@@ -14,6 +15,7 @@ from foretune.dataset.measure import (
     toolchain,
 )
 from foretune.dataset.measure.dry_run import simulated_latency_s
+from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from hypothesis import given
@@ -44,6 +46,15 @@ def test_cuda_programs_are_compiled_and_their_latency_is_made_up():
     assert on_gpu.build_s > (0.05 if shutil.which("nvcc") else 0)
     assert broken.failure is FailureKind.BUILD_ERROR
     assert slow.cut_short and slow.simulated
+
+
+def test_an_unscheduled_program_does_not_build_for_a_gpu():
+    """It has no kernel: its loops would run on the CPU, over the GPU's memory."""
+    unscheduled = to_task(Dense(rows=8, in_features=8, out_features=8)).mod
+    with make_executor(DRY, H100, MEASURE, workers=1) as executor:
+        (outcome,) = executor.measure([MeasureJob(tvm.ir.save_json(unscheduled), task="a")])
+    assert outcome.failure is FailureKind.BUILD_ERROR
+    assert "the program has no kernel; bind its loops to threads" in outcome.message
 
 
 def test_programs_of_this_cpu_are_compiled_and_never_run():
@@ -99,8 +110,6 @@ def test_local_cuda_without_a_device_is_refused():
 
 @pytest.mark.gpu
 def test_programs_are_checked_and_timed_on_a_gpu():
-    import tvm
-
     if not tvm.cuda().exist:
         pytest.skip("no CUDA device")
     with make_executor(ExecutorConfig(), parse_target("cuda"), MEASURE, workers=2) as executor:

@@ -318,19 +318,40 @@ def test_extra_rounds_end_where_a_task_converged():
 
 
 def test_a_budget_goes_breadth_first_and_ends_the_run():
+    """The last task has its quick round behind the end: without a schedule it may take far longer."""
     searcher, database = FakeSearcher(), FakeDatabase()
     measured = []
     limits = Limits(in_time=lambda: len(measured) < 4, breadth_first=True)
     executor = measuring_into(measured)
     config = OneShotConfig(rounds=2, top_k=4)
+    results = NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
+    assert searcher.order == [1, 2, 0]
+    assert all(request.budget.quick for request in searcher.requests)
+    assert all(result.tuned_latency_s is not None for result in results)
+    assert len(database.committed) == 6
+
+
+def test_a_task_whose_programs_all_fail_gets_two_rounds_behind_the_end():
+    failing = FakeSearcher(latencies_s=((math.inf, math.inf),) * 3)
+    limits = Limits(in_time=lambda: False, breadth_first=True)
+    tuner = tuner_of(failing, limits=limits, config=OneShotConfig(rounds=4, top_k=8))
+    (result,) = tuner.tune(TASKS[:1], UNTUNED_S[:1])
+    assert failing.order == [0, 0] and result.tuned_latency_s is None
+
+
+def test_a_limit_without_quick_rounds_leaves_tasks_out():
+    searcher, database = FakeSearcher(), FakeDatabase()
+    measured = []
+    limits = Limits(in_time=lambda: len(measured) < 4)
+    executor = measuring_into(measured)
+    config = OneShotConfig(rounds=2, top_k=4)
     tuner = NetworkTuner(config, executor, [searcher], database, limits=limits)
     results = tuner.tune(TASKS, UNTUNED_S)
-    assert searcher.order == [1, 2]
-    assert all(request.budget.quick for request in searcher.requests)
+    assert searcher.order == [1]
+    assert not searcher.requests[0].budget.quick
     assert results[0].reason == "the limits of the run left no time for it"
-    assert results[0].tuned_latency_s is None
-    assert results[1].tuned_latency_s == 0.004
-    assert len(database.committed) == 4
+    assert [result.tuned_latency_s for result in results] == [None, 0.004, None]
+    assert len(database.committed) == 2
 
 
 def test_with_time_left_a_budget_searches_on_where_most_is_to_be_gained():
