@@ -111,7 +111,10 @@ def live(
 
 
 def stock(network: str, name: str, seed: int) -> dict[str, Any]:
-    """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds."""
+    """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
+
+    Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
+    """
     load_tensor_intrinsics()
     target = parse_target("llvm")
     tasks = extract_tasks(to_relax(load_network(network), target, AS_FASTEST), target, network)
@@ -128,19 +131,35 @@ def stock(network: str, name: str, seed: int) -> dict[str, Any]:
             measure_callbacks=[*ms.measure_callback.MeasureCallback.create("default"), curve],
             **STOCK[name](),
         )
-    return {"seed": seed, "curve": curve.points}
+    return {"seed": seed, "curve": curve.points(), "left_out": curve.left_out()}
 
 
 @derived_object
 class Curve(ms.measure_callback.PyMeasureCallback):
-    """Sum of the best latencies of all tasks over the seconds, from when each of them has one."""
+    """Best latency of each task over the seconds."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         super().__init__()
-        self._weights = [task.weight for task in tasks]
-        self._best_s = [math.inf] * len(tasks)
+        self._tasks = tasks
         self._begun = time.monotonic()
-        self.points: list[tuple[float, float]] = []
+        self._found: list[tuple[float, int, float]] = []
+        """Seconds since the start, number of a task, and the least latency of a batch of it."""
+
+    def points(self) -> list[tuple[float, float]]:
+        """Seconds, and the sum of the tasks' best latencies, from when each that ran has one."""
+        ran = {number for _, number, _ in self._found}
+        best_s: dict[int, float] = {}
+        points = []
+        for at, number, latency_s in self._found:
+            best_s[number] = min(latency_s, best_s.get(number, math.inf))
+            if best_s.keys() == ran:
+                points.append((at, sum(self._tasks[one].weight * s for one, s in best_s.items())))
+        return points
+
+    def left_out(self) -> list[str]:
+        """Names of the tasks of which no program ran."""
+        ran = {number for _, number, _ in self._found}
+        return [task.name for number, task in enumerate(self._tasks) if number not in ran]
 
     def apply(
         self,
@@ -151,8 +170,10 @@ class Curve(ms.measure_callback.PyMeasureCallback):
         runner_results: Sequence[ms.runner.RunnerResult],
     ) -> None:
         """See MeasureCallback."""
+        self.note(task_id, runner_results)
+
+    def note(self, number: int, runner_results: Sequence[ms.runner.RunnerResult]) -> None:
+        """Takes a batch of a task."""
         seconds = [float(s) for result in runner_results for s in result.run_secs or ()]
-        self._best_s[task_id] = min([self._best_s[task_id], *seconds])
-        total = sum(weight * s for weight, s in zip(self._weights, self._best_s, strict=True))
-        if math.isfinite(total):
-            self.points.append((time.monotonic() - self._begun, total))
+        if seconds:
+            self._found.append((time.monotonic() - self._begun, number, min(seconds)))

@@ -204,7 +204,10 @@ def stock(results: Results) -> str:
         for network, part in result.values["live"].items():
             if not part.get("stock"):
                 continue
-            ratios = [_to_the_same(run["stock, foresee"], run["stock, gradient"]) for run in part["stock"]]
+            pairs = [(run["stock, foresee"], run["stock, gradient"]) for run in part["stock"]]
+            ratios = [_to_the_same(*pair) for pair in pairs if pair[0]["left_out"] == pair[1]["left_out"]]
+            if not ratios:
+                continue
             spent, ahead, reached = zip(*ratios, strict=True)
             cells = [times_spread(geometric_spread(each)) for each in (spent, ahead)]
             counts = [str(len(ratios)), *cells, f"{sum(reached)} of {len(ratios)}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .reading import Result, Results, markdown, not_measured
@@ -28,15 +28,20 @@ MODELS = {
 
 ALL = "all networks"
 
+GPU_TRAINED = {"gpu-trained": "log score", "gpu-trained-efficiency": "efficiency"}
+"""Target of the models of a result that were trained on a GPU, by its variant."""
+
 
 def models_of(part: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Contestants of one comparison."""
-    order = list(MODELS)
     found = part["models"]
-    return [
-        (MODELS.get(name, name), found[name])
-        for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order))
-    ]
+    return [(MODELS.get(name, name), found[name]) for name in in_order(found)]
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of contestants in the order of the tables."""
+    order = list(MODELS)
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
 def cells(values: Mapping[str, Any], *keys: str) -> list[str]:
@@ -46,7 +51,8 @@ def cells(values: Mapping[str, Any], *keys: str) -> list[str]:
 
 def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
     """Comparisons of all results, the measured before the reconstructed ones."""
-    found = sorted(results.of("cost_models"), key=lambda one: one.manifest["reconstructed"])
+    measured = [one for one in results.of("cost_models") if one.manifest["variant"] not in GPU_TRAINED]
+    found = sorted(measured, key=lambda one: one.manifest["reconstructed"])
     return [(result, table) for result in found for table in result.values["tables"]]
 
 
@@ -121,6 +127,34 @@ def by_network(results: Results) -> str:
         for result, table in _tables(results)
         if "by_network" in table
     ) or not_measured("python -m benchmarks.cost_models")
+
+
+def trained_on_gpus(results: Results) -> str:
+    """Architectures that were trained on a GPU, by the target that they are fitted to."""
+    keys = ("spearman", "pairwise_accuracy", "top_1", "top_5", "latency_r2")
+    rows, note = [], ""
+    for variant, target in GPU_TRAINED.items():
+        for result in results.of("cost_models", variant):
+            (table,) = result.values["tables"]
+            networks = table["by_network"]
+            note = f"{_data(table['by_task'])}, and {_data(networks)} of networks. {_training(table)}"
+            for name in in_order(table["by_task"]["models"]):
+                of, whole = (part["models"][name] for part in (table["by_task"], networks))
+                if "seconds" not in of:
+                    continue
+                rows.append(
+                    [
+                        *(MODELS.get(name, name), target, str(of["epochs"]), f"{of['seconds']:.0f} s"),
+                        *cells(of, *keys),
+                        *cells(whole, "spearman"),
+                        *cells(whole["networks"][ALL], "top_1"),
+                    ]
+                )
+    if not rows:
+        return not_measured("python benchmarks/gpu_campaign.py models")
+    heads = ["model", "fitted to", "epochs", "trained in", "Spearman", "pairs", "top-1", "top-5"]
+    heads += ["R2 of latencies", "networks: Spearman", "top-1"]
+    return markdown(heads, rows, f"On an H100, in 16-bit floats, several trainings side by side. {note}")
 
 
 def curve(results: Results) -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from foretune.errors import UserError
+from tvm.s_tir.meta_schedule.runner import RunnerResult
 
 from benchmarks.families import live
 from benchmarks.families.__main__ import beside
@@ -63,8 +64,9 @@ def test_what_replay_says_is_beside_what_is_found_live():
     ids=["reached", "not reached"],
 )
 def test_stock_searches_are_compared_at_the_last_latency(foresee, cells):
-    gradient = {"curve": [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]]}
-    stock = [{"stock, gradient": gradient, "stock, foresee": {"curve": foresee}}]
+    gradient = {"curve": [[20.0, 0.04], [80.0, 0.02], [90.0, 0.02]], "left_out": ["take"]}
+    others = {"stock, gradient": gradient, "stock, foresee": {"curve": foresee, "left_out": []}}
+    stock = [{**others, "stock, foresee": {"curve": foresee, "left_out": ["take"]}}, others]
     part = {"resnet18": {"stock": stock}, "bert_base": {"runs": []}}
     table = families.stock(results_of("live", part))
     assert f"| CPU | ResNet-18 | 1 | {cells} |" in table
@@ -83,6 +85,15 @@ def test_a_call_keeps_what_earlier_ones_ran_live():
         "b": {"runs": [3]},
         "c": {},
     }
+
+
+def test_a_curve_begins_where_each_task_that_ran_has_a_latency():
+    tasks = [SimpleNamespace(name=name, weight=weight) for name, weight in (("a", 2), ("take", 1), ("b", 1))]
+    curve = live.Curve(tasks)
+    for task, seconds in ((0, [0.3, 0.2]), (1, None), (2, [0.5]), (0, [0.1]), (2, [0.9])):
+        curve.note(task, [RunnerResult(seconds, None if seconds else "ended")])
+    assert [latency_s for _, latency_s in curve.points()] == pytest.approx([0.9, 0.7, 0.7])
+    assert curve.left_out() == ["take"]
 
 
 def test_an_unknown_search_is_named():
