@@ -209,8 +209,14 @@ class NetworkTuner:
         """Whether another batch of a round may start."""
         return self._limits.in_time() or self._lacks_schedule(search)
 
+    def _late(self, searches: Sequence[TaskSearch]) -> list[TaskSearch]:
+        """Those that are due a round although the run ends; none where its latency is good enough."""
+        if self._limits.in_time():
+            return []
+        return [one for one in searches if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
+
     def _lacks_schedule(self, search: TaskSearch) -> bool:
-        """Whether a task of the network is due a round although the time is over."""
+        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one."""
         lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(search.best_s)
         return self._limits.breadth_first and search.task.weight > 0 and lacks
 
@@ -228,12 +234,7 @@ class NetworkTuner:
                 continue
             preferred, others = supervisor.choices(number)
             if not self._goes_on():
-                if self._limits.in_time():
-                    return
-                preferred, others = (
-                    [one for one in of if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
-                    for of in (preferred, others)
-                )
+                preferred, others = self._late(preferred), self._late(others)
                 if not preferred and not others:
                     return
             planned = self._planner.next_round(preferred, others)

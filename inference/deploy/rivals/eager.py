@@ -28,11 +28,14 @@ class TorchEngine(Engine):
     @classmethod
     def missing(cls, device: str = CPU) -> str:
         """See Engine."""
-        import torch
+        if lacking := super().missing(device):
+            return lacking
+        if device == CUDA:
+            import torch
 
-        if device == CUDA and not torch.cuda.is_available():
-            return "PyTorch finds no CUDA device (install PyTorch for CUDA)"
-        return super().missing(device)
+            if not torch.cuda.is_available():
+                return "PyTorch finds no CUDA device (install PyTorch for CUDA)"
+        return ""
 
     def prepare(self) -> None:
         """See Engine."""
