@@ -147,8 +147,7 @@ class Curve(ms.measure_callback.PyMeasureCallback):
 
     def points(self) -> list[tuple[float, float]]:
         """Seconds, and the sum of the tasks' best latencies, from when each that ran has one."""
-        ran = {number for _, number, _ in self._found}
-        best_s: dict[int, float] = {}
+        ran, best_s = self._ran(), dict[int, float]()
         points = []
         for at, number, latency_s in self._found:
             best_s[number] = min(latency_s, best_s.get(number, math.inf))
@@ -158,8 +157,12 @@ class Curve(ms.measure_callback.PyMeasureCallback):
 
     def left_out(self) -> list[str]:
         """Names of the tasks of which no program ran."""
-        ran = {number for _, number, _ in self._found}
+        ran = self._ran()
         return [task.name for number, task in enumerate(self._tasks) if number not in ran]
+
+    def _ran(self) -> set[int]:
+        """Numbers of the tasks that have a latency."""
+        return {number for _, number, _ in self._found}
 
     def apply(
         self,

@@ -196,11 +196,8 @@ def predicted(results: Results) -> str:
 
 def stock(results: Results) -> str:
     """FamilySeer's scheduler and cost model in stock's search, beside its gradient scheduler."""
-    found = _with_live(results, "stock")
-    if not found:
-        return not_measured("python -m benchmarks.families --part live")
     rows = []
-    for result in found:
+    for result in _with_live(results, "stock"):
         for network, part in result.values["live"].items():
             if not part.get("stock"):
                 continue
@@ -212,6 +209,8 @@ def stock(results: Results) -> str:
             cells = [times_spread(geometric_spread(each)) for each in (spent, ahead)]
             counts = [str(len(ratios)), *cells, f"{sum(reached)} of {len(ratios)}"]
             rows.append([result.machine, NETWORKS.get(network, network), *counts])
+    if not rows:
+        return not_measured("python -m benchmarks.families --part live")
     note = (
         "Foresee tuning with trees a family, both of MetaSchedule's search: 128 programs a task in rounds "
         "of 64. Seconds until the gradient scheduler's last latency, over its own seconds until then; all "

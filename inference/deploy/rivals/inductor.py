@@ -37,6 +37,8 @@ class Inductor(TorchEngine):
 
         config.freezing, config.cpp_wrapper = True, self.device == CPU
         call = super().load(source)
+        if not config.cpp_wrapper:
+            return call
         try:
             call()
         except Exception:
