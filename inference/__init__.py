@@ -13,10 +13,9 @@ and `tasks.planner.TaskPlanner`.
 
 `load` runs a network that was exported, with the threads that it was tuned for.
 
-A process that compiles from such a database calls `vectorise_math` to have the exponentials, hyperbolic
-tangents and error functions that were measured, and `register_intrinsics` with the text of its records where
-they have templates of Foretune's. `prepare_builder` does it for the workers of MetaSchedule's
-builder, and makes them start sooner.
+A process that compiles from such a database calls `improve_code` to have the code that was measured, and
+`register_intrinsics` with the text of its records where they have templates of Foretune's. `prepare_builder`
+does it for the workers of MetaSchedule's builder, and makes them start sooner.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..dataset.code_generation import improve_code
     from ..dataset.templates.registry import register_intrinsics
-    from ..dataset.vector_math import vectorise_math
     from .api import tune_network, tune_tasks
     from .bundle.exporting import export_bundle
     from .bundle.format import read_bundle
@@ -51,13 +50,13 @@ __all__ = [
     "TuneResult",
     "export_bundle",
     "import_bundle",
+    "improve_code",
     "load",
     "prepare_builder",
     "read_bundle",
     "register_intrinsics",
     "tune_network",
     "tune_tasks",
-    "vectorise_math",
 ]
 
 _HOMES = {
@@ -71,13 +70,13 @@ _HOMES = {
     "TuneResult": "result",
     "export_bundle": "bundle.exporting",
     "import_bundle": "bundle.importing",
+    "improve_code": ".dataset.code_generation",
     "load": "deploy.load",
     "prepare_builder": "plugins.builder",
     "read_bundle": "bundle.format",
     "register_intrinsics": ".dataset.templates.registry",
     "tune_network": "api",
     "tune_tasks": "api",
-    "vectorise_math": ".dataset.vector_math",
 }
 
 

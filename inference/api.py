@@ -12,11 +12,11 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ..dataset.code_generation import improve_code
 from ..dataset.described_task import described_task
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from ..dataset.task import Task
 from ..dataset.tvm_compat import parse_target
-from ..dataset.vector_math import vectorise_math
 from .checkpoint_fit import AUTO, fitting_checkpoint
 from .config import OneShotConfig, OneShotConfigError
 from .result import TaskResult, TuneResult
@@ -88,9 +88,9 @@ def tune_tasks(
     Returns:
         A database that stock TVM compiles from (`with target, database: ...`), and a result for each task.
 
-    Raises UserError. What this process compiles has the functions of `vectorise_math`, as it was measured.
+    Raises UserError. What this process compiles has what `improve_code` adds, as it was measured.
     """
-    vectorise_math()
+    improve_code()
     found = parse_target(target)
     settings = with_backend(search or OneShotConfig()).fitted(found)
     if not settings.measure:

@@ -16,3 +16,9 @@ SHOWN = 2 / 3
 
 BASE = "shares"
 """Live search that the others are compared with."""
+
+REUSE = "shares, reuse"
+"""Live search with what ETO's reuse saves, of whose seconds planners with reuse have three quarters."""
+
+THREE_QUARTERS = "headroom, reuse, shared, 3/4 of the search"
+"""Live search in three quarters of the seconds that the search of REUSE takes."""

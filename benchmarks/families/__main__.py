@@ -6,14 +6,27 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import families
-from ..common import RESULTS, ROOT, argument_parser, kept_run, machine_name, read_json, start, write_result
+from ..common import (
+    RESULTS,
+    ROOT,
+    argument_parser,
+    kept_run,
+    machine_name,
+    read_json,
+    start,
+    this_machine,
+    write_result,
+)
 from . import DEVELOPED_ON, GROUPINGS, POOL
 from .pools import NetworkPool, load_pools
+
+if TYPE_CHECKING:
+    from foretune.dataset.hardware import Hardware
 
 SCRATCH = ROOT / "outputs" / "benchmarks" / "families"
 
@@ -125,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="(%(default)s)")
     parser.add_argument("--networks", nargs="*", help="networks of the pool, or to tune live; default all")
     parser.add_argument("--searches", nargs="*", help="of the part live; default all")
+    parser.add_argument("--extend", action="store_true", help="of the part live: add seeds to committed runs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
     arguments = parser.parse_args()
     begun, keep = start(), Keeper(arguments.limit_s)
@@ -140,16 +154,16 @@ def main() -> None:
         else:
             from .live import live
 
+            hardware = this_machine()
+            known = known_parts(hardware).get("live", {})
             networks, searches = arguments.networks or (), arguments.searches or ()
-            found, hardware = live(keep, networks, arguments.seeds, searches, SCRATCH / "libraries")
+            earlier = known if arguments.extend else {}
+            found = live(keep, networks, arguments.seeds, searches, SCRATCH / "libraries", earlier)
+            found = beside(known, found)
     except LimitReachedError:
         print("the limit is reached; the same command goes on")
         return
-    known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
-    parts = read_json(known) if known.exists() else {}
-    if arguments.part == "live":
-        found = beside(parts.get("live", {}), found)
-    parts[arguments.part] = found
+    parts = {**known_parts(hardware), arguments.part: found}
     folder = write_result(
         "families",
         parts,
@@ -159,6 +173,12 @@ def main() -> None:
         results=RESULTS,
     )
     print(f"wrote {folder}")
+
+
+def known_parts(hardware: Hardware) -> dict[str, Any]:
+    """Committed result of a machine, empty where there is none."""
+    known = RESULTS / "families" / machine_name(asdict(hardware)) / "result.json"
+    return read_json(known) if known.exists() else {}
 
 
 def beside(known: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,8 @@ from foretune.inference.tuning_database import opened_database
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from ..common import this_machine
 from ..networks import contest
-from . import BASE
+from . import BASE, REUSE, THREE_QUARTERS
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
 
@@ -36,24 +36,28 @@ SEARCHES: Mapping[str, Sequence[str]] = {
     "shares, shared": ("search.reuse=off", "search.share_surrogate=true"),
     "foresee, shared": ("search.reuse=off", "search/planner=foresee", "search.share_surrogate=true"),
     "headroom, shared": ("search.reuse=off", "search/planner=headroom", "search.share_surrogate=true"),
-    "shares, reuse": ("search.reuse=auto",),
+    REUSE: ("search.reuse=auto",),
     "shares, reuse, shared": ("search.reuse=auto", "search.share_surrogate=true"),
     "headroom, reuse, shared": (
         "search/planner=headroom",
         "search.reuse=auto",
         "search.share_surrogate=true",
     ),
+    THREE_QUARTERS: ("search/planner=headroom", "search.reuse=auto", "search.share_surrogate=true"),
 }
 """Overrides of `foretune tune` by name."""
 
-BUDGETS: Mapping[str, tuple[str, float]] = {
-    **dict.fromkeys(("gradient", "foresee", "headroom", "foresee, shared", "headroom, shared"), (BASE, 1.0)),
-    "headroom, reuse, shared": ("shares, reuse", 0.75),
+BUDGETS: Mapping[str, contest.Budget] = {
+    **dict.fromkeys(
+        ("gradient", "foresee", "headroom", "foresee, shared", "headroom, shared"), contest.Budget(BASE)
+    ),
+    "headroom, reuse, shared": contest.Budget(REUSE, 0.75),
+    THREE_QUARTERS: contest.Budget(REUSE, 0.75, start=True),
 }
-"""Share of the seconds of another search that a search has: these would spend `top_k` programs a task.
+"""Seconds that a search has: these would spend `top_k` programs a task.
 
 Planning by shares stops by itself, where the surrogate expects nothing more. A budget counts from the start
-of the command, so that these have some seconds less for the search.
+of the command, so that a search has some seconds less than the share, unless its budget has them on top.
 """
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
@@ -75,8 +79,9 @@ def live(
     seeds: int,
     searches: Sequence[str],
     folder: Path,
-) -> tuple[dict[str, Any], Any]:
-    """Runs of the searches by network, and the machine's hardware.
+    earlier: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Runs of the searches by network, after `earlier` ones.
 
     `runs` have one run of each of Foretune's searches and their networks timed side by side, `stock` those
     of stock's search by scheduler. A network lacks what no search was asked of.
@@ -87,19 +92,22 @@ def live(
         raise UserError(f"--searches {unknown[0]!r}: the part live knows {known}; name some of them")
     chosen = {name: SEARCHES[name] for name in SEARCHES if not searches or name in searches}
     for name in chosen:
-        if name in BUDGETS and BUDGETS[name][0] not in chosen:
-            raise UserError(f'--searches "{name}": it has the seconds of "{BUDGETS[name][0]}"; name both')
+        if name in BUDGETS and BUDGETS[name].rival not in chosen:
+            raise UserError(f'--searches "{name}": it has the seconds of "{BUDGETS[name].rival}"; name both')
     schedulers = [name for name in STOCK if not searches or name in searches]
-    found: dict[str, Any] = {network: {} for network in networks or NETWORKS}
+    found: dict[str, Any] = {
+        network: {kind: [*runs] for kind, runs in earlier.get(network, {}).items()}
+        for network in networks or NETWORKS
+    }
     for seed in range(seeds):
         for network, rows in found.items():
             label = f"live-{network}-{seed}"
-            if chosen:
+            if chosen and not contest.is_known(rows.get("runs", ()), chosen, seed):
                 budgets = {name: BUDGETS[name] for name in chosen if name in BUDGETS}
                 ours = partial(contest.one_of_each, network, seed, folder, chosen, (), budgets)
-                settings = {"searches": chosen, "budgets": budgets}
+                settings = {"searches": chosen, "budgets": {name: asdict(budgets[name]) for name in budgets}}
                 rows.setdefault("runs", []).append(keep(label, settings, ours))
-            if schedulers:
+            if schedulers and not contest.is_known(rows.get("stock", ()), schedulers, seed):
                 order = schedulers[:: -1 if seed % 2 else 1]
                 settings = {"trials": TRIALS_A_TASK, "round": ROUND}
                 runs = {
@@ -107,7 +115,7 @@ def live(
                     for name in order
                 }
                 rows.setdefault("stock", []).append(runs)
-    return found, this_machine()
+    return found
 
 
 def stock(network: str, name: str, seed: int) -> dict[str, Any]:

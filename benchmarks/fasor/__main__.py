@@ -24,6 +24,12 @@ SEARCHES: Mapping[str, Sequence[str]] = {
     "default": (),
     "fasor": ("search=fasor",),
     "fasor_high_quality": ("search=fasor_high_quality",),
+    "fasor_templates": ("search=fasor", "search.templates=1"),
+    "high_quality_templates": (
+        *("search=fasor_high_quality", "search.templates=4", "search.reuse=auto", "search.rounds=6"),
+        *("search.top_k=48", "search.extra_rounds=0", "search.stop.expected_improvement=0.003"),
+        "search.stop.patience=2",
+    ),
     "without_pretuned": ("search=fasor", "search.starts=known"),
     "random": (*EVOLVED, "search.strategy.population_size=64", "search.strategy.generations=0"),
     "evolutionary": (*EVOLVED, "search.strategy.population_size=32", "search.strategy.generations=1"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from .runs import side_by_side, tune
 
 ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
 """Overrides by which a run times the tuned network alone."""
+
+BEFORE_SEARCH = ("start and imports", "network to tasks")
+"""Stages of a run before its search."""
 
 
 def of_networks(
@@ -27,12 +31,11 @@ def of_networks(
 
     `tell` makes the line about a run, by default `describe`.
     """
-    first, tell = next(iter(searches)), tell or describe
+    tell = tell or describe
     found = {name: list(each["runs"]) for name, each in runs.earlier.get("networks", {}).items()}
     for network, seed in turns:
         name, known = f"{network}-{seed}", found.setdefault(network, [])
-        is_known = any(run.keys() >= searches.keys() and run[first]["seed"] == seed for run in known)
-        if is_known or not runs.in_time(name):
+        if is_known(known, searches, seed) or not runs.in_time(name):
             continue
         run = runs.kept(
             name,
@@ -45,19 +48,40 @@ def of_networks(
     return {name: {"runs": each} for name, each in found.items() if each}
 
 
+def is_known(runs: Iterable[Mapping[str, Any]], searches: Collection[str], seed: int) -> bool:
+    """Whether one of the runs has these searches, with this seed."""
+    return any(all(name in run and run[name]["seed"] == seed for name in searches) for run in runs)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds that a search has, by those that another one took for search and measurement."""
+
+    rival: str
+    """Name of that search, which runs before it."""
+    share: float = 1.0
+    start: bool = False
+    """Whether the seconds before the other search begins come on top: `budget_s` counts them."""
+
+    def seconds(self, run: Mapping[str, Any]) -> float:
+        """Seconds of `budget_s`, by the run of `rival`."""
+        before = sum(run["stage_s"][stage] for stage in BEFORE_SEARCH) if self.start else 0.0
+        return before + self.share * float(run["search_s"])
+
+
 def one_of_each(
     network: str,
     seed: int,
     folder: Path,
     searches: Mapping[str, Sequence[str]],
     overrides: Sequence[str],
-    budgets: Mapping[str, tuple[str, float]] | None = None,
+    budgets: Mapping[str, Budget] | None = None,
 ) -> dict[str, Any]:
     """A run of each search from an empty database, in another order for each seed, and their networks timed.
 
-    `searches` are overrides of `foretune tune` by name, `overrides` those of all. `budgets` give a search a
-    share of the seconds that another one took, which runs before it. `side_by_side_s` are the latencies in
-    seconds of the networks, by search.
+    `searches` are overrides of `foretune tune` by name, `overrides` those of all. A search of `budgets` runs
+    after the one whose seconds it has. `side_by_side_s` are the latencies in seconds of the networks, by
+    search.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}
@@ -68,8 +92,7 @@ def one_of_each(
         for name in sorted(turns, key=budgets.__contains__):
             words = [*ALONE, *searches[name], *overrides]
             if name in budgets:
-                rival, share = budgets[name]
-                words.append(f"budget_s={share * runs[rival]['search_s']:.1f}")
+                words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")
             runs[name] = _run(network, seed, words, libraries[name])
         return {**runs, "side_by_side_s": side_by_side(network, libraries)}
     finally:

@@ -92,6 +92,7 @@ TABLES: Mapping[str, Table] = {
     "families-surrogates": families.surrogates,
     "families-planners": families.planners,
     "families-live": families.live,
+    "families-reuse": families.with_reuse,
     "families-predicted": families.predicted,
     "families-stock": families.stock,
     "manifests": provenance.manifests,

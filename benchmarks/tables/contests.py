@@ -17,7 +17,7 @@ def contest_rows(runs: Sequence[Mapping[str, Any]], base: str) -> Iterator[list[
 
     `runs` are of `benchmarks.networks.contest`.
     """
-    for search in runs[0]["side_by_side_s"] if runs else ():
+    for search in dict.fromkeys(name for run in runs for name in run["side_by_side_s"]):
         if search == base:
             continue
         of_search = [run for run in runs if search in run]

@@ -49,10 +49,12 @@ def methods(results: Results) -> str:
 
 SEARCHES = {
     "fasor": "`fasor`",
+    "fasor_templates": "`fasor`, where a template fits its most promising one",
     "without_pretuned": "`fasor` without pretuned starts",
     "random": "`fasor`, random in place of the deep Q-network",
     "evolutionary": "`fasor`, evolution in place of the deep Q-network",
     "fasor_high_quality": "`fasor_high_quality`",
+    "high_quality_templates": "`fasor_high_quality` with the default's templates, reuse and end",
     "pretuned": "default with pretuned starts",
     "sub_space_6": "default in a sub-space of 6 primitives",
     "dqn": "default with the deep Q-network",

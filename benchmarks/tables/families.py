@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from ..common import geometric_mean, geometric_spread
-from ..families import BASE
+from ..families import BASE, REUSE, THREE_QUARTERS
 from .contests import CONTEST_HEADS, contest_rows
 from .networks import NETWORKS
 from .reading import Result, Results, markdown, not_measured, times_spread
@@ -150,19 +150,38 @@ def live(results: Results) -> str:
     found = _with_live(results, "runs")
     if not found:
         return not_measured("python -m benchmarks.families --part live")
-    rows = [
-        [result.machine, NETWORKS.get(network, network), *cells]
-        for result in found
-        for network, part in result.values["live"].items()
-        for cells in contest_rows(part.get("runs", ()), BASE)
-    ]
     note = (
         "Ratios to the planner by latency share without reuse, geometric means with the least and the most "
         "of runs from an empty database. `gradient`, `foresee` and `headroom` have a budget of its "
         "seconds, with reuse three quarters of those of `shares, reuse`, which count from the start of the "
         "command; planning by shares stops by itself. The networks of a run are timed side by side."
     )
+    return markdown(CONTEST_HEADS, list(_live_rows(found, BASE)), note)
+
+
+def with_reuse(results: Results) -> str:
+    """What planning by headroom and shared surrogates take off the time that reuse leaves."""
+    rows = list(_live_rows(_with_live(results, "runs"), REUSE, THREE_QUARTERS))
+    if not rows:
+        return not_measured(
+            f'python -m benchmarks.families --part live --searches "{REUSE}" "{THREE_QUARTERS}"'
+        )
+    note = (
+        "`headroom` with reuse and shared surrogates, in three quarters of the seconds that the search of "
+        "`shares, reuse` takes: ratios to that one, of runs from an empty database. The networks of a run "
+        "are timed side by side."
+    )
     return markdown(CONTEST_HEADS, rows, note)
+
+
+def _live_rows(found: Sequence[Result], base: str, *names: str) -> Iterator[list[str]]:
+    """Rows of each network's runs beside `base`, of `names` alone where there are some."""
+    for result in found:
+        for network, part in result.values["live"].items():
+            runs = [run for run in part.get("runs", ()) if {base, *names} <= run.keys()]
+            for search, *cells in contest_rows(runs, base):
+                if not names or search in names:
+                    yield [result.machine, NETWORKS.get(network, network), search, *cells]
 
 
 def predicted(results: Results) -> str:

@@ -16,8 +16,8 @@ from tvm.target import Target
 
 from ...errors import UserError
 from ..async_copies import check_copies
+from ..code_generation import improve_code
 from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
-from ..vector_math import vectorise_math
 
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
@@ -57,12 +57,12 @@ def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, A
 
 
 def compile_module(mod: tvm.IRModule, target: Target) -> Any:
-    """Compile a scheduled module with vectorised functions (`vectorise_math`) to TVM's executable.
+    """Compile a scheduled module to TVM's executable, with what `improve_code` adds.
 
     Raises WrongCopyError for a program that TVM would compile to wrong code, and NoKernelError for one of a
     GPU without a kernel, as unscheduled ones are: a CPU that reads the GPU's memory loses its process.
     """
-    vectorise_math()
+    improve_code()
     if target.kind.name == "llvm":
         with tvm.transform.PassContext(config=_UNCHECKED):
             return tvm.compile(mod, target=target)

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
-from ..vector_math import vectorise_math
+from ..code_generation import improve_code
 from .lowering import Lowering, lower
 
 WIDER = {
@@ -96,7 +96,7 @@ def _kind(name: str, func: tvm.tirx.PrimFunc) -> tuple[Any, ...]:
 
 def generate_code(mod: tvm.IRModule, target: Target) -> None:
     """Generates code of a lowered module for a CPU, without optimising it; raises what TVM raises."""
-    vectorise_math()
+    improve_code()
     fast = {name: target.attrs[name] for name in ("mcpu", "mtriple", "mattr") if name in target.attrs}
     with tvm.transform.PassContext(opt_level=3, disabled_pass=["FuseOps", "FuseTIR"]):
         tvm.compile(mod, target=Target({"kind": "llvm", "opt-level": 0, **fast}))

@@ -11,6 +11,7 @@ from .stages import (
     in_vectors,
     inline_blocks,
     loops_of,
+    mark_streaming,
     outer_loops,
     pack_weight,
     share_among_threads,
@@ -70,6 +71,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     in_vectors(sch, sch.get_loops(zero)[around:], lanes)
     for loop in (again, *row_tile, vector):
         sch.unroll(loop)
+    mark_streaming(sch, task, template, depth)
     if term:
         tensorize(sch, lane, dot_name(template.instruction))
     for name in task.prepared:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tvm.s_tir.schedule import LoopRV, Schedule
 
+from ..prefetching import PREFETCHED
 from .stages import copy_in_parallel, in_vectors, split_by_decision
 from .vector_schedule import MOST_ROWS, MOST_UNROLLED, MOST_VECTORS
 from .winograd import (
@@ -85,6 +86,7 @@ def _products(sch: Schedule, template: WinogradTemplate, around: LoopRV | None) 
     in_vectors(sch, sch.get_loops(zero)[outside:], lanes)
     for loop in (again, *tile):
         sch.unroll(loop)
+    sch.annotate(depth, PREFETCHED, 1)
 
 
 def _data(sch: Schedule, task: Winograd, template: WinogradTemplate, around: LoopRV | None) -> None:

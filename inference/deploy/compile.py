@@ -17,11 +17,11 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ...dataset.code_generation import improve_code
 from ...dataset.measure.isolation import pinned_to_first_core
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
 from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, workload_hash
-from ...dataset.vector_math import vectorise_math
 from ...errors import UserError
 from ..result import NetworkProfile
 from .description import describe, with_description
@@ -145,7 +145,7 @@ def compile_network(
     whose workload hashes are in `unscheduled` run without a schedule, whatever the database has, and so do
     those whose schedule does not build. Raises NetworkBuildError.
     """
-    vectorise_math()
+    improve_code()
     scheduled_mod = relax_mod
     if database is not None:
         with target, database:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...dataset.code_generation import improve_code
 from ...dataset.tvm_compat import load_tensor_intrinsics
-from ...dataset.vector_math import vectorise_math
 
 
 def prepare_builder() -> None:
@@ -11,7 +11,7 @@ def prepare_builder() -> None:
 
     The workers start anew for each batch and import TVM's tensor intrinsics while their first program waits:
     TVM's own import takes 20-37 s of the 30 s that a build may take, this one 2 s. Programs that they build
-    use the functions of `vectorise_math`.
+    have what `improve_code` adds.
     """
     load_tensor_intrinsics()
-    vectorise_math()
+    improve_code()

@@ -28,6 +28,9 @@ def asked_starts(
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
 
+    Where nothing is measured, a task takes its most promising template without a search: the closed form
+    rates templates better than the cost model does, which was trained on none.
+
     `here` says that programs run on this machine, whose register tiles may be measured. `retune` takes
     nothing from the database, nor from the profile of register tiles. Raises PretunedError.
     """
@@ -38,7 +41,12 @@ def asked_starts(
         from .templates import TemplateStarts
 
         profiler = LightProfiler(target, hardware, anew=retune) if here and config.tile_profile else None
-        sources.append(TemplateStarts(target, hardware, config.templates, profiler, config.template_margin))
+        count = config.templates if config.measure else 1
+        sources.append(
+            TemplateStarts(
+                target, hardware, count, profiler, config.template_margin, alone=not config.measure
+            )
+        )
     if config.starts == PRETUNED:
         from .pretuned import pretuned_starts
 

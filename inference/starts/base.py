@@ -17,6 +17,8 @@ class Start:
     """Canonical trace (JSON); one that does not replay on the task is passed over."""
     latency_s: float | None = None
     """Latency in seconds on this device, inf for a failure; None where it is to be measured."""
+    alone: bool = False
+    """Whether the task takes it as it is, without a search, unless it does not replay."""
 
 
 class StartSource(ABC):

@@ -27,13 +27,16 @@ class TemplateStarts(StartSource):
         count: int,
         profiler: LightProfiler | None = None,
         margin: float | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """`count` templates of a task at most; see `template_traces`."""
+        """`count` templates of a task at most; see `template_traces`. `alone` takes one without a search."""
         self._target = target
         self._hardware = hardware
         self._count = count
         self._profiler = profiler
         self._margin = margin
+        self._alone = alone
 
     def starts(self, task: Task) -> Sequence[Start]:
         """See StartSource; a task that no template fits, or whose sums may overflow, has none."""
@@ -44,4 +47,4 @@ class TemplateStarts(StartSource):
         except AccumulatorOverflowError as error:
             _LOG.warning("%s: no templates: %s", task.name, error)
             return []
-        return [Start(trace) for trace in traces]
+        return [Start(trace, alone=self._alone) for trace in traces]

@@ -94,7 +94,7 @@ class SearchSession:
         for a sub-space of a device that has none.
         """
         self._model = model
-        self._proposes_without_starts = not config.propose
+        self._proposes_without_starts = not (config.propose and config.measure)
         self._clock = clock or StageClock()
         self._embedder = CandidateEmbedder(task.mod, hardware)
         if space is None:
@@ -145,7 +145,8 @@ class SearchSession:
     ) -> list[Candidate]:
         """See Session; up to `config.proposed` candidates, after those of `starts` that replay.
 
-        A budget without search has the starts alone; with `search.propose` false, where there are some.
+        A budget without search has the starts alone; where `search.propose` or `search.measure` is false,
+        only if there are some.
         """
         if parents and budget.search:
             with self._clock.stage("drafting"):

@@ -95,6 +95,10 @@ class SearchSupervisor:
             for start in (start for source in self._start_sources for start in source.starts(search.task)):
                 if start.latency_s is not None:
                     learned.setdefault(start.trace, start.latency_s)
+                elif start.alone:
+                    given = [start.trace]
+                    planned = replace(planned, budget=replace(planned.budget, search=False))
+                    break
                 elif not search.rounds:
                     given.append(start.trace)
         if given and search.is_alternative and planned.budget.search:

@@ -12,7 +12,8 @@ def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypat
         assert not timed
         export.write_text("library")
         tuned.append((seed, tuple(overrides), export.name))
-        return {"seed": seed, "stage_s": {"search and measure": 1.0}}
+        stage_s = {"start and imports": 2.0, "network to tasks": 3.0, "search and measure": 1.0}
+        return {"seed": seed, "stage_s": stage_s}
 
     def side_by_side(network, libraries):
         assert all(path.exists() for path in libraries.values())
@@ -33,8 +34,11 @@ def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypat
         (1, one, "net-1-one.so"),
     ]
     assert list((tmp_path / "runs").iterdir()) == []
-    contest.one_of_each("net", 1, tmp_path / "runs", searches, [], {"the, other": ("one", 0.75)})
-    assert tuned[4:] == [
-        (1, contest.ALONE, "net-1-one.so"),
-        (1, (*contest.ALONE, "search.rounds=1", "budget_s=0.8"), "net-1-the-other.so"),
-    ]
+    for start, seconds in ((False, "0.8"), (True, "5.8")):
+        tuned.clear()
+        budgets = {"the, other": contest.Budget("one", 0.75, start=start)}
+        contest.one_of_each("net", 1, tmp_path / "runs", searches, [], budgets)
+        assert tuned == [
+            (1, contest.ALONE, "net-1-one.so"),
+            (1, (*contest.ALONE, "search.rounds=1", f"budget_s={seconds}"), "net-1-the-other.so"),
+        ]

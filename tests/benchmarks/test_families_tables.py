@@ -7,8 +7,9 @@ import pytest
 from foretune.errors import UserError
 from tvm.s_tir.meta_schedule.runner import RunnerResult
 
-from benchmarks.families import live
+from benchmarks.families import BASE, REUSE, THREE_QUARTERS, live
 from benchmarks.families.__main__ import beside
+from benchmarks.networks.contest import Budget
 from benchmarks.tables import families
 from benchmarks.tables.contests import contest_rows
 
@@ -38,6 +39,16 @@ def test_live_searches_are_beside_the_planner_by_shares():
     assert "| CPU | ResNet-18 | headroom | 1 | 0.50x | 0.50x | 1.10x |" in families.live(
         results_of("live", part)
     )
+
+
+def test_planning_with_reuse_is_beside_reuse_alone():
+    searches = {REUSE: (10, 4.0, 0.010), THREE_QUARTERS: (8, 3.0, 0.011)}
+    runs = [run(**{BASE: (20, 8.0, 0.010), REUSE: (10, 4.0, 0.020)}), run(**searches)]
+    part = {"resnet18": {"runs": runs}, "bert_base": {}}
+    table = families.with_reuse(results_of("live", part))
+    assert f"| CPU | ResNet-18 | {THREE_QUARTERS} | 1 | 0.80x | 0.75x | 1.10x |" in table
+    assert f"| {BASE} |" not in table
+    assert "2.00x" in families.live(results_of("live", part))
 
 
 def test_what_replay_says_is_beside_what_is_found_live():
@@ -76,6 +87,7 @@ def test_parts_that_are_not_there_name_their_command():
     empty = results_of("live", {"resnet18": {"runs": []}, "bert_base": {}})
     for table in (families.live, families.predicted, families.stock):
         assert table(empty) == "Not measured yet: `python -m benchmarks.families --part live`."
+    assert f'--searches "{REUSE}" "{THREE_QUARTERS}"`' in families.with_reuse(empty)
 
 
 def test_a_call_keeps_what_earlier_ones_ran_live():
@@ -98,23 +110,38 @@ def test_a_curve_begins_where_each_task_that_ran_has_a_latency():
 
 def test_an_unknown_search_is_named():
     with pytest.raises(UserError, match="--searches 'fastest': the part live knows \"shares\""):
-        live.live(lambda *_: None, ["resnet18"], 1, ["fastest"], Path())
+        live.live(lambda *_: None, ["resnet18"], 1, ["fastest"], Path(), {})
 
 
 def test_a_search_has_the_seconds_of_one_that_is_run_too():
     with pytest.raises(UserError, match='--searches "headroom": it has the seconds of "shares"; name both'):
-        live.live(lambda *_: None, ["resnet18"], 1, ["headroom"], Path())
+        live.live(lambda *_: None, ["resnet18"], 1, ["headroom"], Path(), {})
 
 
 def test_the_searches_of_a_run_are_chosen(monkeypatch):
     asked = []
-    monkeypatch.setattr(live.contest, "one_of_each", lambda *given: asked.append(given) or "run")
-    monkeypatch.setattr(live, "stock", lambda network, name, seed: (name, seed))
-    found, _ = live.live(lambda name, settings, make: make(), ["a"], 2, ["shares", "stock, foresee"], Path())
-    assert [given[:2] for given in asked] == [("a", 0), ("a", 1)]
-    assert list(asked[0][3]) == ["shares"]
-    assert found["a"]["runs"] == ["run", "run"]
-    assert found["a"]["stock"] == [
-        {"stock, foresee": ("stock, foresee", 0)},
-        {"stock, foresee": ("stock, foresee", 1)},
+
+    def one_of_each(network, seed, folder, searches, overrides, budgets):
+        asked.append((network, seed, list(searches), budgets))
+        return {name: {"seed": seed} for name in searches}
+
+    def ran(names, seeds):
+        return live.live(lambda name, settings, make: make(), ["a"], seeds, names, Path(), found)
+
+    monkeypatch.setattr(live.contest, "one_of_each", one_of_each)
+    monkeypatch.setattr(live, "stock", lambda network, name, seed: {"seed": seed})
+    found = {"b": {"runs": []}}
+    found = ran([REUSE, "stock, foresee"], 1)
+    assert found == {
+        "a": {"runs": [{REUSE: {"seed": 0}}], "stock": [{"stock, foresee": {"seed": 0}}]},
+    }
+    found = ran([REUSE, "stock, foresee"], 2)
+    assert [one[REUSE]["seed"] for one in found["a"]["runs"]] == [0, 1]
+    assert [one["stock, foresee"]["seed"] for one in found["a"]["stock"]] == [0, 1]
+    found = ran([REUSE, THREE_QUARTERS], 1)
+    assert [len(one) for one in found["a"]["runs"]] == [1, 1, 2]
+    budget = {THREE_QUARTERS: Budget(REUSE, 0.75, start=True)}
+    assert asked == [
+        *(("a", seed, [REUSE], {}) for seed in (0, 1)),
+        ("a", 0, [REUSE, THREE_QUARTERS], budget),
     ]

@@ -193,6 +193,18 @@ def test_a_network_for_another_cpu_ends_with_schedules_and_a_library(
     assert again.tasks[0].candidates_tried == 0
 
 
+def test_a_task_takes_its_most_promising_template_without_a_search(
+    checkpoint: str, tmp_path: Path, no_devices: None
+) -> None:
+    settings = config(tmp_path, checkpoint, target=OTHER_CPU, search=replace(ONCE, templates=4))
+    (task,) = finished(settings).tasks
+    assert task.predicted
+    assert (task.candidates_proposed, task.candidates_scored) == (1, 1)
+    searched = config(tmp_path / "none", checkpoint, target=OTHER_CPU, search=replace(ONCE, templates=0))
+    (task,) = finished(searched).tasks
+    assert task.candidates_proposed > 1
+
+
 def test_a_later_run_that_measures_searches_the_task(
     checkpoint: str, tmp_path: Path, no_devices: None
 ) -> None:

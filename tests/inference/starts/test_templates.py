@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,13 @@ def test_templates_are_an_option_of_a_search(tmp_path: Path) -> None:
     database = TuningDatabase(tmp_path, TARGET, hardware)
     assert len(asked_starts(OneShotConfig(templates=2), TARGET, hardware, database)) == 1
     assert asked_starts(OneShotConfig(templates=0), TARGET, hardware, database) == []
+    task = described_task(Product(32, 64, 64).module(), "dense", 1)
+    (measured,) = asked_starts(OneShotConfig(templates=2), TARGET, hardware, database)
+    assert [start.alone for start in measured.starts(task)] == [False, False]
+    (first, _) = measured.starts(task)
+    unmeasured = OneShotConfig(templates=2, measure=False, rounds=1)
+    (predicted,) = asked_starts(unmeasured, TARGET, hardware, database)
+    assert predicted.starts(task) == [replace(first, alone=True)]
     with pytest.raises(OneShotConfigError, match=r"search\.templates=-1"):
         OneShotConfig(templates=-1)
     with pytest.raises(OneShotConfigError, match=r"search\.template_margin=-0\.1"):

@@ -170,6 +170,22 @@ def test_templates_leave_room_for_other_programs(budget, is_child, first):
     assert searcher.requests[0].starts == expected
 
 
+def test_a_start_that_is_taken_alone_needs_no_search():
+    class Templates(StartSource):
+        def starts(self, task):
+            own = [Start("template", alone=True)] if task is TASKS[0] else []
+            return [Start("known", 0.5), *own, Start("pretuned")]
+
+    searcher = FakeSearcher()
+    searches = [TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate())) for task in TASKS[:2]]
+    supervisor = SearchSupervisor([searcher], searches, [Templates()])
+    for search in searches:
+        supervisor.ask(0, Round(search, RoundBudget(4)))
+    alone, searched = searcher.requests
+    assert (alone.starts, alone.budget.search, alone.learned) == (("template",), False, {"known": 0.5})
+    assert (searched.starts, searched.budget.search) == (("pretuned",), True)
+
+
 def test_a_failure_is_told_and_a_task_without_a_program_says_so():
     searcher = FakeSearcher(latencies_s=((math.inf, math.inf),))
     database = FakeDatabase()
