@@ -70,6 +70,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
     "template-ratings": templates.ratings,
+    "prefetching": templates.prefetches,
     "fusion": fusion.layers,
     "padding": padding.layers,
     "winograd-layers": winograd.layers,

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .reading import Results, markdown, not_measured
+from .reading import Results, markdown, not_measured, times
 
 TYPES = ("float32", "bfloat16", "uint8")
 
@@ -97,3 +97,24 @@ def _by_chance(tasks: Sequence[Sequence[Mapping[str, Any]]], first: int) -> str:
 
 def _least(rows: Sequence[Mapping[str, Any]]) -> float:
     return min(float(row["latency_s"]) for row in rows)
+
+
+def prefetches(results: Results) -> str:
+    """One row for each layer and data type: speed with prefetches of weights over that without."""
+    rows = []
+    for result in results.of("prefetching"):
+        for row in result.values["shapes"]:
+            far, near = (row["gflops"][where] for where in ("far", "near"))
+            cells = [f"{far[name]:,.0f}" for name in ("without", "with")]
+            ratios = [times(one["with"] / one["without"]) for one in (far, near)]
+            tile = f"{row['rows']}x{row['vectors']}"
+            done = "yes" if row["prefetched"] else "no"
+            rows.append([result.machine, row["shape"], row["dtype"], tile, done, *cells, *ratios])
+    if not rows:
+        return not_measured("python -m benchmarks.prefetching")
+    heads = ["machine", "layer", "data type", "register tile", "prefetches", "GFLOP/s without", "with"]
+    note = (
+        "Weights far from the cores, as in a network, in GFLOP/s and as a ratio; the last column has weights "
+        "that stay near. The most promising template by columns; a layer without prefetches shows the noise."
+    )
+    return markdown([*heads, "far", "near"], rows, note)

@@ -82,7 +82,7 @@ def _measured(
     """One row for each instruction that a template of the shape uses: the fastest of `count` templates."""
     context = make_tune_context(module, target, seed=0)
     found: dict[str, dict[str, Any]] = {}
-    flops = _flops(module)
+    flops = flops_of(module)
     begun = time.perf_counter()
     for template, program in islice(template_programs(module, target, None), count):
         candidate = replay(context, trace_to_json(program.trace))
@@ -112,7 +112,7 @@ def _measured(
     return list(found.values())
 
 
-def _flops(module: tvm.IRModule) -> int:
+def flops_of(module: tvm.IRModule) -> int:
     """Multiplications and additions of a product or a convolution."""
     if (layer := read_depthwise(module)) is not None:
         return 2 * layer.images * layer.rows * layer.columns * layer.channels * layer.taps
@@ -135,7 +135,7 @@ def _seconds(program: tvm.IRModule, target: Target) -> float:
     """Shortest of some runs whose operands are in the caches as far as they fit."""
     module, buffers = entries(program, checked=False)
     run = compile_module(module, target)[TIMED]
-    tensors = [tvm.runtime.tensor(_values(*buffer)) for buffer in buffers[TIMED]]
+    tensors = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]
     best, until = np.inf, time.perf_counter() + 0.03
     while time.perf_counter() < until:
         begun = time.perf_counter()
@@ -144,27 +144,20 @@ def _seconds(program: tvm.IRModule, target: Target) -> float:
     return float(best)
 
 
-def _values(shape: tuple[int, ...], dtype: str) -> Any:
+def values_of(shape: tuple[int, ...], dtype: str) -> Any:
     values = np.random.default_rng(0).integers(0, 8, shape)
     return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 def _shapes(dtype: str) -> dict[str, tvm.IRModule]:
     """Each shape with a bias and ReLU, as a task whose weight may be packed ahead of time."""
-    data_type, weight_type, sums = TYPES[dtype]
     found = {}
     for rows, columns, depth in PRODUCTS:
-        data = te.placeholder((rows, depth), data_type, name="data")
-        weight = te.placeholder((depth, columns), weight_type, name="weight")
-        found[f"dense {rows}x{columns}x{depth}"] = _task(data, weight, matmul(data, weight, sums), (columns,))
+        found[f"dense {rows}x{columns}x{depth}"] = product(dtype, rows, columns, depth)
     for size, channels, filters, kernel in CONVOLUTIONS:
-        data = te.placeholder((1, size, size, channels), data_type, name="data")
-        weight = te.placeholder((kernel, kernel, channels, filters), weight_type, name="weight")
-        window = [1, 1], [kernel // 2] * 4, [1, 1], 1, "NHWC", "HWIO", sums
-        output = topi.nn.conv(data, weight, *window)
-        found[f"conv {size} {channels}-{filters} {kernel}x{kernel}"] = _task(
-            data, weight, output, (1, 1, 1, filters)
-        )
+        name = f"conv {size} {channels}-{filters} {kernel}x{kernel}"
+        found[name] = convolution(dtype, size, channels, filters, kernel)
+    data_type, weight_type, sums = TYPES[dtype]
     for size, channels, stride in DEPTHWISE:
         data = te.placeholder((1, size, size, channels), data_type, name="data")
         weight = te.placeholder((3, 3, 1, channels), weight_type, name="weight")
@@ -173,6 +166,23 @@ def _shapes(dtype: str) -> dict[str, tvm.IRModule]:
         name = f"depthwise {size} {channels} 3x3{f' / {stride}' if stride > 1 else ''}"
         found[name] = _task(data, weight, output, (1, 1, 1, channels))
     return found
+
+
+def product(dtype: str, rows: int, columns: int, depth: int) -> tvm.IRModule:
+    """A linear layer with bias and ReLU as a task."""
+    data_type, weight_type, sums = TYPES[dtype]
+    data = te.placeholder((rows, depth), data_type, name="data")
+    weight = te.placeholder((depth, columns), weight_type, name="weight")
+    return _task(data, weight, matmul(data, weight, sums), (columns,))
+
+
+def convolution(dtype: str, size: int, channels: int, filters: int, kernel: int) -> tvm.IRModule:
+    """A convolution of a square image with bias and ReLU as a task."""
+    data_type, weight_type, sums = TYPES[dtype]
+    data = te.placeholder((1, size, size, channels), data_type, name="data")
+    weight = te.placeholder((kernel, kernel, channels, filters), weight_type, name="weight")
+    window = [1, 1], [kernel // 2] * 4, [1, 1], 1, "NHWC", "HWIO", sums
+    return _task(data, weight, topi.nn.conv(data, weight, *window), (1, 1, 1, filters))
 
 
 def _task(data: te.Tensor, weight: te.Tensor, output: te.Tensor, bias: tuple[int, ...]) -> tvm.IRModule:

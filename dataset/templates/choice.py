@@ -8,7 +8,6 @@ machine the closed form (`prediction.py`) has measured costs; without one it has
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -25,6 +24,9 @@ MOST_VECTORS = 4
 
 MOST_TILE_ROWS = 30
 """Rows of a register tile of vectors."""
+
+LEAST_LACKING = 3
+"""Rows that the last one of tiles with a remainder lacks, at least."""
 
 
 def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
@@ -73,9 +75,10 @@ def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Templat
 
 
 def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, ...]]:
-    """The largest tiles of at most `most` rows that divide the axes; unless `even`, one with a remainder too.
+    """The largest tiles of at most `most` rows that divide the axes; unless `even`, two with a remainder too.
 
-    TVM replaces no loops by an intrinsic where a condition leaves out a remainder.
+    TVM replaces no loops by an intrinsic where a condition leaves out a remainder. LLVM takes the condition
+    of one or two rows that the last tile lacks into the loop, which halved the speed: such tiles are left out.
     """
     *others, last = axes
     ones = (1,) * len(others)
@@ -88,7 +91,8 @@ def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, .
             if across > 1 and tile == last.extent
         ]
     elif last.extent > most and not even:
-        found.append((math.ceil(last.extent / math.ceil(last.extent / most)),))
+        ragged = [tile for tile in range(most, 1, -1) if -last.extent % tile >= LEAST_LACKING]
+        found += [(tile,) for tile in ragged[:2]]
     return sorted(set(found), key=lambda tile: -prod(tile))[:3]
 
 

@@ -147,11 +147,11 @@ def _vectors(tile: RegisterTile) -> _Body:
             f"%x{r}_ = shufflevector {spread} %i{r}, {spread} poison, <{lanes} x i32> zeroinitializer",
             f"%x{r} = bitcast {spread} %x{r}_ to {operand}",
         ]
-    for r, v in each:
-        operands = f"{operand} %x{r}, {operand} %y{v}"
-        total = f"{sums} %s{r}_{v}"
-        order = f"{operands}, {total}" if fused else f"{total}, {operands}"
-        lines.append(f"%t{r}_{v} = call {sums} @{intrinsic}({order})")
+        # A row's products follow its spread, as in templates: else LLVM keeps all rows' spreads in registers.
+        for v in range(tile.vectors):
+            operands, total = f"{operand} %x{r}, {operand} %y{v}", f"{sums} %s{r}_{v}"
+            order = f"{operands}, {total}" if fused else f"{total}, {operands}"
+            lines.append(f"%t{r}_{v} = call {sums} @{intrinsic}({order})")
     stored = []
     for number, (r, v) in enumerate(each):
         stored += [f"%cp{r}_{v} = getelementptr i8, ptr %c, i64 {number * 4 * lanes}"]

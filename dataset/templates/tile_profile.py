@@ -24,7 +24,7 @@ from ..tvm_compat import target_to_json
 from .instructions import Instruction
 from .sample_kernels import RegisterTile, sample_tiles
 
-PROFILE_VERSION = 1
+PROFILE_VERSION = 2
 """Version of the sample programs; profiles of another one are measured anew."""
 
 

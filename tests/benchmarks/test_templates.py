@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.tables.padding import layers
 from benchmarks.tables.reading import Results
-from benchmarks.tables.templates import ratings, shapes
+from benchmarks.tables.templates import prefetches, ratings, shapes
 
 
 def test_a_shape_has_the_fastest_template_of_each_type(tmp_path: Path) -> None:
@@ -60,3 +60,22 @@ def test_first_layers_have_the_speed_over_the_plain_one(tmp_path: Path) -> None:
     (folder / "result.json").write_text(json.dumps({"layers": {"VGG": forms}}))
     (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
     assert "| AMD Zen 5 | VGG | filled up | 1.00 ms | 2.00x | 4e-03 |" in layers(Results(tmp_path))
+
+
+def test_prefetches_have_their_speed_beside_none(tmp_path: Path) -> None:
+    speeds = {"far": {"with": 300.0, "without": 200.0}, "near": {"with": 400.0, "without": 400.0}}
+    row = {
+        "shape": "dense",
+        "dtype": "float32",
+        "rows": 8,
+        "vectors": 2,
+        "prefetched": True,
+        "gflops": speeds,
+    }
+    folder = tmp_path / "prefetching" / "zen5"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"shapes": [row]}))
+    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
+    expected = "| AMD Zen 5 | dense | float32 | 8x2 | yes | 200 | 300 | 1.50x | 1.00x |"
+    assert expected in prefetches(Results(tmp_path))
+    assert "python -m benchmarks.prefetching" in prefetches(Results(tmp_path / "none"))
