@@ -147,7 +147,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels
     if channels_last and fill and lowering.dtype == NARROW:
         passes.append(filled_channels)
-    if channels_last and fill and (lowering.dtype != WIDE or lowering.fill_channels):
+    if channels_last and fill and lowering.dtype != WIDE:
         passes.append(widened_channels)
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:

@@ -78,7 +78,7 @@ def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, .
     """The largest tiles of at most `most` rows that divide the axes; unless `even`, two with a remainder too.
 
     TVM replaces no loops by an intrinsic where a condition leaves out a remainder. LLVM takes the condition
-    of one or two rows that the last tile lacks into the loop, which halved the speed: such tiles are left out.
+    of one or two rows that the last tile lacks into the loop, which halves the speed: they are left out.
     """
     *others, last = axes
     ones = (1,) * len(others)
