@@ -83,7 +83,7 @@ def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, .
     *others, last = axes
     ones = (1,) * len(others)
     found = [(*ones, tile) for tile in divisors(last.extent, most)[::-1]]
-    if others:
+    if any(axis.extent > 1 for axis in others):
         found += [
             (*ones[:-1], across, tile)
             for tile in divisors(last.extent, most)[::-1]
@@ -92,7 +92,7 @@ def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, .
         ]
     elif last.extent > most and not even:
         ragged = [tile for tile in range(most, 1, -1) if -last.extent % tile >= LEAST_LACKING]
-        found += [(tile,) for tile in ragged[:2]]
+        found += [(*ones, tile) for tile in ragged[:2]]
     return sorted(set(found), key=lambda tile: -prod(tile))[:3]
 
 

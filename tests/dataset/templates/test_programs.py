@@ -49,6 +49,18 @@ def require(target: Target) -> None:
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
 
 
+def test_no_tile_lacks_a_row_or_two_where_rows_leave_a_remainder() -> None:
+    """197 = 22 * 9 - 1 = 25 * 8 - 3: the first kind is slow."""
+    task = read_contraction(Product(197, 48, 64).module())
+    assert task is not None
+    rows = {t.row_tile for t in candidates(task, INSTRUCTION["avx512_fma"]) if t.vectors == 3}
+    assert rows == {(8,), (7,), (1,)}
+    even = read_contraction(Product(64, 48, 64).module())
+    assert even is not None
+    rows = {t.row_tile for t in candidates(even, INSTRUCTION["avx512_fma"]) if t.vectors == 3}
+    assert (8,) in rows
+
+
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction.name)
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
