@@ -17,20 +17,23 @@ NETWORKS = (
 )
 """Networks of Tables 4 to 7 that are known by name."""
 
-EVOLVED = ("search=fasor", "search/strategy=evolutionary")
+PUBLISHED = ("search=fasor", "search.templates=0")
+"""Overrides of the high-efficiency mode without templates."""
+
+EVOLVED = (*PUBLISHED, "search/strategy=evolutionary")
 """Overrides by which 64 programs of MetaSchedule's evolution take the place of the deep Q-network's."""
 
 SEARCHES: Mapping[str, Sequence[str]] = {
     "default": (),
-    "fasor": ("search=fasor",),
-    "fasor_high_quality": ("search=fasor_high_quality",),
-    "fasor_templates": ("search=fasor", "search.templates=1"),
-    "high_quality_templates": (
-        *("search=fasor_high_quality", "search.templates=4", "search.reuse=auto", "search.rounds=6"),
-        *("search.top_k=48", "search.extra_rounds=0", "search.stop.expected_improvement=0.003"),
-        "search.stop.patience=2",
+    "fasor": PUBLISHED,
+    "fasor_high_quality": (
+        *("search=fasor_high_quality", "search.templates=0", "search.reuse=off", "search.rounds=12"),
+        *("search.top_k=96", "search.extra_rounds=16", "search.stop.expected_improvement=0.001"),
+        "search.stop.patience=4",
     ),
-    "without_pretuned": ("search=fasor", "search.starts=known"),
+    "fasor_templates": ("search=fasor",),
+    "high_quality_templates": ("search=fasor_high_quality",),
+    "without_pretuned": (*PUBLISHED, "search.starts=known"),
     "random": (*EVOLVED, "search.strategy.population_size=64", "search.strategy.generations=0"),
     "evolutionary": (*EVOLVED, "search.strategy.population_size=32", "search.strategy.generations=1"),
     "pretuned": ("search.starts=pretuned",),

@@ -50,7 +50,8 @@ def of_networks(
 
 def is_known(runs: Iterable[Mapping[str, Any]], searches: Collection[str], seed: int) -> bool:
     """Whether one of the runs has these searches, with this seed."""
-    return any(all(name in run and run[name]["seed"] == seed for name in searches) for run in runs)
+    first = next(iter(searches))
+    return any(run.keys() >= set(searches) and run[first]["seed"] == seed for run in runs)
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,8 @@ def test_what_replay_says_is_beside_what_is_found_live():
 @pytest.mark.parametrize(
     ("foresee", "cells"),
     [
-        ([[10.0, 0.03], [40.0, 0.01]], "0.50x | 0.50x | 1 of 1"),
-        ([[10.0, 0.03], [60.0, 0.025]], "0.75x | 1.25x | 0 of 1"),
+        ([[10.0, 0.03], [40.0, 0.01]], "0.50x, 1 of 1 | 0.50x, 1 of 1 | 0.50x"),
+        ([[10.0, 0.03], [60.0, 0.0208]], "0.75x, 1 of 1 | 0.75x, 0 of 1 | 1.04x"),
     ],
     ids=["reached", "not reached"],
 )

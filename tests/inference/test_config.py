@@ -180,7 +180,7 @@ def test_settings_that_cannot_be_are_named(make, message):
         (("search=one_shot_tuner",), "off"),
         (("search=one_shot_tuner_annealing",), "off"),
         (("search=fasor",), "off"),
-        (("search=fasor_high_quality",), "off"),
+        (("search=fasor_high_quality",), "auto"),
         (("search=no_measurement",), "off"),
         (("search=short",), "off"),
         (("search=templates",), "off"),

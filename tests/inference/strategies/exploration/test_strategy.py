@@ -183,9 +183,10 @@ def test_high_efficiency_is_one_iteration_whose_best_is_taken():
     search = composed("search=fasor").search
     assert search.strategy == ExplorationConfig()
     assert (search.rounds, search.proposed, search.measure, search.starts) == (1, 64, False, "pretuned")
+    assert search.templates == 1
     quality = composed("search=fasor_high_quality").search
     assert quality.strategy == ExplorationConfig(mode="high_quality", iterations=16)
-    assert quality.measure and quality.extra_rounds > 0
+    assert quality.measure and quality.templates == 4 and quality.starts == "pretuned"
 
 
 def test_a_network_is_searched_by_fasor(tmp_path):
@@ -194,7 +195,7 @@ def test_a_network_is_searched_by_fasor(tmp_path):
         *("search=fasor", "network=torch.nn:Linear", "inputs=[[64,256]]", "executor=none", "rivals=[]"),
         *("kwargs={in_features: 256, out_features: 256}", "search.processes=0", "search.top_k=16"),
         *(f"output={tmp_path}/report", f"database={tmp_path}/database"),
-        *("search.strategy.candidates=16", "search.max_code=null"),
+        *("search.strategy.candidates=16", "search.max_code=null", "search.templates=0"),
     )
     result = run(settings, Console(quiet=True))
     assert result.settings["search"]["strategy"]["checkpoint"] == "cpu-explorer"
