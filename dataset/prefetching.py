@@ -52,7 +52,6 @@ which it keeps in registers, before each one."""
 @cache
 def prefetch_weights() -> None:
     """Makes all code that this process generates prefetch the weights of marked loops."""
-
     before = PIPELINE_MAP[_PIPELINE]
 
     def pipeline() -> tuple[Any, Any, Any]:

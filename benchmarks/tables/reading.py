@@ -42,9 +42,15 @@ class Result:
 
     @property
     def search(self) -> str:
-        """Search that was measured: as the result says, or the defaults of the commit."""
+        """Search that was measured: as the result says, or the defaults of the commit, or of each one's."""
         said = self.values.get("search")
-        return said or " ".join(["defaults", *self.values.get("overrides", []), f"of {self.commit}"])
+        commits = " and ".join(self._commits_of_networks() or [self.commit])
+        return said or " ".join(["defaults", *self.values.get("overrides", []), f"of {commits}"])
+
+    def _commits_of_networks(self) -> list[str]:
+        """First digits of the commits that networks name, where runs of several were kept."""
+        named = [one["commit"] for one in self.values.get("networks", {}).values() if "commit" in one]
+        return list(dict.fromkeys(commit[:7] for commit in named))
 
     @property
     def commit(self) -> str:
