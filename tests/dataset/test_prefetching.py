@@ -12,6 +12,7 @@ import tvm_ffi
 from foretune.dataset.measure.compilation import TIMED, compile_module, entries
 from foretune.dataset.prefetching import MOST_PASSES, PREFETCHED, with_prefetches
 from foretune.dataset.replay import replay, trace_to_json
+from foretune.dataset.templates.instructions import INSTRUCTION
 from foretune.dataset.templates.programs import template_programs
 from foretune.dataset.templates.template import ROWS_FIRST, Template
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
@@ -23,7 +24,7 @@ from tvm.tirx import For, PrimFunc, Var, const
 from tests.support.contractions import Convolution, Product
 
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
-LANES = 16
+PAIRS, TILES = INSTRUCTION["avx512_bf16"], INSTRUCTION["amx_bf16"]
 
 
 def program(case, target=SERVER, **wanted):
@@ -77,7 +78,7 @@ def fetched(func: PrimFunc, panel: int, bits: int) -> set[int]:
     [
         (Product(32, 128, 48), {"row_tile": (8,), "vectors": 2, "unroll": 4}, 2 * 48),
         (Product(14, 192, 20), {"row_tile": (7,), "vectors": 3}, 3 * 20),
-        (Product(64, 128, 64, "bfloat16"), {"row_tile": (8,), "vectors": 2}, 2 * 32),
+        (Product(64, 128, 64, "bfloat16"), {"instruction": PAIRS, "row_tile": (8,), "vectors": 2}, 2 * 32),
         (Convolution(4, 16, 128, kernel=3, padding=1), {"row_tile": (1, 1, 4), "vectors": 2}, 2 * 9 * 16),
     ],
     ids=["product", "rows of two passes", "pairs", "convolution"],
@@ -98,7 +99,7 @@ def test_the_passes_over_a_panel_fetch_all_lines_of_the_next_one(case, wanted, p
         (Product(32, 128, 48), {"order": ROWS_FIRST}),
         (Product(8, 128, 48), {"row_tile": (8,), "order": "columns"}),
         (Product(4 * (MOST_PASSES + 1), 128, 48), {"row_tile": (4,), "order": "columns"}),
-        (Product(64, 128, 64, "bfloat16"), {"row_tile": (16,), "order": "columns"}),
+        (Product(64, 128, 64, "bfloat16"), {"instruction": TILES, "order": "columns"}),
         (Product(64, 128, 64, "uint8"), {"order": "columns"}),
         (Product(32, 128, 48, batch=2), {"order": "columns"}),
     ],
