@@ -1,4 +1,4 @@
-"""What a process that compiles for CPUs generates beside TVM's own code."""
+"""Code that a process that compiles for CPUs generates beside TVM's own."""
 
 from __future__ import annotations
 

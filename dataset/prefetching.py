@@ -26,6 +26,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import For, PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
+from .templates.dot_intrinsics import pointer_to
+
 PREFETCHED = "foretune.prefetch"
 """Annotation of the innermost loop of a reduction that is no part of the register tile."""
 
@@ -63,10 +65,11 @@ def prefetch_weights() -> None:
 
 @tvm.transform.module_pass(opt_level=0)
 def _pass(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    changed = {name: with_prefetches(f) for name, f in mod.functions_items() if isinstance(f, PrimFunc)}
-    mod = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    mod.update(tvm.IRModule(changed))
-    return mod
+    changed = {
+        name: with_prefetches(func) if isinstance(func, PrimFunc) else func
+        for name, func in mod.functions_items()
+    }
+    return tvm.IRModule(changed, attrs=mod.attrs)
 
 
 def with_prefetches(func: PrimFunc) -> PrimFunc:
@@ -153,7 +156,9 @@ def _prefetches(access: _Access, loops: Sequence[For]) -> Any | None:
     start = access.at({**first, panel: panel + 1}) + _number(passes) * (share * line)
     offset = start + _number(reduced) * step
     calls = [
-        tirx.Evaluate(tirx.call_extern("int32", _FUNCTION, _pointer(access.array, offset + number * line)))
+        tirx.Evaluate(
+            tirx.call_extern("int32", _FUNCTION, pointer_to(access.array, "r", offset + number * line))
+        )
         for number in range(count)
     ]
     body = calls[0] if count == 1 else tirx.SeqStmt(calls)
@@ -161,7 +166,7 @@ def _prefetches(access: _Access, loops: Sequence[For]) -> Any | None:
 
 
 def _run_before(values: Sequence[bool], end: int, wanted: bool) -> int:
-    """Where the run of a value begins that ends before `end`."""
+    """Begin of the run of a value that ends before `end`."""
     begin = end
     while begin and values[begin - 1] is wanted:
         begin -= 1
@@ -186,7 +191,7 @@ def _panel(access: _Access, loops: Sequence[For], inside: Sequence[For]) -> int 
 
 
 def _accesses(marked: For) -> list[_Access]:
-    """What the blocks below a loop read of arrays of the function."""
+    """Accesses by which the blocks below a loop read arrays of the function."""
     found: list[_Access] = []
 
     def visit(node: Any, loops: tuple[For, ...]) -> None:
@@ -210,15 +215,6 @@ def _accesses(marked: For) -> list[_Access]:
 
     visit(marked.body, ())
     return found
-
-
-def _pointer(array: tirx.Buffer, offset: Any) -> Any:
-    """Pointer to an element; TVM lowers bfloat16 to 16-bit integers, which a pointer must say by itself."""
-    pointer = array.access_ptr("r", offset=offset)
-    if str(array.dtype) != "bfloat16":
-        return pointer
-    element = tirx.type_annotation("uint16")
-    return tirx.call_intrin(pointer.ty, "tirx.tvm_access_ptr", element, *pointer.args[1:])
 
 
 def _number(loops: Sequence[For]) -> Any:

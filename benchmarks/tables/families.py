@@ -163,7 +163,7 @@ def live(results: Results) -> str:
 
 
 def with_reuse(results: Results) -> str:
-    """What planning by headroom and shared surrogates take off the time that reuse leaves."""
+    """Searches that take a quarter off the time that reuse leaves, by headroom and shared surrogates."""
     rows = list(_live_rows(_with_live(results, "runs"), REUSE, THREE_QUARTERS))
     if not rows:
         return not_measured(

@@ -132,11 +132,9 @@ def outer_loops(
 def mark_streaming(sch: Schedule, task: Contraction, template: Template, depth: LoopRV) -> None:
     """Marks the loop over the reduction where panels of constant weights follow each other, for prefetches.
 
-    Products of 8 bits and of AMX are done with a panel too soon: prefetches made some slower.
+    Products of 8 bits are done with a panel too soon, as those of AMX are: prefetches made some slower.
     """
-    instruction = template.instruction
-    slow = instruction.step <= 2 and not instruction.tiles
-    if slow and task.constant_weight and template.order == COLUMNS_FIRST:
+    if task.constant_weight and template.order == COLUMNS_FIRST and template.instruction.step <= 2:
         sch.annotate(depth, PREFETCHED, 1)
 
 

@@ -14,7 +14,6 @@ from .stages import (
     in_vectors,
     inline_blocks,
     loops_of,
-    mark_streaming,
     outer_loops,
     pack_weight,
     share_among_threads,
@@ -89,7 +88,6 @@ def apply_tiles(sch: Schedule, task: Contraction, template: Template, cores: int
     _tensorize(sch, sch.get_loops(store)[around:], (rows, lanes), named(kind))
     for loop in (tile, vector):
         sch.unroll(loop)
-    mark_streaming(sch, task, template, depth)
     tensorize(sch, line, named("multiply"))
     for name in task.prepared:
         copy_in_parallel(sch, sch.get_sblock(name))
