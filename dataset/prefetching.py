@@ -4,9 +4,7 @@ A network's weights do not stay in a core's caches from one run to the next. A t
 weights once for each tile of rows, the first time from far away, and waits: the cores' own prefetchers see a
 stream begin and end with each panel. So each pass over the current panel fetches a share of the next one.
 
-`prefetch_weights` makes each process that compiles generate these prefetches, for the loops that a template
-marks (`PREFETCHED`). This happens after scheduling, as with `vector_math`: traces and hashes stay as they
-are, and a process that compiles them without it produces correct code, too.
+`with_prefetches` adds these prefetches after scheduling, for the loops that a template marks (`PREFETCHED`).
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import tvm
@@ -24,7 +22,6 @@ from tvm.ir import StringImm
 from tvm.s_tir.stmt import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import For, PrimFunc
-from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
 from .templates.dot_intrinsics import pointer_to
 
@@ -33,9 +30,6 @@ PREFETCHED = "foretune.prefetch"
 
 LEAST_PASSES, MOST_PASSES = 2, 32
 """Passes over a panel where prefetching pays: one pass streams anyway, and many rarely wait."""
-
-_PIPELINE = "s_tir"
-"""Name of the pipeline that TVM lowers scheduled functions with."""
 
 _LINE_BYTES = 64
 _FUNCTION = "foretune_prefetch"
@@ -49,27 +43,6 @@ attributes #0 = {{ nounwind willreturn memory(inaccessiblemem: readwrite) }}
 """
 """A prefetch into the second cache. It touches no memory that a program sees: else LLVM would store the sums,
 which it keeps in registers, before each one."""
-
-
-@cache
-def prefetch_weights() -> None:
-    """Makes all code that this process generates prefetch the weights of marked loops."""
-    before = PIPELINE_MAP[_PIPELINE]
-
-    def pipeline() -> tuple[Any, Any, Any]:
-        lowering, host, device = before()
-        return tvm.transform.Sequential([_pass, lowering]), host, device
-
-    register_tir_pipeline(_PIPELINE, pipeline)
-
-
-@tvm.transform.module_pass(opt_level=0)
-def _pass(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    changed = {
-        name: with_prefetches(func) if isinstance(func, PrimFunc) else func
-        for name, func in mod.functions_items()
-    }
-    return tvm.IRModule(changed, attrs=mod.attrs)
 
 
 def with_prefetches(func: PrimFunc) -> PrimFunc:

@@ -15,7 +15,7 @@ from ..hardware import Hardware
 from .contraction import Axis, Contraction
 from .instructions import Instruction
 from .prediction import cycles, predicted_s
-from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template, divisors
+from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template, divisors, panels
 from .tile_intrinsics import MOST_ACROSS
 from .tile_profile import TileProfile
 
@@ -32,11 +32,13 @@ LEAST_LACKING = 3
 def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
     """Templates of one instruction that fit the contraction and the registers; empty where none does.
 
-    Columns must be whole vectors, and the depth whole steps of the instruction.
+    The depth must be whole steps of the instruction, and columns whole vectors where a step is more than one.
     """
     if instruction.tiles:
         task = task.in_tiles(instruction.step)
-    if task.column.extent % instruction.lanes or task.inner.extent % instruction.step:
+    if task.inner.extent % instruction.step or (
+        task.column.extent % instruction.lanes and instruction.step > 1
+    ):
         return []
     return list(_of_tiles(task, instruction) if instruction.tiles else _of_vectors(task, instruction))
 
@@ -62,16 +64,14 @@ def ranked(
 
 
 def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:
-    panels = task.column.extent // instruction.lanes
     steps = task.inner.extent // instruction.step
     unroll = next(u for u in (4, 2, 1) if steps % u == 0)
-    for vectors in range(1, MOST_VECTORS + 1):
-        if panels % vectors:
-            continue
+    for vectors, ragged in panels(task.column.extent, instruction.lanes, MOST_VECTORS):
         most = min((instruction.registers - vectors - 1) // vectors, MOST_TILE_ROWS)
         for rows in _row_tiles(task.rows, most, even=instruction.step > 1):
             for order in (COLUMNS_FIRST, ROWS_FIRST):
-                yield Template(instruction, rows, vectors, unroll if prod(rows) * vectors <= 16 else 1, order)
+                again = unroll if prod(rows) * vectors <= 16 else 1
+                yield Template(instruction, rows, vectors, again, order, ragged=ragged)
 
 
 def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, ...]]:

@@ -21,7 +21,7 @@ from ..operators.shared.tir import extents, linear
 from .contraction import blocks_of, only_pads, product_of, roles_of, variables_of
 from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
-from .template import divisors
+from .template import divisors, panels
 
 MOST_LINES, MOST_PIXELS, MOST_VECTORS = 4, 16, 4
 """Rows, columns and vectors of channels of a register tile."""
@@ -80,6 +80,13 @@ class DepthwiseTemplate:
     """Rows and columns of outputs in registers."""
     vectors: int
     """Vectors of channels in registers for each output."""
+    ragged: int = 0
+    """Channels in registers where these do not fill all `vectors`, else 0."""
+
+    @property
+    def channels(self) -> int:
+        """Channels of the register tile."""
+        return self.ragged or self.vectors * self.instruction.lanes
 
 
 def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
@@ -140,7 +147,7 @@ def read_windows(anchor: SBlock) -> Windows | None:
 
 
 def depthwise_templates(task: Depthwise, target: Target, cores: int) -> list[DepthwiseTemplate]:
-    """Templates that fit the registers, the most promising first; none if channels are no whole vectors."""
+    """Templates that fit the registers, the most promising first."""
     if task.types[2] not in _SUMS:
         return []
     fused = target_instructions(target, "float32", "float32", "float32")[:1]
@@ -154,7 +161,7 @@ def cycles(task: Depthwise, template: DepthwiseTemplate, cores: int) -> float:
     The weights of a vector of channels stay in registers over a block of rows. Where they and the sums take
     more than half of the registers, values move to the stack and back.
     """
-    panels = task.channels / template.instruction.lanes / template.vectors
+    panels = task.channels // template.channels
     lines, pixels = template.tile
     sums = lines * pixels * template.vectors
     loads = template.vectors * math.prod(
@@ -172,9 +179,7 @@ def cycles(task: Depthwise, template: DepthwiseTemplate, cores: int) -> float:
 
 def _candidates(task: Depthwise, instruction: Instruction) -> Iterator[DepthwiseTemplate]:
     """Templates that fit the registers, whose tiles divide the image."""
-    if task.channels % instruction.lanes:
-        return
-    for vectors in divisors(task.channels // instruction.lanes, MOST_VECTORS):
+    for vectors, ragged in panels(task.channels, instruction.lanes, MOST_VECTORS):
         for lines in divisors(task.rows, MOST_LINES):
             for pixels in divisors(task.columns, MOST_PIXELS):
                 sums = lines * pixels * vectors
@@ -182,7 +187,7 @@ def _candidates(task: Depthwise, instruction: Instruction) -> Iterator[Depthwise
                     continue
                 for block in divisors(task.rows):
                     if block % lines == 0:
-                        yield DepthwiseTemplate(instruction, block, (lines, pixels), vectors)
+                        yield DepthwiseTemplate(instruction, block, (lines, pixels), vectors, ragged)
 
 
 def _only_at(indices: Sequence[Any], loop: IterVar, axis: int) -> bool:

@@ -14,16 +14,17 @@ def apply_depthwise(sch: Schedule, task: Depthwise, template: DepthwiseTemplate)
     The loop over the columns is the innermost around a register tile, so that the weights of a vector of
     channels stay in registers.
     """
-    lanes = template.instruction.lanes
+    lanes = template.ragged or template.instruction.lanes
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     last = with_sums_in_registers(sch, block, task.epilogue)
     image, y, x, channel, *window = sch.get_loops(block)
+    most = MOST_VECTORS // template.vectors if template.ragged else MOST_VECTORS
     blocks, y = split_by_decision(sch, y, template.block, task.rows)
     y, line = sch.split(y, [None, template.tile[0]])
     x, pixel = split_by_decision(sch, x, template.tile[1], MOST_PIXELS)
     channel, lane = sch.split(channel, [None, lanes])
-    channel, vector = split_by_decision(sch, channel, template.vectors, MOST_VECTORS)
+    channel, vector = split_by_decision(sch, channel, template.channels // lanes, most)
     sch.reorder(image, blocks, channel, y, x, *window, line, pixel, vector, lane)
     sch.parallel(sch.fuse(image, blocks))
     around = 4  # the loops outside of the register tile

@@ -47,7 +47,7 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
     [columns of a tile, other axes, tiles, words, lanes, step].
     """
     packed = sch.cache_read(block, task.weight, "global")
-    lanes, step = template.instruction.lanes, template.instruction.step
+    lanes, step = template.ragged or template.instruction.lanes, template.instruction.step
     axes = task.weight_column, task.weight_inner
     taken = (*axes, task.weight_window) if task.channels else axes
 
@@ -60,12 +60,12 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
             words = template.words(task.inner.extent)
             tiles = [depth // (words * step), depth // step % words]
             return [column // lanes, *others, *tiles, column % lanes, depth % step]
-        panel = lanes * template.vectors
+        panel = template.columns
         return [
             column // panel,
             *others,
             depth // step,
-            column // lanes % template.vectors,
+            column // lanes % (panel // lanes),
             column % lanes,
             depth % step,
         ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from math import prod
 
 from .instructions import Instruction
 
@@ -28,11 +28,18 @@ class Template:
     order: str = COLUMNS_FIRST
     row_tiles: int = 1
     """Tiles of AMX along the rows; `row_tile` is one of them."""
+    ragged: int = 0
+    """Columns in registers where these do not fill all `vectors`, else 0."""
 
     @property
     def rows(self) -> int:
         """Rows of the register tile, or of one tile of AMX."""
-        return prod(self.row_tile)
+        return math.prod(self.row_tile)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the register tile."""
+        return self.ragged or self.vectors * self.instruction.lanes
 
     def words(self, depth: int) -> int:
         """Words of 4 bytes of one tile of AMX along a reduction of `depth`: at most 16 that divide it."""
@@ -43,6 +50,18 @@ def divisors(extent: int, most: int | None = None) -> list[int]:
     """Divisors in order, of at most `most`."""
     limit = extent if most is None else min(extent, most)
     return [factor for factor in range(1, limit + 1) if extent % factor == 0]
+
+
+def panels(extent: int, lanes: int, most: int) -> list[tuple[int, int]]:
+    """Panels of up to `most` vectors that divide an axis: their vectors, and elements that do not fill them.
+
+    The elements are 0 for whole vectors. Where the axis is none of those, each number of vectors has the
+    panel that fills it best and at least by half, or the whole axis.
+    """
+    if extent % lanes == 0:
+        return [(vectors, 0) for vectors in divisors(extent // lanes, most)]
+    best = {math.ceil(width / lanes): width for width in divisors(extent, most * lanes)}
+    return [(n, width) for n, width in best.items() if width == extent or 2 * width >= n * lanes]
 
 
 def words_of(depth: int, step: int) -> int:

@@ -49,8 +49,11 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
             outside, inside = split_by_decision(sch, loop, tile, MOST_ROWS)
         rows.append(outside)
         row_tile.append(inside)
+    most = MOST_VECTORS
+    if template.ragged:  # `wide_vectors` makes registers of it
+        lanes, most = template.ragged, MOST_VECTORS // template.vectors
     column, lane = sch.split(loops[task.column.position], [None, lanes])
-    column, vector = split_by_decision(sch, column, template.vectors, MOST_VECTORS)
+    column, vector = split_by_decision(sch, column, template.columns // lanes, most)
     depth, term = loops[task.inner.position], []
     if step > 1:
         depth, pair = sch.split(depth, [None, step])
