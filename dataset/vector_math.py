@@ -1,12 +1,12 @@
-"""Vectorised exp, tanh and erf of float32, as polynomial arithmetic.
+"""Vectorised exp, sigmoid, tanh and erf of float32, as polynomial arithmetic.
 
 On a CPU, TVM calls a C library for each element: GELUs alone took a seventh of the latency of BERT-base.
 `vectorise_math` makes each process that compiles generate polynomials instead. This happens after scheduling:
 programs, their hashes and their features do not change, and a process that compiles them without it produces
 correct code, too.
 
-Errors are at most 2.5e-7 (`exp`, where the result is a normal float32) or 4e-7 (`tanh`, `erf`) relative to
-the value. Infinities and NaN give the same results as a C library.
+Errors are at most 2.5e-7 (`exp`, `sigmoid`, where the result is a normal float32) or 4e-7 (`tanh`, `erf`)
+relative to the value. Infinities and NaN give the same results as a C library.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def vectorise_math() -> None:
     """Make all code that this process generates for CPUs compute these functions in vectors."""
     # TVM does not vectorise a loop around a function that is not declared vectorisable.
     tvm.ir.register_op_attr("tirx.erf", "TVectorizable", True, level=_LEVEL)
-    for name, rule in (("tirx.exp", exp), ("tirx.tanh", tanh), ("tirx.erf", erf)):
+    for name, rule in _RULES:
         before = tvm.ir.Op.get(name).get_attr("llvm.FLowerIntrinsic")
         tirx.register_intrin_lowering(name, target="llvm", f=_of_float32(rule, before), level=_LEVEL)
 
@@ -85,6 +85,30 @@ _LOG2_HIGH = 0.693359375
 _EXP_IS_ZERO, _EXP_IS_INFINITE = -104.0, 89.0
 
 
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + 2^n * e^r) with -x = n * log(2) + r and |r| <= log(2) / 2; no value of 2^n needs two steps.
+
+    The addition of `_ROUND` leaves n in the low bits.
+    """
+    once = _Once()
+    x = _clip(once, x, -_EXP_IS_INFINITE, _SIGMOID_IS_ONE)
+    rounded = once(x * _like(-1 / math.log(2), x) + _like(_ROUND, x))
+    n = once(rounded - _like(_ROUND, x))
+    minus_r = once(x + n * _like(_LOG2_HIGH, x) + n * _like(math.log(2) - _LOG2_HIGH, x))
+    bits = once(tirx.reinterpret(_like_dtype(x, "int32"), rounded))
+    power = tirx.reinterpret(str(x.ty.dtype), (bits << _like(23, bits)) + _like(_ONE_BITS, bits))
+    return once.before(_like(1, x) / (_like(1, x) + _polynomial(_EXP_OF_MINUS, minus_r) * power))
+
+
+_SIGMOID_IS_ONE = 88.0
+_ROUND = 1.5 * 2**23
+"""Number whose addition rounds a float32 to a whole one."""
+_ONE_BITS = 0x3F800000
+"""Bits of 1.0."""
+# e^-r with the smallest relative error, 2e-9.
+_EXP_OF_MINUS = (1.0, -1.0, 0.49999992, -0.1666642, 0.041668226, -0.008374816, 0.0013836846)
+
+
 def tanh(x: Expr) -> Expr:
     """x * P(x^2) / Q(x^2)."""
     return _odd(x, _TANH_IS_ONE, _TANH_P, _TANH_Q)
@@ -102,6 +126,15 @@ _TANH_Q = (1.0, 0.4671434, 0.025876977, 0.0003285633, 7.776548e-07)
 _ERF_IS_ONE = 3.919206
 _ERF_P = (1.1283791, 0.19037801, 0.052745637, 0.0037645735, 0.0002848906, 2.050727e-06)
 _ERF_Q = (1.0, 0.5020509, 0.11409797, 0.014967112, 0.00116234, 3.8098726e-05)
+
+
+_RULES: Sequence[tuple[str, _Rule]] = (
+    ("tirx.exp", exp),
+    ("tirx.sigmoid", sigmoid),
+    ("tirx.tanh", tanh),
+    ("tirx.erf", erf),
+)
+"""Operators, and the rules that compute them."""
 
 
 def _odd(x: Expr, bound: float, above: Sequence[float], below: Sequence[float]) -> Expr:

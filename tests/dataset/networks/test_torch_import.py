@@ -17,7 +17,7 @@ from foretune.dataset.networks.buildable import (
     one_of_each_kind,
     recast_operators,
 )
-from foretune.dataset.networks.decompositions import OWN
+from foretune.dataset.networks.decompositions import LEAST_APART, OWN
 from foretune.dataset.networks.fold_constants import LIMIT_BYTES, fold_constants
 from foretune.dataset.networks.loading import Network
 from foretune.dataset.networks.lowering import AS_FASTEST, lower
@@ -157,18 +157,21 @@ def test_windows_and_patches_are_decomposed(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_transposed_convolutions_become_convolutions(data: st.DataObject) -> None:
-    stride = data.draw(st.integers(2, 3))
+    image = data.draw(st.sampled_from([(4, 5), (4, 5), (6, 3), (1, 1)]))
+    outer = data.draw(st.sampled_from([2, LEAST_APART]))
+    stride = data.draw(st.integers(1 if image == (1, 1) else 2, 3))
     kernel = [data.draw(st.integers(1, 6)) for _ in range(2)]
     padding = [data.draw(st.integers(0, (size - 1) // 2)) for size in kernel]
     further = [data.draw(st.integers(0, stride - 1)) for _ in range(2)]
-    x, weight = torch.from_numpy(floats(2, 3, 4, 5)), torch.from_numpy(floats(3, 2, *kernel))
-    bias = torch.from_numpy(floats(2)) if data.draw(st.booleans()) else None
+    x, weight = torch.from_numpy(floats(2, 3, *image)), torch.from_numpy(floats(3, outer, *kernel))
+    bias = torch.from_numpy(floats(outer)) if data.draw(st.booleans()) else None
     arguments = (x, weight, bias, [stride] * 2, padding, [1, 1], True, further, 1)
     expected = ATEN.convolution(*arguments)
     found = OWN[ATEN.convolution.default](*arguments)
     if found is NotImplemented:
-        reached = zip(kernel, padding, further, strict=True)
-        assert any(more - pad > -(-size // stride) * stride - size for size, pad, more in reached)
+        whole = [size if image == (1, 1) else -(-size // stride) * stride for size in kernel]
+        reached = zip(kernel, whole, padding, further, strict=True)
+        assert any(more - pad > covered - size for size, covered, pad, more in reached)
     else:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
@@ -189,6 +192,29 @@ def test_upsampling_runs_at_the_resolution_of_its_input(target: tvm.target.Targe
     operators = [task.operator for task in extract_tasks(mod, target, "upsampling")]
     assert operators.count("conv2d_transpose") == 1 and operators.count("conv2d") == 1
     check = compare_outputs(upsampling.reference_outputs(), compile_network(mod, target)(*upsampling.inputs))
+    assert check.agrees
+
+
+class Generator(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.ConvTranspose2d(8, 32, 4)
+        self.second = nn.ConvTranspose2d(32, LEAST_APART, 4, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+def test_upsampling_computes_no_output_that_nobody_keeps(target: tvm.target.Target) -> None:
+    """A window of one pixel is a product; each of 8 x 8 outputs has 2 x 2 taps of 32 channels."""
+    generator = Network("generator", (floats(1, 8, 1, 1),), Generator().eval())
+    mod = to_relax(generator, target)
+    tasks = extract_tasks(mod, target, "generator")
+    products = [task for task in tasks if task.operator in ("dense", "conv2d")]
+    assert [(task.operator, task.weight) for task in products] == [("dense", 1), ("conv2d", 4)]
+    assert products[0].flops == 2 * 8 * 32 * 16
+    assert 4 * products[1].flops == 2 * 64 * 4 * 32 * LEAST_APART
+    check = compare_outputs(generator.reference_outputs(), compile_network(mod, target)(*generator.inputs))
     assert check.agrees
 
 
