@@ -100,7 +100,9 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
 
     Raises UserError for one of other overrides, search, trials or size.
     """
-    folder = arguments.out / benchmark / machine_name(asdict(machine))
+    variant = getattr(arguments, "variant", "")
+    name = machine_name(asdict(machine))
+    folder = arguments.out / benchmark / (f"{name}-{variant}" if variant else name)
     if not arguments.extend or not (folder / "result.json").is_file():
         return {}
     result = read_json(folder / "result.json")

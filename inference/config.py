@@ -155,7 +155,7 @@ class OneShotConfig:
 
     def applied_to(self, lowering: Lowering) -> Lowering:
         """The lowering, whose `winograd` is off, not auto, where no template decides on it."""
-        if lowering.demands_winograd or (self.measure and self.templates):
+        if lowering.demands_winograd or self.templates:
             return lowering
         return replace(lowering, winograd=NO_WINOGRAD)
 

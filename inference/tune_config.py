@@ -86,11 +86,6 @@ class TuneConfig:
                 f"search.measure=false: executor={kind} has nothing to measure; use executor=none with "
                 "executor.hardware=, the device to search for"
             )
-        if self.lowering.demands_winograd and not self.search.measure:
-            raise TuneConfigError(
-                f"lowering.winograd={self.lowering.winograd} search.measure=false: only measured latencies "
-                "tell which algorithm is faster; leave one of them out"
-            )
         if self.export is not None and kind not in ("local", "none"):
             raise TuneConfigError(
                 f"export={self.export}: only what runs here is compiled, and executor={kind} "

@@ -12,6 +12,7 @@ from typing import Any
 from .. import rivals
 from ..checkouts import commit_of
 from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
+from ..kept_runs import earlier_result
 from .runs import FORETUNE, measure
 
 NETWORKS = (
@@ -22,6 +23,9 @@ NETWORKS = (
 """Convolutional, mobile, transformer and generative networks."""
 
 
+NOTES = f"{FORETUNE} is the tuned network; a rival's latency is the median of its undisturbed turns."
+
+
 def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser(rivals)
     add = parser.add_argument
@@ -30,6 +34,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
     add("--again", action="store_true", help="run anew what is kept")
     add("--keep", action="store_true", help="keep runs of earlier commits too; the result names each commit")
+    add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path("outputs/benchmarks/rivals"), help="(%(default)s)")
     add("--variant", default="", help="suffix of the result's folder")
     add("--out", type=Path, default=RESULTS, help="(%(default)s)")
@@ -70,10 +75,46 @@ def describe(network: str, run: Mapping[str, Any]) -> str:
     return f"{network}: {', '.join(parts)}"
 
 
+def merged(
+    earlier: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], failures: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Fields of a result: those of these runs, and of an earlier result's other networks."""
+    tried = {*runs, *(failure["network"] for failure in failures)}
+
+    def others(field: str) -> list[Any]:
+        return [one for one in earlier.get(field, ()) if one["network"] not in tried]
+
+    def kept(field: str) -> dict[str, Any]:
+        return {name: one for name, one in earlier.get(field, {}).items() if name not in tried}
+
+    return {
+        "failures": [*others("failures"), *failures],
+        "left_out": {
+            **kept("left_out"),
+            **{name: run["left_out"] for name, run in runs.items() if run["left_out"]},
+        },
+        "rows": [*others("rows"), *(row for run in runs.values() for row in run["rows"])],
+        "networks": {
+            **kept("networks"),
+            **{
+                name: {
+                    "commit": run["commit"],
+                    "total_s": run["total_s"],
+                    "stage_s": run["stage_s"],
+                    "calls": run["calls"],
+                    **run["peak"],
+                }
+                for name, run in runs.items()
+            },
+        },
+    }
+
+
 def main() -> None:
     arguments = arguments_of()
     begun, began = start(), time.monotonic()
     hardware = this_machine(arguments.target)
+    earlier = earlier_result(arguments, "rivals", hardware)
     runs: dict[str, dict[str, Any]] = {}
     failures = []
     for number, network in enumerate(arguments.networks, 1):
@@ -89,19 +130,7 @@ def main() -> None:
         "overrides": arguments.overrides,
         "rival_limit_s": arguments.rival_limit_s,
         "threads": hardware.cores,
-        "failures": failures,
-        "left_out": {name: run["left_out"] for name, run in runs.items() if run["left_out"]},
-        "rows": [row for run in runs.values() for row in run["rows"]],
-        "networks": {
-            name: {
-                "commit": run["commit"],
-                "total_s": run["total_s"],
-                "stage_s": run["stage_s"],
-                "calls": run["calls"],
-                **run["peak"],
-            }
-            for name, run in runs.items()
-        },
+        **merged(earlier, runs, failures),
     }
     folder = write_result(
         "rivals",
@@ -109,7 +138,7 @@ def main() -> None:
         begun,
         hardware,
         variant=arguments.variant,
-        notes=f"{FORETUNE} is the tuned network; a rival's latency is the median of its undisturbed turns.",
+        notes=NOTES,
         results=arguments.out,
     )
     print(f"wrote {folder}")

@@ -71,6 +71,9 @@ class Offer:
     """Tasks of the calls that replace them, in order, each of weight 0."""
     calls: int
     """Places in the network where it would be taken."""
+    gain: float | None = None
+    """Expected latency of what it replaces over its own, for networks that are tuned without a measurement;
+    None where nothing but a measurement tells."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,8 @@ class Alternative:
     """Names of the functions in the network."""
     compute: Callable[[Sequence[Arguments], Run], relax.Expr]
     """Emits the calls at one place, from the arguments of the replaced calls; returns the piece's result."""
+    gain: float | None = None
+    """See `Offer.gain`."""
 
     @cached_property
     def offer(self) -> Offer:
@@ -100,6 +105,7 @@ class Alternative:
                 for mod, name in zip(modules, self.names, strict=True)
             ),
             calls=len(self.piece.sites),
+            gain=self.gain,
         )
 
 

@@ -30,6 +30,7 @@ from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
+from .channels_last import shuffles_last
 from .filled import filled_channels
 from .low_precision import in_bfloat16
 from .quantisation import INT8
@@ -142,6 +143,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             _counted_axes,
             relax.transform.ConvertLayout(CHANNELS_LAST),
             relax.transform.CanonicalizeBindings(),
+            shuffles_last,
         ]
     passes.append(_moved_constants)
     fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels

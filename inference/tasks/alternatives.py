@@ -163,7 +163,10 @@ class Taken:
 def take(
     relax_mod: tvm.IRModule, alternatives: Sequence[Alternative], results: Sequence[TaskResult]
 ) -> Taken:
-    """The network with the alternatives that are faster, by the latencies of `results`."""
+    """The network with the alternatives that are faster, by the latencies of `results`.
+
+    Where a place and its alternatives have none, their expected gains decide.
+    """
     if not alternatives:
         return Taken(relax_mod, list(results), [])
     by_name = {result.workload_hash: result for result in results}
@@ -171,7 +174,8 @@ def take(
     latency_s = {name: found.latency_s for name, found in by_name.items()}
     of_offer = {id(alternative.offer): alternative for alternative in alternatives}
     offers = [alternative.offer for alternative in alternatives]
-    chosen = [of_offer[id(offer)] for offer in preferred(offers, latency_s.get)]
+    expected = {**latency_s, **_expected(offers, latency_s)}
+    chosen = [of_offer[id(offer)] for offer in preferred(offers, expected.get)]
     taken = dict(zip(map(id, chosen), map(len, places(chosen)), strict=True))
     chosen = [alternative for alternative in chosen if taken[id(alternative)]]
     changed = with_alternatives(relax_mod, chosen)
@@ -206,6 +210,20 @@ def take(
             for alternative, offer in zip(alternatives, offers, strict=True)
         ],
     )
+
+
+def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) -> dict[str, float]:
+    """Latencies by expected gains, of offers for one call whose tasks all have none; what they replace has 1.
+
+    Only latencies of one place are compared, so that those of different ones need no common unit.
+    """
+    found: dict[str, float] = {}
+    for offer in offers:
+        known = any(latency_s.get(name) is not None for name in _names(offer))
+        if offer.gain is not None and len(offer.tasks) == len(offer.replaces) == 1 and not known:
+            found[offer.replaces[0]] = 1.0
+            found[offer.tasks[0].workload_hash] = 1 / offer.gain
+    return found
 
 
 def _names(offer: Offer) -> list[str]:

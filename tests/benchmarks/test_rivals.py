@@ -13,7 +13,7 @@ from foretune.inference.result_file import result_to_json
 from support.results import make_contestant, make_result
 
 from benchmarks import common
-from benchmarks.rivals.__main__ import NETWORKS, arguments_of, describe
+from benchmarks.rivals.__main__ import NETWORKS, arguments_of, describe, merged
 from benchmarks.rivals.runs import of_report, share_of_peak
 from benchmarks.tables import rivals as tables
 from benchmarks.tables.reading import Results
@@ -171,6 +171,20 @@ def test_the_networks_are_known_and_rivals_have_titles() -> None:
     assert set(tables.RIVALS) == set(RIVALS)
     arguments = arguments_of(["--networks", "squeezenet", "--", "search.rounds=1"])
     assert (arguments.networks, arguments.overrides) == (["squeezenet"], ["search.rounds=1"])
+
+
+def test_an_extended_result_keeps_the_networks_that_were_not_run() -> None:
+    def run(name: str) -> dict[str, Any]:
+        found = of_report(name, report(), report())
+        return {**found, "commit": "new", "total_s": 1.0, "stage_s": {}, "peak": {"peak_gflops": 1.0}}
+
+    before = merged({}, {name: run(name) for name in ("a", "b", "c")}, [])
+    failed = {"network": "c", "error": "no memory"}
+    after = merged(before, {"b": {**run("b"), "left_out": {"tensorrt": "no GPU"}}}, [failed])
+    assert [row["network"] for row in after["rows"]] == ["a"] * 4 + ["b"] * 4
+    assert list(after["networks"]) == ["a", "b"] and after["failures"] == [failed]
+    assert after["left_out"]["b"] == {"tensorrt": "no GPU"}
+    assert merged(after, {"c": run("c")}, [])["failures"] == []
 
 
 def test_a_line_of_a_run_has_the_fastest_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from foretune.inference.inspect import InspectConfig
 from foretune.inference.inspect import run as inspect
 from foretune.inference.result import NOTHING_TO_TUNE, TuneResult
 from foretune.inference.result_file import load_result
-from foretune.inference.tasks.alternatives import needed_tasks, take
+from foretune.inference.tasks.alternatives import _expected, needed_tasks, preferred, take
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig, TuneConfigError
+from foretune.inference.tune_config import TuneConfig
 from foretune.inference.tuning_database import MissingScheduleError, TuningDatabase, opened_database
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
+from support.checkpoints import random_checkpoint
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
 from support.schedules import add_schedules
@@ -187,11 +189,40 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
     assert choices[0] == choices[1]
 
 
-def test_without_a_measurement_there_is_nothing_to_choose_by(tmp_path: Path) -> None:
-    with pytest.raises(TuneConfigError, match=r"lowering\.winograd=\[2\] search\.measure=false"):
-        config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False))
+def test_auto_applies_where_there_are_templates(tmp_path: Path) -> None:
     asked = Lowering(winograd="auto")
-    unmeasured = config(tmp_path, search=OneShotConfig(rounds=1, top_k=4, measure=False), lowering=asked)
-    assert unmeasured.lowering.winograd == "off"
+    unmeasured = OneShotConfig(rounds=1, top_k=4, measure=False)
     assert config(tmp_path, search=OneShotConfig(templates=0), lowering=asked).lowering.winograd == "off"
-    assert config(tmp_path, lowering=asked).lowering.winograd == "auto"
+    for search in (OneShotConfig(), unmeasured):
+        assert config(tmp_path, search=search, lowering=asked).lowering.winograd == "auto"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("optimism", "taken"), [(1e-3, [2, 1]), (1e3, [0, 0])])
+def test_without_a_measurement_expected_gains_decide(
+    optimism: float, taken: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, "OPTIMISM", {2: optimism})
+    search = OneShotConfig(
+        measure=False, rounds=1, top_k=4, replay_factor=1, surrogate=False, finalists=0, templates=1
+    )
+    checkpoint = str(random_checkpoint(tmp_path / "random"))
+    result = run(config(tmp_path, search=replace(search, processes=1), checkpoint=checkpoint), QUIET)
+    assert chosen(result) == [(2, taken[0], None, None), (1, taken[1], None, None)]
+    assert result.outputs_match
+    weights = {task.name: task.weight for task in result.tasks if "winograd" in task.name}
+    assert list(weights.values()) == taken
+
+
+def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
+    """The body is known, its alternative is not; the residual's gain is not above one."""
+    _, alternatives = parts()
+    body, residual = (replace(one, gain=gain) for one, gain in zip(alternatives, (2.0, 0.5), strict=True))
+    latency_s = {body.offer.replaces[0]: 1e-3}
+    expected = _expected([body.offer, residual.offer], latency_s)
+    assert set(expected.values()) == {1.0, 2.0}
+    assert preferred([body.offer, residual.offer], {**latency_s, **expected}.get) == []
+    faster = replace(body.offer, replaces=residual.offer.replaces, gain=3.0)
+    slower = replace(residual.offer, gain=2.0)
+    found = preferred([slower, faster], _expected([slower, faster], {}).get)
+    assert [offer.gain for offer in found] == [3.0, 2.0]
