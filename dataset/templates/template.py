@@ -53,10 +53,10 @@ def divisors(extent: int, most: int | None = None) -> list[int]:
 
 
 def panels(extent: int, lanes: int, most: int) -> list[tuple[int, int]]:
-    """Panels of up to `most` vectors that divide an axis: their vectors, and elements that do not fill them.
+    """Panels of up to `most` vectors that divide an axis: (vectors, 0), or (vectors, elements) if ragged.
 
-    The elements are 0 for whole vectors. Where the axis is none of those, each number of vectors has the
-    panel that fills it best and at least by half, or the whole axis.
+    An axis of whole vectors has no ragged panels. Another one has, for each number of vectors, the panel that
+    fills them best, if that is half of them or the panel is the whole axis.
     """
     if extent % lanes == 0:
         return [(vectors, 0) for vectors in divisors(extent // lanes, most)]
