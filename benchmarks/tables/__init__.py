@@ -60,6 +60,7 @@ TABLES: Mapping[str, Table] = {
     "cost-models-curve": models.curve,
     "added-records": models.added_records,
     "transfer": models.transfer,
+    "hardware-features": models.hardware_features,
     "reuse-ranges": reuse.ranges,
     "sub-space-weights": sub_space.weights,
     "sub-space": sub_space.kept,

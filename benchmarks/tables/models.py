@@ -197,6 +197,8 @@ def transfer(results: Results) -> str:
     """Few-shot transfer to new devices."""
     rows = []
     for result in results.of("transfer"):
+        if _unadapted(result):
+            continue
         for device, target in result.values["targets"].items():
             name = target["name"].removesuffix(f" ({device})")
             found = {(row["kind"], row["k"]): row for row in target["summary"]}
@@ -221,3 +223,46 @@ def transfer(results: Results) -> str:
         "then (two seeds); from scratch is an MLP."
     )
     return markdown(heads, rows, note)
+
+
+def hardware_features(results: Results) -> str:
+    """Models of devices that they have not seen, with hardware features and without."""
+    pairs: dict[str, dict[bool, Mapping[str, Any]]] = {}
+    for result in filter(_unadapted, results.of("transfer")):
+        settings = result.values["settings"]
+        train = [word for word in settings["train"] if word != WITHOUT_HARDWARE]
+        key = f"{settings['data_sha256']} {train}"
+        without = WITHOUT_HARDWARE in settings["train"]
+        pairs.setdefault(key, {})[without] = result.values["targets"]
+    rows = []
+    for pair in pairs.values():
+        if len(pair) < 2:
+            continue
+        for device, target in pair[False].items():
+            both = [of[device]["summary"][0] for of in (pair[False], pair[True])]
+            rows.append(
+                [
+                    target["name"],
+                    f"{target['test_tasks']:,}",
+                    *(f"{target[name]:,}" for name in ("test_records", "source_records")),
+                    *(cells(one, key)[0] for key in ("spearman", "top_1", "r2") for one in both),
+                ]
+            )
+    if not rows:
+        return not_measured("python -m benchmarks.transfer")
+    heads = ["new device", "tasks", "records", "trained on"]
+    heads += [f"{name}, {how}" for name in ("Spearman", "top-1", "R2") for how in ("with", "without")]
+    note = (
+        "Trees of the log score, trained on all other CPUs of `data/`, on tasks whose shapes those have not."
+    )
+    return markdown(heads, rows, note)
+
+
+WITHOUT_HARDWARE = "data.without=[hardware]"
+"""Override of a training without hardware features."""
+
+
+def _unadapted(result: Result) -> bool:
+    """Whether a result of `transfer` has source models alone, none that saw the new device."""
+    targets = result.values["targets"].values()
+    return all(row["kind"] == "none" for target in targets for row in target["summary"])

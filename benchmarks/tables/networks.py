@@ -20,6 +20,7 @@ NETWORKS = {
     "resnet50": "ResNet-50",
     "vgg16": "VGG-16",
     "densenet121": "DenseNet-121",
+    "alexnet": "AlexNet",
     "squeezenet": "SqueezeNet 1.1",
     "shufflenetv2": "ShuffleNetV2",
     "mobilenetv3_large": "MobileNetV3-Large",

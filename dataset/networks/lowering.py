@@ -33,7 +33,6 @@ from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .channels_last import shuffles_last
 from .filled import filled_channels
 from .low_precision import in_bfloat16
-from .padded_columns import padded_columns
 from .quantisation import INT8
 from .rewriting import rewritten
 from .stored_type import NARROW, WIDE
@@ -70,8 +69,7 @@ class Lowering:
     """File of `calibration_inputs` for int8; None for random inputs."""
     fill_channels: bool | None = None
     """In bfloat16 and int8, and with channels last, fill up few input channels to whole pairs (`filled`) and
-    output channels to whole vectors (`widened`); in float32, columns of products of computed matrices
-    (`padded_columns`)."""
+    output channels to whole vectors (`widened`)."""
     winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
     all sizes where it applies."""
@@ -153,8 +151,6 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         passes.append(filled_channels)
     if channels_last and fill and lowering.dtype != WIDE:
         passes.append(widened_channels)
-    if fill and lowering.dtype == WIDE:
-        passes.append(padded_columns(target))
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)
