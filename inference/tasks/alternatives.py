@@ -161,11 +161,14 @@ class Taken:
 
 
 def take(
-    relax_mod: tvm.IRModule, alternatives: Sequence[Alternative], results: Sequence[TaskResult]
+    relax_mod: tvm.IRModule,
+    alternatives: Sequence[Alternative],
+    results: Sequence[TaskResult],
+    measured: bool = True,
 ) -> Taken:
     """The network with the alternatives that are faster, by the latencies of `results`.
 
-    Where a place and its alternatives have none, their expected gains decide.
+    In a run that measures nothing, expected gains decide where a place and its alternatives have none.
     """
     if not alternatives:
         return Taken(relax_mod, list(results), [])
@@ -174,8 +177,8 @@ def take(
     latency_s = {name: found.latency_s for name, found in by_name.items()}
     of_offer = {id(alternative.offer): alternative for alternative in alternatives}
     offers = [alternative.offer for alternative in alternatives]
-    expected = {**latency_s, **_expected(offers, latency_s)}
-    chosen = [of_offer[id(offer)] for offer in preferred(offers, expected.get)]
+    compared_s = latency_s if measured else {**latency_s, **_expected(offers, latency_s)}
+    chosen = [of_offer[id(offer)] for offer in preferred(offers, compared_s.get)]
     taken = dict(zip(map(id, chosen), map(len, places(chosen)), strict=True))
     chosen = [alternative for alternative in chosen if taken[id(alternative)]]
     changed = with_alternatives(relax_mod, chosen)

@@ -32,6 +32,7 @@ from rich.console import Console
 from support.checkpoints import random_checkpoint
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.results import make_task
 from support.schedules import add_schedules
 from support.tuning import SHORT_SEARCH
 
@@ -212,6 +213,18 @@ def test_without_a_measurement_expected_gains_decide(
     assert result.outputs_match
     weights = {task.name: task.weight for task in result.tasks if "winograd" in task.name}
     assert list(weights.values()) == taken
+
+
+def test_expected_gains_decide_nothing_in_a_run_that_measures(tmp_path: Path) -> None:
+    """What an interrupted run has not measured yet stays direct."""
+    mod = to_relax(load_network(NETWORK, inputs=INPUTS), HERE, LOWERING)
+    alternatives = [replace(one, gain=2.0) for one in find_alternatives(mod, HERE, LOWERING)]
+    tasks = [*extract_tasks(mod, HERE, "x"), *(task for one in alternatives for task in one.offer.tasks)]
+    unknown = {"tuned_latency_s": None, "untuned_latency_s": None}
+    results = [make_task(task.name, workload_hash=task.workload_hash, **unknown) for task in tasks]
+    taken = {measured: take(mod, alternatives, results, measured) for measured in (True, False)}
+    assert [one.taken for one in taken[True].alternatives] == [0, 0]
+    assert [one.taken for one in taken[False].alternatives] == [2, 1]
 
 
 def test_expected_gains_decide_nothing_where_a_way_was_measured() -> None:
