@@ -36,7 +36,7 @@ def test_a_task_begins_with_its_most_promising_templates() -> None:
 
 def test_a_task_that_no_template_fits_has_no_starts() -> None:
     source = TemplateStarts(TARGET, target_hardware(TARGET, measured=False), 3)
-    assert source.starts(described_task(Product(32, 63, 64).module(), "dense", 1)) == []
+    assert source.starts(described_task(Product(32, 67, 64).module(), "dense", 1)) == []
     server = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
     source = TemplateStarts(server, target_hardware(TARGET, measured=False), 3)
     assert source.starts(described_task(Product(4, 16, 2**17, "uint8").module(), "deep", 1)) == []
