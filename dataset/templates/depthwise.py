@@ -161,7 +161,7 @@ def cycles(task: Depthwise, template: DepthwiseTemplate, cores: int) -> float:
     The weights of a vector of channels stay in registers over a block of rows. Where they and the sums take
     more than half of the registers, values move to the stack and back.
     """
-    panels = task.channels // template.channels
+    across = task.channels // template.channels
     lines, pixels = template.tile
     sums = lines * pixels * template.vectors
     loads = template.vectors * math.prod(
@@ -174,7 +174,7 @@ def cycles(task: Depthwise, template: DepthwiseTemplate, cores: int) -> float:
     tile = max(task.taps * sums, loads) / PER_CYCLE * crowded + _TILE_START
     tiles = template.block / lines * task.columns / pixels
     blocks = math.ceil(task.images * task.rows / template.block / cores)
-    return blocks * panels * (tiles * tile + _BLOCK_START)
+    return blocks * across * (tiles * tile + _BLOCK_START)
 
 
 def _candidates(task: Depthwise, instruction: Instruction) -> Iterator[DepthwiseTemplate]:
