@@ -159,10 +159,15 @@ def write_result(
     }
     if checkouts is not None:
         manifest["checkouts"] = {name: revision(folder) for name, folder in checkouts.items()}
-    folder = results / benchmark / (f"{machine}-{variant}" if variant else machine)
+    folder = result_folder(results, benchmark, machine, variant)
     write_json(folder / "result.json", result)
     write_json(folder / "manifest.json", manifest)
     return folder
+
+
+def result_folder(results: Path, benchmark: str, machine: str, variant: str = "") -> Path:
+    """Folder of a benchmark's result on a machine."""
+    return results / benchmark / (f"{machine}-{variant}" if variant else machine)
 
 
 def command_line(arguments: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foretune.errors import UserError
 
 from .checkouts import cause_of, commit_of
-from .common import RESULTS, ROOT, Start, kept_run, machine_name, read_json, write_result
+from .common import RESULTS, ROOT, Start, kept_run, machine_name, read_json, result_folder, write_result
 from .networks.runs import DisturbedError
 
 if TYPE_CHECKING:
@@ -100,9 +100,8 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
 
     Raises UserError for one of other overrides, search, trials or size.
     """
-    variant = getattr(arguments, "variant", "")
     name = machine_name(asdict(machine))
-    folder = arguments.out / benchmark / (f"{name}-{variant}" if variant else name)
+    folder = result_folder(arguments.out, benchmark, name, getattr(arguments, "variant", ""))
     if not arguments.extend or not (folder / "result.json").is_file():
         return {}
     result = read_json(folder / "result.json")

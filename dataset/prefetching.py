@@ -23,6 +23,7 @@ from tvm.s_tir.stmt import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import For, PrimFunc
 
+from .operators.shared.tir import substituted
 from .templates.dot_intrinsics import pointer_to
 
 PREFETCHED = "foretune.prefetch"
@@ -87,7 +88,7 @@ class _Access:
         offset: Any = tirx.const(0, "int64")
         for start, extent in zip(self.starts, self.array.shape, strict=True):
             offset = offset * extent + start
-        return Analyzer().simplify(_substituted(offset, values))
+        return Analyzer().simplify(substituted(offset, values))
 
     @cached_property
     def variables(self) -> set[tirx.Var]:
@@ -178,7 +179,7 @@ def _accesses(marked: For) -> list[_Access]:
             for read in block.reads:
                 if read.source.scope() != "global":
                     continue
-                starts = tuple(_substituted(one.min, bound) for one in read.region)
+                starts = tuple(substituted(one.min, bound) for one in read.region)
                 elements = math.prod(_whole(one.extent) for one in read.region)
                 found.append(_Access(read.source, starts, elements, loops))
             return tvm_ffi.WalkResult.SKIP
@@ -196,14 +197,6 @@ def _number(loops: Sequence[For]) -> Any:
     for loop in loops:
         number = number * loop.extent + loop.loop_var
     return number
-
-
-def _substituted(expression: Any, values: Mapping[tirx.Var, Any]) -> Any:
-    def value_of(var: tirx.Var) -> Any:
-        value = values.get(var, var)
-        return tirx.const(value, var.ty.dtype) if isinstance(value, int) else value
-
-    return tvm_ffi.structural_map(expression, (tirx.Var, value_of))
 
 
 def _extent(loop: For) -> int:

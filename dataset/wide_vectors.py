@@ -16,6 +16,8 @@ from tvm.target import Target
 from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import For, ForKind, PrimFunc
 
+from .operators.shared.tir import substituted
+
 _REGISTERS = (("avx512f", 512), ("avx", 256))
 """Bits of a vector register of CPUs with a feature; others have 128."""
 
@@ -32,14 +34,13 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
     bits = _register_bits(target)
     found: list[For] = []
     tvm_ffi.structural_walk(func.body, (For, found.append))
-    if not any(_lanes(loop, bits) for loop in found):
-        return func
+    wide = {loop.loop_var: lanes for loop in found if (lanes := _lanes(loop, bits))}
 
     def changed(loop: For) -> Any:
-        lanes = _lanes(loop, bits)
-        return _split(loop, lanes) if lanes else loop
+        lanes = wide.get(loop.loop_var)
+        return loop if lanes is None else _split(loop, lanes)
 
-    return func.with_body(tvm_ffi.structural_map(func.body, (For, changed)))
+    return func.with_body(tvm_ffi.structural_map(func.body, (For, changed))) if wide else func
 
 
 def _register_bits(target: Target) -> int:
@@ -77,7 +78,7 @@ def _split(loop: For, lanes: int) -> Any:
 
     def part(begin: Any, extent: int) -> For:
         lane = tirx.Var(f"{name}_lane", dtype)
-        body = _substituted(loop.body, loop.loop_var, begin + lane)
+        body = substituted(loop.body, {loop.loop_var: begin + lane})
         return For(lane, tirx.const(0, dtype), tirx.const(extent, dtype), ForKind.VECTORIZED, body)
 
     vector = tirx.Var(f"{name}_vector", dtype)
@@ -89,7 +90,3 @@ def _split(loop: For, lanes: int) -> Any:
         part(loop.min + vector * lanes, lanes),
     )
     return tirx.SeqStmt([registers, part(loop.min + whole * lanes, rest)]) if rest else registers
-
-
-def _substituted(body: Any, var: tirx.Var, value: Any) -> Any:
-    return tvm_ffi.structural_map(body, (tirx.Var, lambda other: value if other.same_as(var) else other))

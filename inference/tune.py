@@ -121,7 +121,7 @@ class TuningRun:
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
                 alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
             tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
-        taken = take(relax_mod, alternatives, found, self.config.search.measure)
+        taken = take(relax_mod, alternatives, found, config.search.measure)
         results = taken.results
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
         tuned = Tuned(

@@ -12,6 +12,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from .rewriting import mutated
+
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Axes that turn an image to channels first, and to channels last."""
 
@@ -22,11 +24,7 @@ _SHUFFLE = (0, 2, 1, 3, 4)
 @tvm.transform.module_pass(opt_level=0, name="ShufflesLast")
 def shuffles_last(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     """Pass behind ConvertLayout, over Relax functions in A-normal form."""
-    changing = _ShufflesLast(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            changing.builder_.update_func(var, changing.visit_expr(func))
-    return relax.transform.DeadCodeElimination()(changing.builder_.get())
+    return mutated(mod, _ShufflesLast(mod))
 
 
 @mutator

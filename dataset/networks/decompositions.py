@@ -128,18 +128,17 @@ def _transposed_convolution(
         (x.shape[2 + axis] - 1) * stride[axis] - 2 * padding[axis] + kernel[axis] + output_padding[axis]
         for axis in range(2)
     ]
+    top, left = padding
     if tuple(x.shape[2:]) == (1, 1):
         every = _of_one_pixel(x, weight)
     elif stride[0] == 1 or stride[1] != stride[0]:
         return NotImplemented
     elif _apart(x, weight, stride[0], padding, sizes):
-        found = _places_apart(x, weight, stride[0], padding, sizes)
-        return found if bias is None else found + bias.reshape(-1, 1, 1)
+        every, top, left = _places_apart(x, weight, stride[0], padding, sizes), 0, 0
     else:
         every = _places_as_channels(x, weight, stride[0])
-    if any(every.shape[2 + axis] < padding[axis] + sizes[axis] for axis in range(2)):
+    if every.shape[2] < top + sizes[0] or every.shape[3] < left + sizes[1]:
         return NotImplemented  # output_padding reaches beyond the kernel
-    top, left = padding
     found = every[:, :, top : top + sizes[0], left : left + sizes[1]]
     return found if bias is None else found + bias.reshape(-1, 1, 1)
 

@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ..templates.overflow import most_products
+from .rewriting import mutated
 from .steps import Affine, Steps, along, constant
 
 PRODUCTS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul")
@@ -48,11 +49,7 @@ def float_products(mod: tvm.IRModule) -> int:
 def in_integers(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     """Pass over Relax functions with `quantize` and `dequantize` of constant scales."""
     changing = _InIntegers(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            changing.builder_.update_func(var, changing.visit_expr(func))
-    changed = relax.transform.DeadCodeElimination()(changing.builder_.get())
-    return changed.with_attr(FLOAT_PRODUCTS, changing.float_products)
+    return mutated(mod, changing).with_attr(FLOAT_PRODUCTS, changing.float_products)
 
 
 @mutator

@@ -1,4 +1,4 @@
-"""Rewriting of the calls of a Relax module by a pattern."""
+"""Rewriting of a Relax module: of its calls by a pattern, and of its functions by a mutator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax
 from tvm.relax.dpl import DFPattern, rewrite_call
+from tvm.relax.expr_functor import PyExprMutator
 
 
 def rewritten(
@@ -20,3 +21,11 @@ def rewritten(
         if isinstance(func, relax.Function):
             changed[var] = rewrite_call(pattern, rewrite, func)
     return changed
+
+
+def mutated(mod: tvm.IRModule, mutator: PyExprMutator) -> tvm.IRModule:
+    """The module with its Relax functions visited by a mutator of it, without what is dead code then."""
+    for var, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            mutator.builder_.update_func(var, mutator.visit_expr(func))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())

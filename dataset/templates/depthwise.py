@@ -84,6 +84,11 @@ class DepthwiseTemplate:
     """Channels in registers where these do not fill all `vectors`, else 0."""
 
     @property
+    def lanes(self) -> int:
+        """Channels of a vector of the schedule, as `Template.lanes`."""
+        return self.ragged or self.instruction.lanes
+
+    @property
     def channels(self) -> int:
         """Channels of the register tile."""
         return self.ragged or self.vectors * self.instruction.lanes

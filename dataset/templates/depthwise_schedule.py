@@ -14,7 +14,7 @@ def apply_depthwise(sch: Schedule, task: Depthwise, template: DepthwiseTemplate)
     The loop over the columns is the innermost around a register tile, so that the weights of a vector of
     channels stay in registers.
     """
-    lanes = template.ragged or template.instruction.lanes
+    lanes = template.lanes
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     last = with_sums_in_registers(sch, block, task.epilogue)

@@ -47,7 +47,7 @@ def pack_weight(sch: Schedule, task: Contraction, block: SBlockRV, template: Tem
     [columns of a tile, other axes, tiles, words, lanes, step].
     """
     packed = sch.cache_read(block, task.weight, "global")
-    lanes, step = template.ragged or template.instruction.lanes, template.instruction.step
+    lanes, step = template.lanes, template.instruction.step
     axes = task.weight_column, task.weight_inner
     taken = (*axes, task.weight_window) if task.channels else axes
 

@@ -37,6 +37,11 @@ class Template:
         return math.prod(self.row_tile)
 
     @property
+    def lanes(self) -> int:
+        """Columns of a vector of the schedule; `wide_vectors` makes registers of a ragged one."""
+        return self.ragged or self.instruction.lanes
+
+    @property
     def columns(self) -> int:
         """Columns of the register tile."""
         return self.ragged or self.vectors * self.instruction.lanes

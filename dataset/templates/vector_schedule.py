@@ -31,7 +31,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     The register tile is `template.rows` x `template.vectors` vectors. Its sums stay in registers over the
     whole reduction; then the epilogue reads them, and stores the output.
     """
-    lanes, step = template.instruction.lanes, template.instruction.step
+    lanes, step = template.lanes, template.instruction.step
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
     # MetaSchedule packs constant weights of float32 by itself, and consecutive columns need no packing.
@@ -49,9 +49,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
             outside, inside = split_by_decision(sch, loop, tile, MOST_ROWS)
         rows.append(outside)
         row_tile.append(inside)
-    most = MOST_VECTORS
-    if template.ragged:  # `wide_vectors` makes registers of it
-        lanes, most = template.ragged, MOST_VECTORS // template.vectors
+    most = MOST_VECTORS // template.vectors if template.ragged else MOST_VECTORS
     column, lane = sch.split(loops[task.column.position], [None, lanes])
     column, vector = split_by_decision(sch, column, template.columns // lanes, most)
     depth, term = loops[task.inner.position], []

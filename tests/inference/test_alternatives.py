@@ -216,7 +216,7 @@ def test_without_a_measurement_expected_gains_decide(
 
 
 def test_expected_gains_decide_nothing_in_a_run_that_measures(tmp_path: Path) -> None:
-    """What an interrupted run has not measured yet stays direct."""
+    """A layer that an interrupted run has not measured yet stays direct."""
     mod = to_relax(load_network(NETWORK, inputs=INPUTS), HERE, LOWERING)
     alternatives = [replace(one, gain=2.0) for one in find_alternatives(mod, HERE, LOWERING)]
     tasks = [*extract_tasks(mod, HERE, "x"), *(task for one in alternatives for task in one.offer.tasks)]

@@ -39,6 +39,16 @@ def linear(index: Any, iteration: Any) -> tuple[int, int]:
     return (int(terms[0]) or 1, int(terms[-1])) if terms else (1, 0)
 
 
+def substituted(node: Any, values: Mapping[Any, Any]) -> Any:
+    """An expression or statement with values, expressions or integers, in place of variables."""
+
+    def value_of(var: tvm.tirx.Var) -> Any:
+        value = values.get(var, var)
+        return tvm.tirx.const(value, var.ty.dtype) if isinstance(value, int) else value
+
+    return tvm_ffi.structural_map(node, (tvm.tirx.Var, value_of))
+
+
 def per_axis(values: list[int]) -> Any:
     """Values as settings store them: a number for one axis, a list for more."""
     return values[0] if len(values) == 1 else values
