@@ -72,6 +72,7 @@ TABLES: Mapping[str, Table] = {
     "templates": templates.shapes,
     "template-ratings": templates.ratings,
     "prefetching": templates.prefetches,
+    "pooling": templates.pooling,
     "fusion": fusion.layers,
     "padding": padding.layers,
     "winograd-layers": winograd.layers,

@@ -118,3 +118,21 @@ def prefetches(results: Results) -> str:
         "that stay near. The most promising template by columns; a layer without prefetches shows the noise."
     )
     return markdown([*heads, "far", "near"], rows, note)
+
+
+def pooling(results: Results) -> str:
+    """One row for each layer: the convolution alone, with an average behind it, and with one in registers."""
+    rows = []
+    for result in results.of("pooling"):
+        for row in result.values["layers"]:
+            alone, separate, joined = (row["latency_s"][form] for form in ("image", "separate", "joined"))
+            latencies = [f"{1e6 * seconds:.1f} us" for seconds in (alone, separate, joined)]
+            rows.append([result.machine, row["network"], row["layer"], *latencies, times(separate / joined)])
+    if not rows:
+        return not_measured("python -m benchmarks.pooling")
+    note = (
+        "The convolution without an average, with one by a function of its own, and with one in its register "
+        "tiles; the ratio is of the last two. Warm caches, in turns."
+    )
+    heads = ["machine", "network", "layer", "no average", "separate", "in registers", "speed"]
+    return markdown(heads, rows, note)

@@ -25,6 +25,7 @@ from tvm.tirx import PrimFunc
 from ..described_task import described_task
 from ..task import ALTERNATIVE, Task
 from ..tvm_compat import as_task_module, workload_hash
+from .fused_function import kind_of
 
 CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 
@@ -268,8 +269,8 @@ class _Replacer(PyExprMutator):
 
         def run(number: int, arguments: Sequence[relax.Expr]) -> relax.Expr:
             output = alternative.functions[number].params[-1]
-            kind = relax.TensorType([int(extent) for extent in output.shape], str(output.dtype))
-            return self.builder_.emit(relax.call_tir(callees[number], list(arguments), kind))
+            call = relax.call_tir(callees[number], list(arguments), kind_of(output))
+            return self.builder_.emit(call)
 
         arguments = [tuple(self.visit_expr(argument) for argument in call) for call in site.arguments]
         result = alternative.compute(arguments, run)

@@ -11,14 +11,15 @@ from tvm.tirx import PrimFunc
 from ..tvm_compat import layout_free, with_layout_free
 
 
-def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int]) -> PrimFunc:
-    """A function that calls these one after the other, without storing what is between them in a tensor.
+def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int], store: bool = False) -> PrimFunc:
+    """A function that calls these one after the other.
 
     Args:
         functions: each with one output, its last parameter.
         reads: index of the parameter of each function but the first that is the output of the one before.
+        store: whether what is between them is stored in tensors, which are outputs, too.
 
-    Its parameters are those of all functions in order but for `reads`, and the last output.
+    Its parameters are those of all functions in order but for `reads`, and the last output, or all outputs.
     """
     builder = relax.BlockBuilder()
     callees = [
@@ -27,7 +28,7 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int]) -> PrimF
     ]
     given = [
         [
-            relax.Var(f"p{number}_{index}", _kind(param))
+            relax.Var(f"p{number}_{index}", kind_of(param))
             for index, param in enumerate(function.params[:-1])
             if number == 0 or index != reads[number - 1]
         ]
@@ -36,15 +37,15 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int]) -> PrimF
     every = [var for own in given for var in own]
     with builder.function("fused", every, attrs={"Primitive": True}):
         with builder.dataflow():
-            result = None
+            results: list[relax.Expr] = []
             for number, (function, callee, own) in enumerate(zip(functions, callees, given, strict=True)):
                 arguments = list(own)
-                if result is not None:
-                    arguments.insert(reads[number - 1], result)
-                call = relax.call_tir(callee, arguments, _kind(function.params[-1]))
-                last = number == len(functions) - 1
-                result = builder.emit_output(call) if last else builder.emit(call)
-        builder.emit_func_output(result)
+                if results:
+                    arguments.insert(reads[number - 1], results[-1])
+                call = relax.call_tir(callee, arguments, kind_of(function.params[-1]))
+                results.append(builder.emit(call))
+            output = builder.emit_output(relax.Tuple(results) if store else results[-1])
+        builder.emit_func_output(output)
     fused = builder.get().get_global_var("fused")
     outside = [relax.Var(var.name, var.ty) for var in every]
     with builder.function("main", outside):
@@ -65,5 +66,6 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int]) -> PrimF
     return with_layout_free(function, free)
 
 
-def _kind(buffer: tvm.tirx.Buffer) -> relax.TensorType:
+def kind_of(buffer: tvm.tirx.Buffer) -> relax.TensorType:
+    """Shape and data type of a tensor that a function takes."""
     return relax.TensorType([int(extent) for extent in buffer.shape], str(buffer.dtype))

@@ -7,6 +7,7 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
+- Depthwise convolutions that average their channels, too, where the network asks for it: see `pooled`.
 - bfloat16, where it is asked for: see `low_precision`, and `filled` for layers of few channels. A network
   in int8 comes with products of integers: see `integer_products`.
 """
@@ -33,6 +34,7 @@ from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .channels_last import shuffles_last
 from .filled import filled_channels
 from .low_precision import in_bfloat16
+from .pooled import pooled_images
 from .quantisation import INT8
 from .rewriting import rewritten
 from .stored_type import NARROW, WIDE
@@ -154,6 +156,8 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)
+    if on_cpu:
+        passes.append(pooled_images)
     if on_cpu if lowering.prepack is None else lowering.prepack:
         passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]
     with target:

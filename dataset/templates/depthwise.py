@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
+from tvm import tirx
 from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents, linear
-from .contraction import blocks_of, only_pads, product_of, roles_of, variables_of
+from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of
 from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
 from .template import divisors, panels
@@ -53,6 +54,16 @@ class Windows:
 
 
 @dataclass(frozen=True)
+class Pooling:
+    """Average of each channel of the output, a partial reduction behind a convolution (Bolt, section 3.1)."""
+
+    block: str
+    """Name of the block that sums over rows and columns."""
+    steps: tuple[str, ...]
+    """Element-wise blocks behind it, such as a division."""
+
+
+@dataclass(frozen=True)
 class Depthwise(Windows):
     """A task that is one depthwise convolution with element-wise steps around it."""
 
@@ -65,7 +76,9 @@ class Depthwise(Windows):
     prepared: tuple[str, ...]
     """Blocks whose values are stored before the convolution reads them."""
     epilogue: str | None
-    """Last block, which writes the output; None where the convolution writes it."""
+    """Last block of the image, which writes the output; None where the convolution writes it."""
+    pooling: Pooling | None = None
+    """What sums the channels of the image; None where nothing does."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +112,12 @@ def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
     anchor = product_of(mod)
     if anchor is None:
         return None
-    blocks = blocks_of(mod)
-    roles, windows = roles_of(blocks, anchor), read_windows(anchor)
-    if roles is None or windows is None:
+    windows = read_windows(anchor)
+    if windows is None:
+        return None
+    blocks, pooling = _without_pooling(mod, windows)
+    roles = roles_of(blocks, anchor)
+    if roles is None:
         return None
     # Padding costs less where it is read than a copy of the data does: outputs of a tile share their reads.
     padding = tuple(
@@ -111,7 +127,37 @@ def read_depthwise(mod: tvm.IRModule) -> Depthwise | None:
     roles["prepared"] = tuple(name for name in roles["prepared"] if name not in padding)
     data, weight = (str(region.source.dtype) for region in anchor.reads)
     types = data, weight, str(anchor.writes[0].source.dtype)
-    return Depthwise(**asdict(windows), block=anchor.name_hint, types=types, **roles)
+    return Depthwise(**asdict(windows), block=anchor.name_hint, types=types, pooling=pooling, **roles)
+
+
+def _without_pooling(mod: tvm.IRModule, windows: Windows) -> tuple[Sequence[SBlock], Pooling | None]:
+    """Blocks of the image, and the pooling behind them where there is one; the image is an output then."""
+    blocks = blocks_of(mod)
+    reducing = [number for number, block in enumerate(blocks) if reduces(block)]
+    if len(reducing) != 2:
+        return blocks, None
+    image, (pooling, *steps) = blocks[: reducing[1]], blocks[reducing[1] :]
+    stored = image[-1].writes[0].source
+    if not any(stored.same_as(param) for param in mod["main"].params) or not _pools(pooling, stored, windows):
+        return blocks, None
+    return image, Pooling(pooling.name_hint, tuple(step.name_hint for step in steps))
+
+
+def _pools(block: SBlock, image: tirx.Buffer, windows: Windows) -> bool:
+    """Whether a block sums each channel over all rows and columns of an image."""
+    loops = [one for one in block.iter_vars if one.iter_type == IterVar.CommReduce]
+    if len(block.reads) != 1 or not block.reads[0].source.same_as(image):
+        return False
+    read = [at.min for at in block.reads[0].region]
+    channels = [one for one in block.iter_vars if int(one.dom.extent) > 1 and _only_at(read, one, 3)]
+    return (
+        [int(one.dom.extent) for one in loops] == [windows.rows, windows.columns]
+        and list(block.iter_vars[-2:]) == loops
+        and len(read) == 4
+        and all(int(one.dom.extent) == 1 or _only_at(read, one, 1 + axis) for axis, one in enumerate(loops))
+        and len(channels) == 1
+        and isinstance(getattr(block.body, "value", None), tirx.Add)
+    )
 
 
 def read_windows(anchor: SBlock) -> Windows | None:

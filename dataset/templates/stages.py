@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm.s_tir.schedule import LoopRV, SBlockRV, Schedule
+from tvm.s_tir.schedule import ExprRV, LoopRV, SBlockRV, Schedule
 from tvm.tirx import ForKind
 
 from ..prefetching import PREFETCHED
@@ -86,10 +86,15 @@ def with_sums_in_registers(sch: Schedule, block: SBlockRV, epilogue: str | None)
     return last
 
 
-def split_by_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> tuple[LoopRV, LoopRV]:
-    """Splits a loop by a decision, `inner` iterations inside; a search may change it to at most `most`."""
+def tile_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> list[ExprRV]:
+    """Factors of a split with `inner` iterations inside; a search may change it to at most `most`."""
     extent = int(sch.get(loop).extent)
-    outside, inside = sch.split(loop, sch.sample_perfect_tile(loop, 2, most, [extent // inner, inner]))
+    return list(sch.sample_perfect_tile(loop, 2, most, [extent // inner, inner]))
+
+
+def split_by_decision(sch: Schedule, loop: LoopRV, inner: int, most: int) -> tuple[LoopRV, LoopRV]:
+    """Splits a loop by `tile_decision`."""
+    outside, inside = sch.split(loop, tile_decision(sch, loop, inner, most))
     return outside, inside
 
 

@@ -1,0 +1,65 @@
+"""Averages of channels in registers and by themselves: which tasks are timed, and the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from foretune.dataset.templates.depthwise import read_depthwise
+from foretune.dataset.templates.instructions import target_instructions
+from foretune.dataset.tvm_compat import parse_target
+from foretune.errors import UserError
+from tvm.target import Target
+
+from benchmarks.pooling import layers as subject
+from benchmarks.pooling.__main__ import describe
+from benchmarks.tables.reading import Results
+from benchmarks.tables.templates import pooling
+
+CPU = parse_target("llvm")
+
+
+def test_the_forms_of_a_layer_are_one_function_each():
+    shape, layer = (24, 10), (3, 2, "relu")
+    image, both = (
+        read_depthwise(subject.task_of(form, shape, CPU, *layer).mod)
+        for form in (subject.Image, subject.Both)
+    )
+    assert image.pooling is None and both.pooling is not None
+    assert (
+        (both.rows, both.channels, both.stride)
+        == (image.rows, image.channels, image.stride)
+        == (5, 24, (2, 2))
+    )
+    assert read_depthwise(subject.task_of(subject.Average, (24, 5), CPU).mod) is None
+
+
+@pytest.mark.skipif(not target_instructions(CPU, *["float32"] * 3), reason="this CPU lacks FMA")
+def test_all_forms_are_timed(monkeypatch):
+    monkeypatch.setattr(subject, "DRAWS", 2)
+    monkeypatch.setattr(subject, "warm_seconds", lambda run, turn_s=0.0: run() or 1e-5)
+    row = subject.measured((10, 16, 3, 1, "silu"), CPU, turns=2)
+    assert row == {"latency_s": dict.fromkeys(("image", "separate", "joined"), 1e-5)}
+    assert "joined 10.0 us" in describe({"network": "N", "layer": "L", **row})
+
+
+def test_a_target_without_templates_is_an_error():
+    plain = Target({"kind": "llvm", "mcpu": "x86-64", "num-cores": 2})
+    with pytest.raises(UserError, match=r"no template of .*; give a CPU with AVX2"):
+        subject.by_template(subject.task_of(subject.Image, (16, 8), plain, 3, 1, "relu"), plain)
+
+
+def test_layers_have_names():
+    names = [subject.name_of(layer) for layers in subject.LAYERS.values() for layer in layers]
+    assert len(set(names)) == len(names) and "112 96 3x3 / 2 silu" in names
+
+
+def test_the_table_compares_both_ways(tmp_path: Path):
+    row = {"network": "N", "layer": "L", "latency_s": {"image": 1e-5, "separate": 1.5e-5, "joined": 1e-5}}
+    folder = tmp_path / "pooling" / "zen5"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"layers": [row]}))
+    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
+    assert "| AMD Zen 5 | N | L | 10.0 us | 15.0 us | 10.0 us | 1.50x |" in pooling(Results(tmp_path))
+    assert "python -m benchmarks.pooling" in pooling(Results(tmp_path / "none"))
