@@ -18,7 +18,7 @@ from tvm import relax, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from .stored_type import NARROW, WIDE, ArrayUse, array_use, stored_narrow
+from ..stored_type import NARROW, WIDE, ArrayUse, array_use, stored_narrow
 
 _CALL_TIR = tvm.ir.Op.get("relax.call_tir")
 

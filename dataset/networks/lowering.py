@@ -29,6 +29,7 @@ from tvm.tirx import IterVar
 
 from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
+from ..stored_type import NARROW, WIDE
 from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .channels_last import shuffles_last
@@ -37,7 +38,6 @@ from .low_precision import in_bfloat16
 from .pooled import pooled_images
 from .quantisation import INT8
 from .rewriting import rewritten
-from .stored_type import NARROW, WIDE
 from .widened import widened_channels
 
 OFF, AUTO = "off", "auto"

@@ -23,12 +23,12 @@ from tvm.target import Target
 from ..anchor import describe
 from ..operators.conv2d import Conv2d
 from ..operators.shared.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
+from ..stored_type import WIDE
 from ..templates.contraction import Contraction, read_contraction
 from ..templates.instructions import require_instructions, target_instructions
 from ..tvm_compat import as_task_module
 from .alternatives import Alternative, Arguments, Piece, Run, pieces
 from .lowering import Lowering
-from .stored_type import WIDE
 from .winograd_function import tile_counts, winograd_function
 
 LEAST_GAIN = 1.2

@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from ..tvm_compat import with_layout_free
 from .shared.checks import CheckedFields, SettingsError
+from .shared.epilogue import RESIDUAL
 from .shared.knobs import Knob
 from .shared.tir import TirFunction
 from .shared.torch_call import TorchCall
@@ -32,8 +33,9 @@ Pair: TypeAlias = tuple[int, int]
 Triple: TypeAlias = tuple[int, int, int]
 """Depth, height and width of a kernel, stride, padding or dilation."""
 
-DTYPES = ("float32", "float16", "int8")
+DTYPES = ("float32", "float16", "int8", "bfloat16")
 FLOATS = ("float32", "float16")
+"""Data types of operators without products: a network in bfloat16 computes them in float32."""
 
 INTEGER_STEPS = {"none", "bias", "add", "relu"}
 """Epilogue steps that int8 operators may have: they mean the same on 32-bit sums as on real numbers."""
@@ -109,14 +111,20 @@ class OperatorSettings(CheckedFields, ABC):
 
     @property
     def accumulator(self) -> str:
-        """Data type of sums and of the output: int32 for int8, otherwise the inputs' type.
+        """Data type of sums: int32 for int8, float32 for bfloat16, otherwise the inputs' type.
 
         float16 thus sums in float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
         """
-        return "int32" if self.dtype == "int8" else self.dtype
+        return {"int8": "int32", "bfloat16": "float32"}.get(self.dtype, self.dtype)
 
     def prim_func(self, then: Callable[[te.Tensor], te.Tensor] | None = None) -> PrimFunc:
-        """The operator with its epilogue as one TIR function; `then` makes the output of the epilogue's."""
+        """The operator with its epilogue as one TIR function; `then` makes the output of the epilogue's.
+
+        In bfloat16 it is what a network in bfloat16 calls: data, weight, residual and output are bfloat16, a
+        bias and all arithmetic float32.
+        """
+        if self.dtype == "bfloat16":
+            return _in_bfloat16(replace(self, dtype="float32").prim_func(then))
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         tensors = self.tensors()
@@ -287,3 +295,13 @@ class OperatorSettings(CheckedFields, ABC):
             return cls(**values)
         except TypeError as error:  # a missing field
             raise SettingsError(f"{cls.operator}: {error}; it needs {', '.join(known)}") from error
+
+
+def _in_bfloat16(func: PrimFunc) -> PrimFunc:
+    """A float32 product that reads and writes bfloat16."""
+    from ..stored_type import array_use, stored_narrow  # it imports this package
+
+    use = array_use(func)
+    assert use is not None and use.multiplies, func
+    residuals = [index for index, array in enumerate(func.params) if array.name == RESIDUAL]
+    return stored_narrow(func, {*use.operands, *residuals, len(func.params) - 1})

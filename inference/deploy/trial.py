@@ -17,7 +17,7 @@ from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ...dataset.networks import Network
-from ...dataset.networks.stored_type import WIDE
+from ...dataset.stored_type import WIDE
 from ..predicted_schedules import PredictedSchedules
 from ..profiling import StageClock
 from ..result import (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 import tvm
@@ -27,7 +28,7 @@ def random_inputs(op: OperatorSettings, task: Task, seed: int = 0) -> list[torch
     generator = torch.Generator().manual_seed(seed)
     inputs = [
         torch.randn(shape, generator=generator).to(getattr(torch, dtype))
-        if dtype.startswith("float")
+        if "float" in dtype
         else torch.randint(-50, 50, shape, generator=generator, dtype=getattr(torch, dtype))
         for shape, dtype in argument_buffers(task.mod)[:-1]
     ]
@@ -37,9 +38,16 @@ def random_inputs(op: OperatorSettings, task: Task, seed: int = 0) -> list[torch
 def run(task: Task, inputs: list[torch.Tensor]) -> np.ndarray:
     """Output of the unscheduled task on this CPU."""
     shape, dtype = argument_buffers(task.mod)[-1]
-    output = tvm.runtime.tensor(np.zeros(shape, dtype))
-    tvm.compile(task.mod, target="llvm")["main"](*(tvm.runtime.tensor(x.numpy()) for x in inputs), output)
+    output = tvm.runtime.tensor(np.zeros(shape, np.dtype(dtype)))
+    tvm.compile(task.mod, target="llvm")["main"](*(tvm.runtime.tensor(_array(x)) for x in inputs), output)
     return output.numpy()
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    """Values in NumPy, which has bfloat16 by ml_dtypes alone."""
+    if values.dtype == torch.bfloat16:
+        return values.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return values.numpy()
 
 
 def pytorch_output(op: OperatorSettings, inputs: list[torch.Tensor]) -> torch.Tensor:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from tvm import te, tirx, topi
 
+RESIDUAL = "residual"
+"""Name of the input that the step `add` adds."""
+
 
 def fuse(output: te.Tensor, epilogue: str, bias_shape: tuple[int, ...]) -> tuple[list[te.Tensor], te.Tensor]:
     """Applies the steps of an epilogue such as `bias_add_relu`, in order.
@@ -21,7 +24,7 @@ def fuse(output: te.Tensor, epilogue: str, bias_shape: tuple[int, ...]) -> tuple
             output = topi.add(bias, output) if len(bias_shape) == 1 else topi.add(output, bias)
         elif step == "add":
             residual = te.placeholder(
-                tuple(int(extent) for extent in output.shape), dtype=output.dtype, name="residual"
+                tuple(int(extent) for extent in output.shape), dtype=output.dtype, name=RESIDUAL
             )
             inputs.append(residual)
             output = topi.add(output, residual)

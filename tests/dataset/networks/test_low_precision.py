@@ -8,7 +8,7 @@ import torch
 import tvm
 from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
 from foretune.dataset.networks.lowering import LoweringError
-from foretune.dataset.networks.stored_type import array_use, stored_narrow
+from foretune.dataset.stored_type import array_use, stored_narrow
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import (

@@ -111,6 +111,12 @@ def tuned_hashes() -> dict[str, str]:
     return hashes_of_layers(Lowering())
 
 
+@pytest.fixture(scope="module")
+def narrow_hashes() -> dict[str, str]:
+    """Hashes of the network in bfloat16, without channels that fill up pairs or vectors."""
+    return hashes_of_layers(Lowering(dtype="bfloat16", fill_channels=False))
+
+
 OPERATORS: list[OperatorSettings] = [
     Conv2d(
         batch=1, in_channels=8, height=12, width=12, out_channels=16, kernel=3, stride=2, padding=1,
@@ -181,6 +187,17 @@ def test_a_cpus_task_of_a_network_is_channels_last_and_prepacked(
     ours = workload_hash(as_task_module(replace(op, **changes).prim_func()))
     equal = [name for name, theirs in tuned_hashes.items() if theirs == ours]
     assert len(equal) == 1, f"{op.label} equals {equal} of {list(tuned_hashes)}"
+
+
+# The last layer's output is the network's, which stays float32.
+@pytest.mark.parametrize("op", [op for op in OPERATORS if op.packable and op.label != "4x24x10"], ids=label)
+def test_a_task_of_a_network_in_bfloat16(op: OperatorSettings, narrow_hashes: dict[str, str]) -> None:
+    changes: dict[str, Any] = {"prepack": True, "dtype": "bfloat16"}
+    if isinstance(op, SlidingWindow):
+        changes["layout"] = op.layouts[1]
+    ours = workload_hash(as_task_module(replace(op, **changes).prim_func()))
+    equal = [name for name, theirs in narrow_hashes.items() if theirs == ours]
+    assert len(equal) == 1, f"{op.label} equals {equal} of {list(narrow_hashes)}"
 
 
 def relax_hash(

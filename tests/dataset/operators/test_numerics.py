@@ -32,6 +32,8 @@ TOLERANCE = {
     # Sums of tens of products with 11 bits each.
     "float16": {"rtol": 2e-2, "atol": 5e-2},
     "int8": {"rtol": 0, "atol": 0},
+    # Sums in float32, rounded once to 8 bits.
+    "bfloat16": {"rtol": 2**-8, "atol": 1e-4},
 }
 
 
@@ -40,7 +42,8 @@ def check(op: OperatorSettings) -> None:
     inputs = random_inputs(op, task)
     expected = pytorch_output(op, inputs).numpy()
     actual = run(task, inputs)
-    assert actual.shape == expected.shape and str(actual.dtype) == op.accumulator
+    stored = op.dtype if op.dtype == "bfloat16" else op.accumulator
+    assert actual.shape == expected.shape and str(actual.dtype) == stored
     np.testing.assert_allclose(actual.astype(np.float64), expected, **TOLERANCE[op.dtype])
 
 

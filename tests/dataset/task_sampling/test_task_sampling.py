@@ -172,9 +172,11 @@ def test_dtypes_come_in_the_shares_asked_for() -> None:
     assert not any("gelu" in s.epilogue for s in drawn if s.dtype == "int8")
 
 
-def test_an_operator_without_the_dtype_is_left_out() -> None:
-    drawn = draw("prior", 40, dtype="int8", operators={"softmax": 1, "dense": 1})
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_an_operator_without_the_dtype_is_left_out(dtype: str) -> None:
+    drawn = draw("prior", 40, dtype=dtype, operators={"softmax": 1, "dense": 1})
     assert {settings.operator for settings in drawn} == {"dense"}
+    assert {settings.dtype for settings in drawn} == {dtype}
 
 
 def test_batches_and_channels_last_come_as_asked() -> None:

@@ -14,8 +14,8 @@ from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import BufferStore, IterVar, PrimFunc
 
-from ..operators.shared.tir import extents
-from ..templates.contraction import is_product
+from .operators.shared.tir import extents
+from .templates.contraction import is_product
 
 WIDE, NARROW = "float32", "bfloat16"
 
