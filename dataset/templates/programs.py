@@ -21,6 +21,8 @@ from .choice import ranked
 from .contraction import Contraction, read_contraction
 from .depthwise import Depthwise, DepthwiseTemplate, depthwise_templates, read_depthwise
 from .depthwise_schedule import apply_depthwise
+from .elementwise import Elementwise, ElementwiseTemplate, elementwise_templates, read_elementwise
+from .elementwise_schedule import apply_elementwise
 from .instructions import require_instructions, target_instructions
 from .overflow import check_accumulator
 from .profiler import LightProfiler
@@ -30,7 +32,7 @@ from .vector_schedule import apply_vectors
 from .winograd import Winograd, WinogradTemplate, read_winograd, winograd_templates
 from .winograd_schedule import apply_winograd
 
-AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate
+AnyTemplate: TypeAlias = Template | WinogradTemplate | ChainTemplate | DepthwiseTemplate | ElementwiseTemplate
 """Template of any kind of task."""
 
 
@@ -61,8 +63,8 @@ def template_programs(
 ) -> Iterator[tuple[AnyTemplate, Schedule]]:
     """Yields templates of a task with their programs, the most promising first; see `template_traces`.
 
-    A convolution by Winograd's algorithm, a chain of products and a depthwise convolution have templates of
-    their own.
+    A convolution by Winograd's algorithm, a chain of products, a depthwise convolution and a task without
+    sums have templates of their own.
 
     Raises AccumulatorOverflowError. With `require`, raises MissingInstructionError for a contraction of data
     types that the target has no instruction for.
@@ -83,6 +85,11 @@ def template_programs(
     if (depthwise := read_depthwise(mod)) is not None:
         for across in depthwise_templates(depthwise, target, target_cores(target)):
             yield across, scheduled_depthwise(mod, depthwise, across)
+        return
+    if (elementwise := read_elementwise(mod)) is not None:
+        for order in elementwise_templates(elementwise):
+            with suppress(ScheduleError):  # as below
+                yield order, scheduled_elementwise(mod, elementwise, order, target_cores(target))
         return
     if (task := read_contraction(mod)) is None:
         return
@@ -122,6 +129,15 @@ def scheduled_depthwise(mod: tvm.IRModule, task: Depthwise, template: DepthwiseT
     """Schedule of `main` by a template of depthwise convolutions; its trace is an ordinary one."""
     sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
     apply_depthwise(sch, task, template)
+    return sch
+
+
+def scheduled_elementwise(
+    mod: tvm.IRModule, task: Elementwise, template: ElementwiseTemplate, cores: int
+) -> Schedule:
+    """Schedule of `main` by a template of tasks without sums, as an ordinary trace. Raises ScheduleError."""
+    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    apply_elementwise(sch, task, template, cores)
     return sch
 
 
