@@ -12,7 +12,7 @@ from tvm.target import Target
 from ...dataset.hardware import Hardware
 from ...dataset.interruption import interrupts_deferred
 from ...dataset.program_sampling.counts import DUPLICATE, CandidateCounts
-from ...dataset.replay import RejectedError, apply_postprocessors, replay, trace_to_json
+from ...dataset.replay import RejectedError, apply_postprocessors, replay, replay_or_reject, trace_to_json
 from ...dataset.task import Task
 from ...dataset.threads import linear_algebra_threads
 from ...dataset.tvm_compat import NoDesignSpaceError, make_tune_context
@@ -181,7 +181,7 @@ class SearchSession:
 
 
 class FixedSession:
-    """A task whose schedules leave nothing to decide: each is proposed once.
+    """A task whose schedules leave nothing to decide: each is proposed once, behind start candidates.
 
     Element-wise tasks of a CPU are such: TVM has one schedule for them, whose loops run in parallel and in
     vectors.
@@ -189,16 +189,18 @@ class FixedSession:
 
     def __init__(self, task: Task, target: Target) -> None:
         """Raises NoDesignSpaceError where no schedule changes how the task runs."""
-        context = make_tune_context(task.mod, target, seed=0, name=task.name)
+        self._context = make_tune_context(task.mod, target, seed=0, name=task.name)
         with interrupts_deferred():
-            spaces = list(context.generate_design_space())
+            spaces = list(self._context.generate_design_space())
         self._left: list[Candidate] = []
+        self._seen: set[str] = set()
+        """Start candidates that were proposed, and all that was measured elsewhere."""
         self._tried = len(spaces)
         self._proposed = 0
         self._rejected: Counter[str] = Counter()
         for space in spaces:
             try:
-                program = apply_postprocessors(context, space)
+                program = apply_postprocessors(self._context, space)
             except RejectedError as error:
                 self._rejected[str(error)] += 1
                 continue
@@ -212,10 +214,31 @@ class FixedSession:
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """See Session; all schedules in the first round, unrated, and none later."""
-        proposals, self._left = self._left, []
+        """See Session; unrated. All schedules come in the first round that searches, and none later."""
+        proposals = self._started(starts)
+        if budget.search or not proposals:
+            proposals, self._left = proposals + self._left, []
         self._proposed += len(proposals)
         return proposals
+
+    def _started(self, starts: Sequence[str]) -> list[Candidate]:
+        """Start candidates that replay on the task and are none of its own schedules."""
+        found: list[Candidate] = []
+        own = {other.trace for other in self._left}
+        for start in starts:
+            self._tried += 1
+            try:
+                program = replay_or_reject(self._context, start)
+            except RejectedError as error:
+                self._rejected[str(error)] += 1
+                continue
+            trace = trace_to_json(program.sch.trace)
+            if trace in own | self._seen:
+                self._rejected[DUPLICATE] += 1
+            else:
+                self._seen.add(trace)
+                found.append(Candidate(trace, program, 0.0, is_start=True))
+        return found
 
     @property
     def counts(self) -> CandidateCounts:
@@ -229,3 +252,4 @@ class FixedSession:
         left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
         self._rejected[DUPLICATE] += len(self._left) - len(left)
         self._left = left
+        self._seen.update(latencies_s)
