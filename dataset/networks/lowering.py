@@ -34,6 +34,7 @@ from ..templates.instructions import require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .channels_last import shuffles_last
 from .filled import filled_channels
+from .later_reshapes import later_reshapes
 from .low_precision import in_bfloat16
 from .pooled import pooled_images
 from .quantisation import INT8
@@ -148,6 +149,7 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
             shuffles_last,
         ]
     passes.append(_moved_constants)
+    passes.append(later_reshapes)
     fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels
     if channels_last and fill and lowering.dtype == NARROW:
         passes.append(filled_channels)
