@@ -16,6 +16,8 @@ DATASETS = {
     "cpu-zen3": "new tasks, near a quarter of them depthwise; three tenths at random",
     "cpu-zen5": "new tasks, three tenths of them depthwise; inputs computed in three places",
     "cpu-targets": "x86-64-v2 and -v3 code and one core, to transfer to; not trained on",
+    "cpu-bfloat16": "tasks in bfloat16 on the trajectory of searches; not trained on",
+    "cpu-int8": "the same in int8",
     "gpu": "random programs, drawn before the GPU was at hand",
     "gpu-networks": "random programs of ResNet-18, BERT-base and a part of MobileNetV2, to test on",
     "networks": "tasks of the headline networks, to test on; not trained on",

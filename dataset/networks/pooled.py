@@ -45,9 +45,12 @@ class _PooledImages(PyExprMutator):
             call = getattr(binding, "value", None)
             if not isinstance(call, relax.Call) or not call.op.same_as(CALL_TIR):
                 continue
+            if not isinstance(call.args[1], relax.Tuple):
+                continue
             calls[binding.var] = call
-            image, *others = call.args[1].fields
-            if image in calls and not others and image not in self._pooled_by:
+            arguments = call.args[1].fields
+            image = arguments[0] if len(arguments) == 1 else None
+            if image in calls and image not in self._pooled_by:
                 both = self._function(calls[image].args[0], call.args[0])
                 if both is not None:
                     self._pooled_by[image] = binding.var, both

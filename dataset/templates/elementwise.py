@@ -90,7 +90,9 @@ def read_elementwise(mod: tvm.IRModule) -> Elementwise | None:
         return None
     last = [sch.get(sch.get_sblock(name)) for name, written in zip(names, stored, strict=True) if written]
     outputs = tuple(_output(block) for block in last)
-    if not outputs or sum(math.prod(output.extents) for output in outputs) < _LEAST:
+    if not all(output.extents for output in outputs):
+        return None
+    if sum(math.prod(output.extents) for output in outputs) < _LEAST:
         return None
     return Elementwise(inlined, outputs)
 

@@ -57,6 +57,13 @@ class OnlyAverage(Excited):
         return self.average(self.image(x))
 
 
+class Shifted(Excited):
+    """Beside it, a function without arguments."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return super().forward(x) + torch.arange(x.shape[3])
+
+
 class OfRows(Excited):
     """An average of each row."""
 
@@ -156,7 +163,7 @@ def run(task: Task, program: tvm.IRModule, module: Excited, excited: Network) ->
 
 
 def test_outputs_of_the_network_stay() -> None:
-    for module in (Excited(24), OnlyAverage(12, kernel=5), Excited(16, stride=2, bias=False)):
+    for module in (Excited(24), OnlyAverage(12, kernel=5), Excited(16, stride=2, bias=False), Shifted(16)):
         excited = network(module, (9, 7), images=2)
         compiled = compile_network(to_relax(excited, CPU, AS_FASTEST), CPU)
         assert compare_outputs(excited.reference_outputs(), compiled(*excited.inputs)).agrees
