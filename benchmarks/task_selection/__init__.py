@@ -1,4 +1,4 @@
-"""Which tasks teach a cost model most: random ones, or those on which an ensemble disagrees.
+"""Choice of the tasks to measure next: random ones, or those on which an ensemble disagrees.
 
     python -m benchmarks.task_selection
 

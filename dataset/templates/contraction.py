@@ -187,7 +187,7 @@ def roles_of(blocks: Sequence[SBlock], anchor: SBlock) -> dict[str, Any] | None:
     others = [block for block in blocks if block.name_hint != anchor.name_hint]
     if len(others) != len(blocks) - 1 or len({block.name_hint for block in others}) != len(others):
         return None
-    if any(block.init is not None or len(block.writes) != 1 or reduces(block) for block in others):
+    if not all(map(is_elementwise, others)):
         return None
     operands = {region.source for region in anchor.reads}
     prepared = tuple(
@@ -215,6 +215,17 @@ def only_pads(block: SBlock) -> bool:
     """Whether the block surrounds its input with a constant."""
     value = getattr(block.body, "value", None)
     return getattr(getattr(value, "op", None), "name", "") == IF_THEN_ELSE
+
+
+def is_elementwise(block: SBlock) -> bool:
+    """Whether the block computes each element of one array by itself."""
+    return block.init is None and len(block.writes) == 1 and not reduces(block)
+
+
+def writes_output(block: SBlock, func: tirx.PrimFunc) -> bool:
+    """Whether the block writes a parameter of the function."""
+    written = block.writes[0].source
+    return any(written.same_as(param) for param in func.params)
 
 
 def reduces(block: SBlock) -> bool:

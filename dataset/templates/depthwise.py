@@ -19,7 +19,7 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ..operators.shared.tir import extents, linear
-from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of
+from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of, writes_output
 from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
 from .template import divisors, panels
@@ -137,8 +137,7 @@ def _without_pooling(mod: tvm.IRModule, windows: Windows) -> tuple[Sequence[SBlo
     if len(reducing) != 2:
         return blocks, None
     image, (pooling, *steps) = blocks[: reducing[1]], blocks[reducing[1] :]
-    stored = image[-1].writes[0].source
-    if not any(stored.same_as(param) for param in mod["main"].params) or not _pools(pooling, stored, windows):
+    if not writes_output(image[-1], mod["main"]) or not _pools(pooling, image[-1].writes[0].source, windows):
         return blocks, None
     return image, Pooling(pooling.name_hint, tuple(step.name_hint for step in steps))
 

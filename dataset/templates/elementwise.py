@@ -19,7 +19,8 @@ from tvm.sym import Analyzer
 from tvm.tirx import BufferRegion
 
 from ..operators.shared.tir import extents, substituted
-from .contraction import blocks_of, reduces
+from .contraction import blocks_of, is_elementwise, writes_output
+from .stages import inline_blocks
 from .template import divisors
 
 VECTORS, LOOPS, TURNED = "vectors", "loops", "turned"
@@ -74,22 +75,17 @@ class ElementwiseTemplate:
 
 def read_elementwise(mod: tvm.IRModule) -> Elementwise | None:
     """The elements that `main` computes; None for another task, or a small one."""
-    blocks, params = blocks_of(mod), mod["main"].params
-    names = [block.name_hint for block in blocks]
-    if len(set(names)) != len(names) or any(
-        block.init is not None or reduces(block) or len(block.writes) != 1 for block in blocks
-    ):
+    blocks = blocks_of(mod)
+    if len({block.name_hint for block in blocks}) != len(blocks) or not all(map(is_elementwise, blocks)):
         return None
-    stored = [any(block.writes[0].source.same_as(param) for param in params) for block in blocks]
-    inlined = tuple(name for name, written in zip(names, stored, strict=True) if not written)
+    stored = [block.name_hint for block in blocks if writes_output(block, mod["main"])]
+    inlined = tuple(block.name_hint for block in blocks if block.name_hint not in stored)
     sch = Schedule(mod, debug_mask=0, error_render_level="none")
     try:
-        for name in inlined:
-            sch.compute_inline(sch.get_sblock(name))
+        inline_blocks(sch, inlined)
     except ScheduleError:  # such as a block that is read in two places of another shape
         return None
-    last = [sch.get(sch.get_sblock(name)) for name, written in zip(names, stored, strict=True) if written]
-    outputs = tuple(_output(block) for block in last)
+    outputs = tuple(_output(sch.get(sch.get_sblock(name))) for name in stored)
     if not all(output.extents for output in outputs):
         return None
     if sum(math.prod(output.extents) for output in outputs) < _LEAST:
