@@ -10,12 +10,16 @@ from functools import cache
 from typing import Any
 
 import tvm
-from tvm.tirx import PrimFunc
+import tvm_ffi
+from tvm.tirx import For, PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
+from tvm.tirx.transform import ForceNarrowIndexToInt32
 
 from .prefetching import with_prefetches
 from .vector_math import vectorise_math
 from .wide_vectors import with_register_vectors
+
+_HINT = "pragma_loop_partition_hint"
 
 _PIPELINE = "s_tir"
 """Name of the pipeline that TVM lowers scheduled functions with."""
@@ -49,4 +53,21 @@ def _pass(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
 
 def _improved(func: PrimFunc) -> PrimFunc:
     """Prefetches come first: they read whole vectors as the schedule has them."""
-    return with_register_vectors(with_prefetches(func))
+    return with_register_vectors(with_prefetches(_with_narrow_indices(func)))
+
+
+def _with_narrow_indices(func: PrimFunc) -> PrimFunc:
+    """Function with indices of 32 bits, if a schedule asks to take a remainder out of one of its loops.
+
+    TVM narrows indices itself, but loses the request by it.
+    """
+    hinted: list[For] = []
+
+    def look(loop: For) -> None:
+        if _HINT in loop.annotations:
+            hinted.append(loop)
+
+    tvm_ffi.structural_walk(func.body, (For, look))
+    if not hinted:
+        return func
+    return ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]

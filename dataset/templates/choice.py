@@ -8,11 +8,12 @@ machine the closed form (`prediction.py`) has measured costs; without one it has
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from math import prod
 
 from ..hardware import Hardware
-from .contraction import Axis, Contraction
+from .contraction import Contraction
 from .instructions import Instruction
 from .prediction import cycles, predicted_s
 from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template, divisors, panels
@@ -25,17 +26,20 @@ MOST_VECTORS = 4
 MOST_TILE_ROWS = 30
 """Rows of a register tile of vectors."""
 
-LEAST_LACKING = 3
-"""Rows that the last one of tiles with a remainder lacks, at least."""
+MOST_FILLED = 1 / 16
+"""Rows that a schedule fills up, at most, over all rows."""
 
 
 def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
     """Templates of one instruction that fit the contraction and the registers; empty where none does.
 
-    The depth must be whole steps of the instruction, and columns whole vectors where a step is more than one.
+    The depth must be whole steps of the instruction, and columns whole vectors where a step is more than one,
+    unless a schedule with vectors can fill them up.
     """
     if instruction.tiles:
         task = task.in_tiles(instruction.step)
+    elif task.fills_columns:
+        return list(_of_vectors(task, instruction))
     if task.inner.extent % instruction.step or (
         task.column.extent % instruction.lanes and instruction.step > 1
     ):
@@ -64,35 +68,47 @@ def ranked(
 
 
 def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:
-    steps = task.inner.extent // instruction.step
+    steps = math.ceil(task.inner.extent / instruction.step)
     unroll = next(u for u in (4, 2, 1) if steps % u == 0)
-    for vectors, ragged in panels(task.column.extent, instruction.lanes, MOST_VECTORS):
+    for vectors, ragged in _panels(task, instruction):
         most = min((instruction.registers - vectors - 1) // vectors, MOST_TILE_ROWS)
-        for rows in _row_tiles(task.rows, most, even=instruction.step > 1):
+        for rows in _row_tiles(task, most, even=instruction.step > 1):
             for order in (COLUMNS_FIRST, ROWS_FIRST):
                 again = unroll if prod(rows) * vectors <= 16 else 1
                 yield Template(instruction, rows, vectors, again, order, ragged=ragged)
 
 
-def _row_tiles(axes: Sequence[Axis], most: int, even: bool) -> list[tuple[int, ...]]:
-    """The largest tiles of at most `most` rows that divide the axes; unless `even`, two with a remainder too.
+def _panels(task: Contraction, instruction: Instruction) -> list[tuple[int, int]]:
+    """Panels of the columns, see `panels`; and of all widths where a schedule fills the last one up."""
+    columns, lanes = task.column.extent, instruction.lanes
+    if columns % lanes == 0:
+        return panels(columns, lanes, MOST_VECTORS)
+    ragged = panels(columns, lanes, MOST_VECTORS) if instruction.step == 1 else []
+    whole = range(1, min(MOST_VECTORS, math.ceil(columns / lanes)) + 1) if task.fills_columns else ()
+    return ragged + [(vectors, 0) for vectors in whole]
 
-    TVM replaces no loops by an intrinsic where a condition leaves out a remainder. LLVM takes the condition
-    of one or two rows that the last tile lacks into the loop, which halves the speed: they are left out.
+
+def _row_tiles(task: Contraction, most: int, even: bool) -> list[tuple[int, ...]]:
+    """The largest tiles of at most `most` rows that divide the axes, and two with a remainder.
+
+    TVM replaces no loops by an intrinsic where a condition leaves out a remainder: if `even`, there are tiles
+    with a remainder only where a schedule can fill it up. An image has them where all others are small.
     """
-    *others, last = axes
+    *others, last = task.rows
     ones = (1,) * len(others)
-    found = [(*ones, tile) for tile in divisors(last.extent, most)[::-1]]
-    if any(axis.extent > 1 for axis in others):
+    whole = divisors(last.extent, most)[::-1]
+    found = [(*ones, tile) for tile in whole]
+    in_a_plane = any(axis.extent > 1 for axis in others)
+    if in_a_plane and last.extent <= most:
         found += [
-            (*ones[:-1], across, tile)
-            for tile in divisors(last.extent, most)[::-1]
-            for across in divisors(others[-1].extent, most // tile)[::-1]
-            if across > 1 and tile == last.extent
+            (*ones[:-1], across, last.extent)
+            for across in divisors(others[-1].extent, most // last.extent)[::-1]
+            if across > 1
         ]
-    elif last.extent > most and not even:
-        ragged = [tile for tile in range(most, 1, -1) if -last.extent % tile >= LEAST_LACKING]
-        found += [(*ones, tile) for tile in ragged[:2]]
+    if last.extent > most and (task.fills_rows or not even) and not (in_a_plane and 2 * whole[0] > most):
+        longest = last.extent * MOST_FILLED if even else last.extent
+        lacking = {tile: -last.extent % tile for tile in range(most, 1, -1)}
+        found += [(*ones, tile) for tile, rows in lacking.items() if 0 < rows <= longest][:2]
     return sorted(set(found), key=lambda tile: -prod(tile))[:3]
 
 

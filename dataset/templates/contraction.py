@@ -71,6 +71,8 @@ class Contraction:
     """Axis of the weight that `window` indexes."""
     constant_weight: bool
     """Whether a schedule may choose the layout of the weight ahead of time."""
+    plain: bool
+    """Whether each index of data and weight is a loop: a product of matrices, not of windows."""
     inlined: tuple[str, ...]
     """Blocks whose values are computed where they are read, in order."""
     prepared: tuple[str, ...]
@@ -89,6 +91,16 @@ class Contraction:
     def batch_count(self) -> int:
         """Product of all batches."""
         return prod(axis.extent for axis in self.batch)
+
+    @property
+    def fills_rows(self) -> bool:
+        """Whether a schedule can fill the rows up with zeros."""
+        return self.plain and not self.prepared
+
+    @property
+    def fills_columns(self) -> bool:
+        """Whether a schedule can fill columns and depth up with zeros; constant weights keep their shape."""
+        return self.fills_rows and not self.constant_weight
 
     @cached_property
     def depth(self) -> int:
@@ -279,6 +291,7 @@ def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
         "weight_column": places[0],
         "weight_inner": places[1],
         "weight_axes": len(indices[1]),
+        "plain": all(isinstance(index, tirx.Var) for of in indices for index in of),
     }
 
 

@@ -93,7 +93,7 @@ def _between(size: float, cache: int, inside: float, outside: float) -> float:
 
 def _across(task: Contraction, template: Template) -> tuple[int, float]:
     """Register tiles along the columns, and along the rows."""
-    panels = task.column.extent // template.columns
+    panels = math.ceil(task.column.extent / template.columns)
     row_tiles = prod(
         math.ceil(axis.extent / tile) for axis, tile in zip(task.rows, template.row_tile, strict=True)
     )

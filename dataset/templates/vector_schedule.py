@@ -6,6 +6,7 @@ from tvm.s_tir.schedule import Schedule
 
 from .contraction import Contraction
 from .dot_intrinsics import dot_name
+from .filling import fill_up
 from .stages import (
     copy_in_parallel,
     in_vectors,
@@ -34,15 +35,18 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     lanes, step = template.lanes, template.instruction.step
     inline_blocks(sch, task.inlined)
     block = sch.get_sblock(task.block)
+    zeros = fill_up(sch, task, block, template)
     # MetaSchedule packs constant weights of float32 by itself, and consecutive columns need no packing.
-    if step > 1 or not (task.constant_weight or task.weight_column == task.weight_axes - 1):
+    if step > 1 or not (task.constant_weight or task.weight_column == task.weight_axes - 1) or zeros.weight:
         pack_weight(sch, task, block, template)
-    last = with_sums_in_registers(sch, block, task.epilogue)
+    for filled in zeros.weight:
+        sch.compute_inline(filled)  # packing fills it up
+    last = with_sums_in_registers(sch, block, zeros.epilogue)
     loops = sch.get_loops(block)
     batch, reduced = loops_of(loops, task.batch), loops_of(loops, task.outer)
     rows, row_tile, ragged = [], [], []
-    for loop, axis, tile in zip(loops_of(loops, task.rows), task.rows, template.row_tile, strict=True):
-        if axis.extent % tile:
+    for loop, tile in zip(loops_of(loops, task.rows), template.row_tile, strict=True):
+        if int(sch.get(loop).extent) % tile:
             outside, inside = sch.split(loop, [None, tile])
             ragged.append(outside)
         else:
@@ -52,6 +56,8 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     most = MOST_VECTORS // template.vectors if template.ragged else MOST_VECTORS
     column, lane = sch.split(loops[task.column.position], [None, lanes])
     column, vector = split_by_decision(sch, column, template.columns // lanes, most)
+    if zeros.weight:
+        ragged.append(column)
     depth, term = loops[task.inner.position], []
     if step > 1:
         depth, pair = sch.split(depth, [None, step])
@@ -75,5 +81,5 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     mark_streaming(sch, task, template, depth)
     if term:
         tensorize(sch, lane, dot_name(template.instruction))
-    for name in task.prepared:
-        copy_in_parallel(sch, sch.get_sblock(name))
+    for prepared in (*map(sch.get_sblock, task.prepared), *zeros.data):
+        copy_in_parallel(sch, prepared)

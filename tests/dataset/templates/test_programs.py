@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from foretune.dataset.code_generation import improve_code
 from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.templates.choice import candidates
 from foretune.dataset.templates.contraction import read_contraction
@@ -44,10 +45,10 @@ def target_of(instruction: Instruction) -> Target:
     return Target({"kind": "llvm", "mcpu": base, "mattr": features, "num-cores": 2})
 
 
-def columns_of(instruction: Instruction, vectors: int) -> st.SearchStrategy[int]:
-    """Up to so many vectors; float32 may leave a part of the last one empty."""
+def columns_of(instruction: Instruction, vectors: int, filled: bool = False) -> st.SearchStrategy[int]:
+    """Up to so many vectors; float32, and what is filled up, may leave a part of the last one empty."""
     whole = st.integers(1, vectors).map(lambda count: count * instruction.lanes)
-    return whole | st.integers(1, vectors * instruction.lanes) if instruction.step == 1 else whole
+    return whole | st.integers(1, vectors * instruction.lanes) if filled or instruction.step == 1 else whole
 
 
 def require(target: Target) -> None:
@@ -55,16 +56,34 @@ def require(target: Target) -> None:
         pytest.skip(f"this CPU lacks {', '.join(missing)}")
 
 
-def test_no_tile_lacks_a_row_or_two_where_rows_leave_a_remainder() -> None:
-    """197 = 22 * 9 - 1 = 25 * 8 - 3: the first kind is slow."""
-    task = read_contraction(Product(197, 48, 64).module())
-    assert task is not None
-    rows = {t.row_tile for t in candidates(task, INSTRUCTION["avx512_fma"]) if t.vectors == 3}
-    assert rows == {(8,), (7,), (1,)}
-    even = read_contraction(Product(64, 48, 64).module())
-    assert even is not None
-    rows = {t.row_tile for t in candidates(even, INSTRUCTION["avx512_fma"]) if t.vectors == 3}
-    assert (8,) in rows
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (Product(197, 48, 64), {(9,), (8,), (1,)}),
+        (Product(64, 48, 64), {(9,), (8,), (7,)}),
+        (Convolution(73, 16, 48), {(1, 1, 9), (1, 1, 8), (1, 1, 1)}),
+        (Convolution(35, 16, 48), {(1, 1, 7), (1, 1, 5), (1, 1, 1)}),
+    ],
+)
+def test_tiles_with_a_remainder_are_there_where_others_are_small(
+    task: Product | Convolution, expected: set[tuple[int, ...]]
+) -> None:
+    contraction = read_contraction(task.module())
+    assert contraction is not None
+    found = candidates(contraction, INSTRUCTION["avx512_fma"])
+    assert {t.row_tile for t in found if t.vectors == 3} == expected
+
+
+def test_a_remainder_of_rows_has_code_of_its_own() -> None:
+    """197 rows are 21 tiles of 9 and one of 8; a condition in the loop would halve its speed."""
+    task, target = Product(197, 768, 64), target_of(INSTRUCTION["avx512_fma"])
+    contraction = read_contraction(task.module())
+    assert contraction is not None
+    template = next(t for t in candidates(contraction, INSTRUCTION["avx512_fma"]) if t.row_tile == (9,))
+    improve_code()
+    program = scheduled(task.module(), contraction, template, target)
+    code = tvm.compile(program.mod, target=target).mod.inspect_source("asm")
+    assert code.count("vfmadd") == (9 + 8) * template.vectors * template.unroll
 
 
 @pytest.mark.parametrize(
@@ -86,6 +105,44 @@ def test_panels_fill_their_vectors_at_least_by_half(columns: int, expected: set[
     assert all(columns % t.columns == 0 for t in found)
 
 
+def test_a_product_of_two_activations_fills_its_last_panel_up() -> None:
+    task = read_contraction(Product(197, 197, 64, batch=2).module())
+    assert task is not None
+    found = {(t.vectors, t.ragged) for t in candidates(task, INSTRUCTION["avx512_fma"])}
+    assert found == {(1, 0), (2, 0), (3, 0), (4, 0)}
+
+
+def test_rows_of_low_precision_are_filled_up_where_they_lack_little() -> None:
+    """197 = 15 * 14 - 13 = 16 * 13 - 11 = 17 * 12 - 7: more than a sixteenth is not filled up."""
+    task = read_contraction(Product(197, 64, 64, "bfloat16").module())
+    assert task is not None
+    rows = {t.row_tile for t in candidates(task, INSTRUCTION["avx512_bf16"]) if t.vectors == 2}
+    assert rows == {(13,), (12,), (1,)}
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        (Product(197, 197, 64, batch=2, transposed=True), "avx512_fma"),
+        (Product(40, 37, 50, batch=2), "avx2_fma"),
+        (Product(197, 197, 64, "bfloat16", batch=2, transposed=True), "avx512_bf16"),
+        (Product(64, 64, 197, "bfloat16", batch=2), "avx512_bf16"),
+        (Product(197, 64, 32, "bfloat16", epilogue="relu"), "avx512_bf16"),
+        (Product(53, 30, 77, "uint8", batch=2), "avx512_vnni_u8s8"),
+    ],
+)
+def test_what_is_filled_up_is_left_out_of_the_output(task: Product, name: str) -> None:
+    instruction, contraction = INSTRUCTION[name], read_contraction(task.module())
+    target = target_of(instruction)
+    require(target)
+    assert contraction is not None
+    templates = candidates(contraction, instruction)
+    for template in templates[:: max(len(templates) // 4, 1)]:
+        program = scheduled(task.module(), contraction, template, target)
+        found, expected = run_checked(task, program.mod, target)
+        assert np.abs(found - expected).max() <= tolerance(task) * np.abs(expected).max()
+
+
 def test_low_precision_has_whole_vectors_alone() -> None:
     task = read_contraction(Product(28, 58, 64, "bfloat16").module())
     assert task is not None
@@ -99,10 +156,12 @@ def test_products_of_odd_shapes_agree_with_numpy(instruction: Instruction, data:
     target = target_of(instruction)
     require(target)
     batch = data.draw(st.sampled_from([0, 0, 2]))
+    filled = bool(batch) and not instruction.tiles
+    depth = st.integers(1, 40).map(lambda steps: steps * instruction.step)
     task = Product(
         rows=data.draw(st.integers(1, 40)),
-        columns=data.draw(columns_of(instruction, 5)),
-        depth=instruction.step * data.draw(st.integers(1, 40)),
+        columns=data.draw(columns_of(instruction, 5, filled)),
+        depth=data.draw(depth | st.integers(1, 80) if filled else depth),
         dtype=instruction.data,
         batch=batch,
         transposed=data.draw(st.booleans()),
