@@ -40,7 +40,7 @@ class BudgetedPlanner(TurnPlanner):
         for searches in (preferred, [*preferred, *others]):
             free = [search for search in searches if self._is_open(search) and not self._waits(search)]
             if first := [search for search in free if self._needs_first(search, left)]:
-                chosen = max(first, key=self._stake)
+                chosen = max(first, key=lambda search: (not search.rounds, *self._stake(search)))
                 return self._round_of(chosen, max(1, min(self._config.per_round, left)))
             if free and self._left_for_turns >= 1 and (planned := self._choose(free)) is not None:
                 return planned
@@ -52,11 +52,11 @@ class BudgetedPlanner(TurnPlanner):
 
     def share_left(self, search: TaskSearch) -> float:
         """See TurnPlanner: of the programs that a task adds to the budget."""
+        if self._breadth_first and search.rounds:
+            return 0.0  # the quick rounds of others come before a second one
         stage = self._precedence.stage(search)
         if stage.is_pending:
             return 1.0
-        if self._breadth_first and search.rounds:
-            return 0.0  # the quick rounds of others come before a second one
         own = self._programs(search)
         if stage is not Stage.OWN or not own or not self._is_open(search) or self._left_for_turns < 1:
             return 0.0

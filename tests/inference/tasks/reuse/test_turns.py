@@ -59,6 +59,19 @@ def test_under_a_time_budget_no_task_has_a_second_round_before_all_had_one(name)
     assert len(searcher.searched) > 4
 
 
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_child_has_a_round_when_the_time_of_its_parent_is_over(name):
+    """b has three rounds before it as a child, and the time is over in its first one: c waits no longer."""
+    config = replace(CONFIG, planner=name, rounds=4, top_k=8, stop=ALL)
+    rules = {"child_of": lambda task: replace(CHILD, rounds=3)}
+    planner = planner_of(tree_of(a="_", b="a", c="b"), config=config, breadth_first=True, **rules)
+    searcher = Network()
+    limits = Limits(in_time=lambda: len(searcher.searched) < 2, breadth_first=True)
+    results = tune(planner, searcher, TASKS[:3], config=config, limits=limits)
+    assert searcher.searched == "abc"
+    assert all(result.tuned_latency_s for result in results)
+
+
 def tuned(
     name, tree, searcher, tasks=TASKS, untuned_s=None, *, database=None, told=None, settings=None, **rules
 ):
