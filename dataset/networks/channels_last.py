@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .rewriting import mutated
+from .rewriting import extents_of, mutated, operator_of
 
 _FIRST, _LAST = (0, 3, 1, 2), (0, 2, 3, 1)
 """Axes that turn an image to channels first, and to channels last."""
@@ -52,7 +52,7 @@ class _ShufflesLast(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> Any:
         """The call as it is, or what it turns back to channels last."""
         changed = relax.Call(call.op, [self.visit_expr(arg) for arg in call.args], call.attrs, call.ty_args)
-        match str(getattr(call.op, "name", "")):
+        match operator_of(call):
             case "relax.permute_dims":
                 axes = None if call.attrs.axes is None else tuple(int(axis) for axis in call.attrs.axes)
                 if axes == _FIRST:
@@ -83,23 +83,19 @@ class _ShufflesLast(PyExprMutator):
 
     def _reshaped(self, call: relax.Call) -> None:
         """Follows a shuffle from the groups of channels to channels again."""
-        data, shape = call.args[0], _shape(self._bound)
-        if data in self._last and len(shape) == 5 and _shape(data)[2:] == shape[3:]:
+        data, shape = call.args[0], extents_of(self._bound)
+        if data in self._last and len(shape) == 5 and extents_of(data)[2:] == shape[3:]:
             images, groups, channels = shape[:3]
-            if (images, groups * channels) == tuple(_shape(data)[:2]):
+            if (images, groups * channels) == tuple(extents_of(data)[:2]):
                 self._groups[self._bound] = self._last[data], groups
         elif data in self._shuffled and len(shape) == 4:
             image, groups = self._shuffled[data]
             images, channels, *pixels = shape
-            if [images, *pixels, channels] == _shape(image):
+            if [images, *pixels, channels] == extents_of(image):
                 grouped = relax.op.reshape(image, (images, *pixels, groups, channels // groups))
                 exchanged = relax.op.permute_dims(self.builder_.emit(grouped), [0, 1, 2, 4, 3])
                 joined = relax.op.reshape(self.builder_.emit(exchanged), (images, *pixels, channels))
                 self._note(joined)
-
-
-def _shape(value: Any) -> list[int]:
-    return [int(extent) for extent in value.ty.shape]
 
 
 def _whole(parts: Any) -> Any:

@@ -21,7 +21,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ..templates.overflow import most_products
-from .rewriting import mutated
+from .rewriting import mutated, operator_of
 from .steps import Affine, Steps, along, constant
 
 PRODUCTS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul")
@@ -70,7 +70,7 @@ class _InIntegers(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> Any:
         """Integer forms where there is one; other calls get float32."""
-        name = str(getattr(call.op, "name", ""))
+        name = operator_of(call)
         if name == "relax.dequantize" and (steps := self._dequantised(call)) is not None:
             return self._as_steps(steps)
         if name == "relax.quantize" and (found := self._quantised(call)) is not None:

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .rewriting import mutated
+from .rewriting import mutated, operator_of
 
 _UNARY = {
     f"relax.{name}"
@@ -43,7 +43,7 @@ class _LaterReshapes(PyExprMutator):
         """The reshape of the step, or the call as it is."""
         arguments = [self.visit_expr(argument) for argument in call.args]
         changed = relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        name, shape = str(getattr(call.op, "name", "")), _shape(call)
+        name, shape = operator_of(call), _shape(call)
         if shape is None:
             return changed
         if name == "relax.reshape":
@@ -66,7 +66,7 @@ class _LaterReshapes(PyExprMutator):
     def _source(self, value: relax.Expr) -> relax.Expr | None:
         """The value in front of a reshape; None for another value."""
         bound = self.lookup_binding(value) if isinstance(value, relax.Var) else None
-        if not isinstance(bound, relax.Call) or str(getattr(bound.op, "name", "")) != "relax.reshape":
+        if not isinstance(bound, relax.Call) or operator_of(bound) != "relax.reshape":
             return None
         return bound.args[0] if _shape(bound.args[0]) else None
 

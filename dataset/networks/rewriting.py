@@ -1,8 +1,9 @@
-"""Rewriting of a Relax module: of its calls by a pattern, and of its functions by a mutator."""
+"""Rewriting of a Relax module: of its calls by a pattern, of its functions by a mutator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import tvm
 from tvm import relax
@@ -29,3 +30,13 @@ def mutated(mod: tvm.IRModule, mutator: PyExprMutator) -> tvm.IRModule:
         if isinstance(func, relax.Function):
             mutator.builder_.update_func(var, mutator.visit_expr(func))
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+def operator_of(call: relax.Call) -> str:
+    """Name of the operator that is called, such as relax.reshape; "" for a function."""
+    return str(getattr(call.op, "name", ""))
+
+
+def extents_of(value: Any) -> list[int]:
+    """Extents of a tensor of known shape."""
+    return [int(extent) for extent in value.ty.shape]

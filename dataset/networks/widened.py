@@ -18,6 +18,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from .rewriting import extents_of, operator_of
+
 LANES = 16
 """Channels of a vector of the instructions."""
 
@@ -96,8 +98,8 @@ class _Reading:
                 if reading is not None and _is_elementwise(reading):
                     joined.append(reader)
                 elif reading is None or not _is_layer(reading) or not reading.args[0].same_as(var):
-                    cropped += math.prod(_shape(var))
-            if any(_shape(other)[-1:] != _shape(start)[-1:] for other in joined):
+                    cropped += math.prod(extents_of(var))
+            if any(extents_of(other)[-1:] != extents_of(start)[-1:] for other in joined):
                 return None
             members += [other for other in dict.fromkeys(joined) if other not in seen]
             seen.update(joined)
@@ -114,7 +116,7 @@ def _wide_channels(reading: _Reading) -> dict[relax.Var, int]:
     for var, call in reading.calls.items():
         if var in found or not _is_layer(call):
             continue
-        channels = _shape(var)[-1]
+        channels = extents_of(var)[-1]
         whole = math.ceil(channels / LANES) * LANES
         if whole == channels or whole > MOST * channels:
             continue
@@ -141,7 +143,7 @@ class _Widening(PyExprMutator):
         """A call with new channels, or one that reads values without them."""
         whole = self.wide.get(self._bound)
         if _is_layer(call):
-            data, shape = call.args[0], _shape(call.args[1])
+            data, shape = call.args[0], extents_of(call.args[1])
             *outer, inputs, outputs = shape
             missing = [*[0] * len(outer), self.wide.get(data, inputs) - inputs, (whole or outputs) - outputs]
             args = [self.visit_expr(data), _filled(call.args[1], missing)]
@@ -161,7 +163,7 @@ class _Widening(PyExprMutator):
     def _with_channels(self, argument: Any, whole: int) -> Any:
         if not isinstance(argument, tvm.ir.GenericConst):
             return self.visit_expr(argument)
-        shape = _shape(argument)
+        shape = extents_of(argument)
         lacking = whole - shape[-1] if shape and shape[-1] > 1 else 0
         return _filled(argument, [*[0] * (len(shape) - 1), lacking]) if lacking else argument
 
@@ -174,17 +176,17 @@ class _Widening(PyExprMutator):
 
 def _without_new_channels(value: relax.Expr, before: relax.Var) -> relax.Expr:
     """The channels that `before` has."""
-    shape = _shape(before)
+    shape = extents_of(before)
     return relax.op.strided_slice(value, [len(shape) - 1], [0], [shape[-1]])
 
 
 def _is_layer(call: relax.Call) -> bool:
     """Whether all output channels read all input channels, by a constant weight [..., inputs, outputs]."""
-    name = str(getattr(call.op, "name", ""))
+    name = operator_of(call)
     if len(call.args) < 2 or not isinstance(call.args[1], tvm.ir.GenericConst):
         return False
     if name == "relax.matmul":
-        return len(_shape(call.args[1])) == 2
+        return len(extents_of(call.args[1])) == 2
     if name != "relax.nn.conv2d":
         return False
     layouts = str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
@@ -192,17 +194,13 @@ def _is_layer(call: relax.Call) -> bool:
 
 
 def _is_elementwise(call: relax.Call) -> bool:
-    return str(getattr(call.op, "name", "")) in ELEMENTWISE
+    return operator_of(call) in ELEMENTWISE
 
 
 def _filled(constant: Any, missing: Sequence[int]) -> Any:
     """The constant with so many zeros more behind each axis."""
     values = constant.value.numpy()
     return relax.const(np.pad(values, [(0, count) for count in missing]), str(constant.ty.dtype))
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    return tuple(int(extent) for extent in value.ty.shape)
 
 
 def _variables(value: Any) -> Iterator[relax.Var]:
