@@ -58,6 +58,10 @@ class LoweringError(UserError, ValueError):
     """A setting of the lowering cannot be."""
 
 
+WINOGRAD_TILES = {WIDE: tuple(TRANSFORMS), NARROW: (2,)}
+"""Tile sizes of Winograd's algorithm whose transformed values have digits enough, by data type."""
+
+
 @dataclass(frozen=True)
 class Lowering:
     """Options of the lowering. None is True on a CPU, where that is fastest, and False elsewhere."""
@@ -90,10 +94,12 @@ class Lowering:
                     f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
                     f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
                 )
-        if self.demands_winograd and self.dtype != WIDE:
+        exact = WINOGRAD_TILES.get(self.dtype, ())
+        if self.demands_winograd and not set(self.winograd) <= set(exact):
+            advice = f"use lowering.winograd={list(exact)}" if exact else "leave one of them out"
             raise LoweringError(
                 f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
-                f"few digits in {self.dtype}; leave one of them out"
+                f"few digits in {self.dtype}; {advice}"
             )
         if self.demands_winograd and self.channels_last is False:
             raise LoweringError(
@@ -118,8 +124,8 @@ class Lowering:
         """Tile sizes that `winograd` asks for; none where it is off, or another setting rules auto out."""
         if self.demands_winograd:
             return tuple(self.winograd)
-        applies = self.winograd == AUTO and self.dtype == WIDE and self.channels_last is not False
-        return tuple(TRANSFORMS) if applies else ()
+        applies = self.winograd == AUTO and self.channels_last is not False
+        return WINOGRAD_TILES.get(self.dtype, ()) if applies else ()
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target lacks the products that are asked for."""

@@ -8,9 +8,12 @@ needs: the transform of its data, the products and the transform of the outputs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
 from tvm import te, tirx, topi
@@ -19,6 +22,7 @@ from tvm.tirx import PrimFunc
 
 from ..operators.conv2d import Conv2d
 from ..operators.shared.winograd import KERNEL, Transforms
+from ..stored_type import NARROW, WIDE
 from ..templates.contraction import Contraction
 from ..templates.winograd import (
     COLUMNS,
@@ -29,6 +33,9 @@ from ..templates.winograd import (
     OUTPUT_TRANSFORM,
     PRODUCT,
 )
+
+STEP = {WIDE: 1, NARROW: 2}
+"""Input channels that one instruction adds, by the type of data and weight."""
 
 MOST_TILES = 14
 """Tiles of a row, or of a part of it, that a schedule can keep in registers."""
@@ -47,6 +54,19 @@ def tile_counts(conv: Conv2d, transforms: Transforms) -> tuple[int, int]:
     return rows, columns
 
 
+def placed_weight(transformed: NDArray[np.float32], dtype: str) -> NDArray[Any]:
+    """A transformed weight as the function takes it.
+
+    float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, in_channels / 2,
+    out_channels, 2], whose pairs one instruction adds.
+    """
+    if (step := STEP[dtype]) == 1:
+        return transformed
+    *tile, inputs, outputs = transformed.shape
+    pairs = transformed.reshape(*tile, inputs // step, step, outputs).swapaxes(-1, -2)
+    return np.ascontiguousarray(pairs).astype(ml_dtypes.bfloat16)
+
+
 def winograd_function(
     func: PrimFunc, contraction: Contraction, conv: Conv2d, transforms: Transforms
 ) -> PrimFunc:
@@ -58,7 +78,7 @@ def winograd_function(
         conv: settings of the convolution.
         transforms: tile size.
 
-    The weight becomes float32 [m+2, m+2, in_channels, out_channels].
+    The weight becomes what `placed_weight` makes of a transformed one.
     """
     root = func.body.block
     statements = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
@@ -106,13 +126,19 @@ def _block_of(statement: Any) -> SBlock:
 
 
 def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
-    """Data, transformed weight and output of the convolution alone, channels last."""
-    tile, size = transforms.output_tile, transforms.data_tile
+    """Data, transformed weight and output of the convolution alone, channels last.
+
+    Transforms and sums are float32. In bfloat16 the transformed data and weight are stored as such, and the
+    products have a loop over the elements that one instruction adds.
+    """
+    tile, size, step = transforms.output_tile, transforms.data_tile, STEP[conv.dtype]
+    wide, stored = (partial(_as, dtype if conv.dtype != WIDE else None) for dtype in (WIDE, conv.dtype))
     rows, columns = tile_counts(conv, transforms)
     data = te.placeholder(
         (conv.batch, conv.height, conv.width, conv.in_channels), dtype=conv.dtype, name="data"
     )
-    weight = te.placeholder((size, size, conv.in_channels, conv.out_channels), conv.dtype, name="weight")
+    layout = [conv.out_channels] if step == 1 else [conv.out_channels, step]
+    weight = te.placeholder((size, size, conv.in_channels // step, *layout), conv.dtype, name="weight")
     after = [
         count * tile + KERNEL - 1 - extent - pad
         for count, extent, pad in zip((rows, columns), (conv.height, conv.width), conv.padding, strict=True)
@@ -123,22 +149,25 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
     half = te.compute(
         (*tiles, size, size, conv.in_channels),
         lambda n, ty, tx, a, x, c: _combined(
-            transforms.data, a, [padded[n, ty * tile + y, tx * tile + x, c] for y in range(size)]
+            transforms.data, a, [wide(padded[n, ty * tile + y, tx * tile + x, c]) for y in range(size)]
         ),
         name=COLUMNS,
     )
     transformed = te.compute(
         (size, size, *tiles, conv.in_channels),
-        lambda a, b, n, ty, tx, c: _combined(
-            transforms.data, b, [half[n, ty, tx, a, x, c] for x in range(size)]
+        lambda a, b, n, ty, tx, c: stored(
+            _combined(transforms.data, b, [half[n, ty, tx, a, x, c] for x in range(size)])
         ),
         name=DATA_TRANSFORM,
     )
-    channel = te.reduce_axis((0, conv.in_channels), name="rc")
+    channel = te.reduce_axis((0, conv.in_channels // step), name="rc")
+    term = [] if step == 1 else [te.reduce_axis((0, step), name="term")]
     product = te.compute(
         (size, size, *tiles, conv.out_channels),
         lambda a, b, n, ty, tx, c: te.sum(
-            transformed[a, b, n, ty, tx, channel] * weight[a, b, channel, c], axis=channel
+            wide(transformed[a, b, n, ty, tx, sum(term, channel * step)])
+            * wide(weight(a, b, channel, c, *term)),
+            axis=[channel, *term],
         ),
         name=PRODUCT,
     )
@@ -162,6 +191,10 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
         name=OUTPUT,
     )
     return [data, weight, output]
+
+
+def _as(dtype: str | None, value: Any) -> Any:
+    return value if dtype is None else value.astype(dtype)
 
 
 def _combined(matrix: NDArray[Any], row: tirx.Var, values: Sequence[Any]) -> Any:

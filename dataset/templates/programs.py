@@ -72,7 +72,7 @@ def template_programs(
     if target.kind.name != "llvm":
         return
     if (winograd := read_winograd(mod)) is not None:
-        fused = target_instructions(target, "float32", "float32", "float32")
+        fused = target_instructions(target, *winograd.types)
         for choice in winograd_templates(winograd, fused, hardware, target_cores(target)):
             yield choice, scheduled_winograd(mod, winograd, choice)
         return
@@ -112,7 +112,8 @@ def template_programs(
 
 def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemplate) -> Schedule:
     """Schedule of `main` by a template of Winograd's algorithm; its trace is an ordinary one."""
-    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    load_tensor_intrinsics()
+    sch = _unscheduled(mod)
     apply_winograd(sch, task, template)
     return sch
 
@@ -120,14 +121,14 @@ def scheduled_winograd(mod: tvm.IRModule, task: Winograd, template: WinogradTemp
 def scheduled_chain(mod: tvm.IRModule, chain: Chain, template: ChainTemplate) -> Schedule:
     """Schedule of `main` by a template of chains, with an ordinary trace. Raises TVM's ScheduleError."""
     load_tensor_intrinsics()
-    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    sch = _unscheduled(mod)
     apply_chain(sch, chain, template)
     return sch
 
 
 def scheduled_depthwise(mod: tvm.IRModule, task: Depthwise, template: DepthwiseTemplate) -> Schedule:
     """Schedule of `main` by a template of depthwise convolutions; its trace is an ordinary one."""
-    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    sch = _unscheduled(mod)
     apply_depthwise(sch, task, template)
     return sch
 
@@ -136,7 +137,7 @@ def scheduled_elementwise(
     mod: tvm.IRModule, task: Elementwise, template: ElementwiseTemplate, cores: int
 ) -> Schedule:
     """Schedule of `main` by a template of tasks without sums, as an ordinary trace. Raises ScheduleError."""
-    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    sch = _unscheduled(mod)
     apply_elementwise(sch, task, template, cores)
     return sch
 
@@ -144,7 +145,12 @@ def scheduled_elementwise(
 def scheduled(mod: tvm.IRModule, task: Contraction, template: Template, target: Target) -> Schedule:
     """Schedule of `main` by a template; its trace is an ordinary one. Raises TVM's ScheduleError."""
     load_tensor_intrinsics()
-    sch = Schedule(mod, seed=1, debug_mask=0, error_render_level="none")
+    sch = _unscheduled(mod)
     apply = apply_tiles if template.instruction.tiles else apply_vectors
     apply(sch, task, template, target_cores(target))
     return sch
+
+
+def _unscheduled(mod: tvm.IRModule) -> Schedule:
+    """Schedule without a step, which renders no errors: templates that do not fit raise many."""
+    return Schedule(mod, seed=1, debug_mask=0, error_render_level="none")

@@ -48,6 +48,8 @@ class Winograd:
     """Whether a block pads the data."""
     steps: tuple[str, ...]
     """Blocks of the epilogue in order, element-wise; the last one writes the output."""
+    types: tuple[str, str, str] = ("float32", "float32", "float32")
+    """Data types of transformed data and weight, and of the sums."""
 
     @cached_property
     def products(self) -> int:
@@ -73,7 +75,7 @@ class WinogradTemplate:
     vectors: int
     """Vectors of output channels in registers for each tile."""
     unroll: int
-    """Input channels in a row without a branch."""
+    """Steps over the input channels in a row without a branch."""
 
 
 def read_winograd(mod: tvm.IRModule) -> Winograd | None:
@@ -84,7 +86,8 @@ def read_winograd(mod: tvm.IRModule) -> Winograd | None:
     if not found.keys() >= set(_STAGES) or len(found) != sum(bool(block.iter_vars) for block in blocks):
         return None
     data, output = (extents(found[name].writes[0].source) for name in (DATA_TRANSFORM, OUTPUT_TRANSFORM))
-    names = list(found)
+    names, product = list(found), found[PRODUCT]
+    operands = [region.source.dtype for region in product.reads]
     steps = tuple(names[names.index(OUTPUT) + 1 :])
     if any(
         extents(found[name].writes[0].source) != extents(found[OUTPUT].writes[0].source) for name in steps
@@ -98,6 +101,7 @@ def read_winograd(mod: tvm.IRModule) -> Winograd | None:
         out_channels=out_channels,
         padded=DATA_PAD in found,
         steps=steps,
+        types=(str(operands[0]), str(operands[1]), str(product.writes[0].source.dtype)),
     )
 
 
@@ -109,7 +113,8 @@ def winograd_templates(
     The closed form is no judge between the two, which differ in what the caches hold.
     """
     cache = hardware.l2_bytes if hardware is not None else 1 << 20
-    every = [template for instruction in instructions[:1] for template in _candidates(task, instruction)]
+    vectors = [instruction for instruction in instructions if not instruction.tiles]
+    every = [template for instruction in vectors[:1] for template in _candidates(task, instruction)]
     every.sort(key=lambda template: cycles(task, template, cache, cores))
     kinds = [[t for t in every if (t.block is None) == staged] for staged in (False, True)]
     kinds.sort(key=lambda kind: cycles(task, kind[0], cache, cores) if kind else math.inf)
@@ -124,10 +129,11 @@ def cycles(task: Winograd, template: WinogradTemplate, cache_bytes: int, cores: 
     sums = across * along * template.vectors
     panels = task.out_channels / template.instruction.lanes / template.vectors
     register_tiles = task.products * panels * math.ceil(height / across) * math.ceil(width / along)
-    busy = busy_cycles(task.in_channels, across * along, template.vectors)
+    step = template.instruction.step
+    busy = busy_cycles(task.in_channels / step, across * along, template.vectors)
     computed = register_tiles * (busy + sums)
-    weight = 4 * task.products * task.in_channels * task.out_channels
-    between = 4 * task.products * height * width * (task.in_channels + task.out_channels)
+    weight = 4 / step * task.products * task.in_channels * task.out_channels
+    between = 4 * task.products * height * width * (task.in_channels / step + task.out_channels)
     moved = 2 * between if between > cache_bytes else 0
     if template.block is None:
         return (images * (computed + moved / _MOVE_BYTES) + weight / _MOVE_BYTES) / cores
@@ -141,12 +147,12 @@ def cycles(task: Winograd, template: WinogradTemplate, cache_bytes: int, cores: 
 def _candidates(task: Winograd, instruction: Instruction) -> Iterator[WinogradTemplate]:
     """Templates that fit the registers; none where channels are no whole vectors."""
     lanes = instruction.lanes
-    if task.in_channels % lanes or task.out_channels % lanes:
+    if task.in_channels % lanes or task.out_channels % lanes or task.types != instruction.types:
         return
     _, rows, columns = task.tiles
     parts = [part for part in divisors(columns) if part == columns or part >= MOST_ROWS // 2]
     blocks = [None, *((row, part) for row in divisors(rows) for part in parts)]
-    unroll = 4 if task.in_channels % 4 == 0 else 1
+    unroll = 4 if task.in_channels // instruction.step % 4 == 0 else 1
     for vectors in range(1, MOST_VECTORS + 1):
         if task.out_channels // lanes % vectors:
             continue

@@ -9,7 +9,8 @@ from __future__ import annotations
 from tvm.s_tir.schedule import LoopRV, Schedule
 
 from ..prefetching import PREFETCHED
-from .stages import copy_in_parallel, in_vectors, split_by_decision
+from .dot_intrinsics import dot_name
+from .stages import copy_in_parallel, in_vectors, split_by_decision, tensorize
 from .vector_schedule import MOST_ROWS, MOST_UNROLLED, MOST_VECTORS
 from .winograd import (
     COLUMNS,
@@ -62,12 +63,12 @@ def _outputs(sch: Schedule, task: Winograd, template: WinogradTemplate) -> LoopR
 
 def _products(sch: Schedule, template: WinogradTemplate, around: LoopRV | None) -> None:
     """Products of matrices, whose sums stay in registers over all input channels."""
-    lanes = template.instruction.lanes
+    lanes, step = template.instruction.lanes, template.instruction.step
     product = sch.get_sblock(PRODUCT)
     if around is not None:
         sch.compute_at(product, around, preserve_unit_loops=True)
     last = sch.cache_write(product, 0, "local")
-    a, b, image, rows, columns, channel, depth = sch.get_loops(product)[-7:]
+    a, b, image, rows, columns, channel, depth, *term = sch.get_loops(product)[-7 - (step > 1) :]
     across, along = template.row_tile
     rows, row = split_by_decision(sch, rows, across, MOST_ROWS)
     columns, column = split_by_decision(sch, columns, along, MOST_ROWS)
@@ -75,18 +76,21 @@ def _products(sch: Schedule, template: WinogradTemplate, around: LoopRV | None) 
     channel, vector = split_by_decision(sch, channel, template.vectors, MOST_VECTORS)
     depth, again = split_by_decision(sch, depth, template.unroll, MOST_UNROLLED)
     tile = row, column, vector
-    sch.reorder(a, b, channel, image, rows, columns, depth, again, *tile, lane)
+    sch.reorder(a, b, channel, image, rows, columns, depth, again, *tile, lane, *term)
     if around is None:
         sch.parallel(sch.fuse(a, b, channel))
     sch.reverse_compute_at(last, columns, preserve_unit_loops=True)
-    outside = len(sch.get_loops(product)) - 6
+    outside = len(sch.get_loops(product)) - 6 - len(term)
     in_vectors(sch, sch.get_loops(last)[outside:], lanes)
-    sch.vectorize(lane)  # TVM vectorises no reduction without its first value
+    if not term:
+        sch.vectorize(lane)  # TVM vectorises no reduction without its first value
     zero = sch.decompose_reduction(product, depth)
     in_vectors(sch, sch.get_loops(zero)[outside:], lanes)
     for loop in (again, *tile):
         sch.unroll(loop)
     sch.annotate(depth, PREFETCHED, 1)
+    if term:
+        tensorize(sch, lane, dot_name(template.instruction))
 
 
 def _data(sch: Schedule, task: Winograd, template: WinogradTemplate, around: LoopRV | None) -> None:

@@ -18,6 +18,7 @@ from foretune.dataset.networks.winograd import LARGEST_ROUNDING, gain, rounding
 from foretune.dataset.networks.winograd_function import tile_counts
 from foretune.dataset.operators.conv2d import Conv2d
 from foretune.dataset.operators.shared.winograd import F2, F4
+from foretune.dataset.stored_type import NARROW, WIDE
 from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
@@ -81,7 +82,7 @@ def test_columns_of_tiles_end_in_whole_parts() -> None:
 def test_rounding_errors_grow_with_the_tile_and_stay_small() -> None:
     weight = np.random.default_rng(0).standard_normal((3, 3, 64, 64)).astype(np.float32)
     small, large = rounding(weight, F2), rounding(weight, F4)
-    assert 0 < small < large < LARGEST_ROUNDING
+    assert 0 < small < large < LARGEST_ROUNDING[WIDE]
     assert rounding(1e-6 * weight, F4) == pytest.approx(large, rel=0.5)  # it is relative
     assert rounding(np.zeros_like(weight), F4) == 0.0
 
@@ -90,7 +91,7 @@ def test_a_layer_that_rounds_too_much_is_not_offered(monkeypatch: pytest.MonkeyP
     network = network_of()
     _, both = found_in(network)
     assert [one.kind for one in both] == ["Winograd F(2x2, 3x3)", "Winograd F(4x4, 3x3)"]
-    monkeypatch.setattr(kind, "LARGEST_ROUNDING", 6e-7)
+    monkeypatch.setitem(kind.LARGEST_ROUNDING, WIDE, 6e-7)
     _, left = found_in(network)
     assert [one.kind for one in left] == ["Winograd F(2x2, 3x3)"]
 
@@ -135,9 +136,28 @@ def test_unknown_tiles_are_refused(winograd: Any) -> None:
         Lowering(winograd=winograd)
 
 
-def test_bfloat16_is_refused() -> None:
-    with pytest.raises(LoweringError, match=r"lowering\.winograd=\[2\] lowering\.dtype=bfloat16"):
-        Lowering(winograd=[2], dtype="bfloat16")
+@pytest.mark.parametrize(
+    ("tile", "dtype", "advice"), [(4, "bfloat16", r"use lowering\.winograd=\[2\]"), (2, "int8", "leave one")]
+)
+def test_types_of_too_few_digits_are_refused(tile: int, dtype: str, advice: str) -> None:
+    match = rf"lowering\.winograd=\[{tile}\] lowering\.dtype={dtype}: .*; {advice}"
+    with pytest.raises(LoweringError, match=match):
+        Lowering(winograd=[tile], dtype=dtype)
+
+
+def test_bfloat16_has_small_tiles_where_no_tile_registers_are_faster() -> None:
+    lowering = Lowering(dtype="bfloat16")
+    for cpu, kinds in (("znver4", ["Winograd F(2x2, 3x3)"]), ("sapphirerapids", [])):
+        target = parse_target({"kind": "llvm", "mcpu": cpu, "num-cores": 2})
+        network = network_of((28, 28), in_channels=64, out_channels=64)
+        assert [one.kind for one in found_in(network, lowering, target)[1]] == kinds
+
+
+def test_rounding_to_bfloat16_leaves_no_large_tiles() -> None:
+    """Storing an output in bfloat16 rounds by 2^-9 of it at most."""
+    weight = np.random.default_rng(0).standard_normal((3, 3, 64, 64)).astype(np.float32)
+    small, large = (rounding(weight, transforms, NARROW) for transforms in (F2, F4))
+    assert 2.0**-9 < small < LARGEST_ROUNDING[NARROW] < large
 
 
 def test_channels_first_are_refused() -> None:
@@ -145,7 +165,7 @@ def test_channels_first_are_refused() -> None:
         Lowering(winograd=[4], channels_last=False)
 
 
-@pytest.mark.parametrize("rules_out", [{"dtype": "bfloat16"}, {"dtype": "int8"}, {"channels_last": False}])
+@pytest.mark.parametrize("rules_out", [{"dtype": "int8"}, {"channels_last": False}])
 def test_auto_is_off_where_another_setting_rules_it_out(rules_out: dict[str, Any]) -> None:
     assert AUTO.winograd_tiles == (2, 4)
     assert Lowering(winograd="auto", **rules_out).winograd_tiles == ()

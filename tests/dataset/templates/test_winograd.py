@@ -10,10 +10,11 @@ import torch
 import tvm
 from foretune.dataset.measure.compilation import compile_module, entries
 from foretune.dataset.networks import Lowering, find_alternatives, load_network, to_relax, winograd
+from foretune.dataset.networks.winograd_function import placed_weight
 from foretune.dataset.operators.conv2d_winograd import WinogradConv2d
 from foretune.dataset.operators.shared.winograd import TRANSFORMS, transform_weight
 from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.templates.instructions import INSTRUCTION
+from foretune.dataset.templates.instructions import INSTRUCTION, target_instructions
 from foretune.dataset.templates.programs import scheduled_winograd, template_traces
 from foretune.dataset.templates.winograd import Winograd, cycles, read_winograd, winograd_templates
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
@@ -23,11 +24,13 @@ FMA = INSTRUCTION["avx512_fma"]
 LARGE = Winograd(4, (1, 14, 14), 64, 64, padded=True, steps=("T_add", "compute"))
 
 
-def task_of(tile: int, size: tuple[int, int], residual: bool = False, batch: int = 1) -> tvm.IRModule:
+def task_of(
+    tile: int, size: tuple[int, int], residual: bool = False, batch: int = 1, dtype: str = "float32"
+) -> tvm.IRModule:
     arguments = {"in_channels": 32, "out_channels": 32, "kernel_size": 3, "padding": 1, "residual": residual}
     network = load_network("support.networks:OneConvolution", inputs=[[batch, 32, *size]], kwargs=arguments)
-    lowering = Lowering(winograd=[tile])
-    target = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+    lowering = Lowering(winograd=[tile], dtype=dtype)
+    target = parse_target({"kind": "llvm", "mcpu": "cooperlake", "num-cores": 2})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(winograd, "LEAST_GAIN", 0.0)
         (alternative,) = find_alternatives(to_relax(network, target, lowering), target, lowering)
@@ -46,12 +49,19 @@ def test_the_task_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tile", "size", "residual"), [(4, (13, 26), False), (2, (7, 9), True)], ids=["F4", "F2"]
+    ("tile", "size", "residual", "dtype"),
+    [(4, (13, 26), False, "float32"), (2, (7, 9), True, "float32"), (2, (8, 13), True, "bfloat16")],
+    ids=["F4", "F2", "F2 in bfloat16"],
 )
-def test_programs_compute_the_convolution(tile: int, size: tuple[int, int], residual: bool) -> None:
-    mod = task_of(tile, size, residual, batch=2)
+def test_programs_compute_the_convolution(
+    tile: int, size: tuple[int, int], residual: bool, dtype: str
+) -> None:
+    mod = task_of(tile, size, residual, batch=2, dtype=dtype)
     task = read_winograd(mod)
-    instruction = FMA if "avx512" in " ".join(_features()) else INSTRUCTION["avx2_fma"]
+    if not (found := target_instructions(HERE, dtype, dtype, "float32")):
+        pytest.skip(f"this CPU has no multiply-add of {dtype}")
+    instruction = next(one for one in found if not one.tiles)
+    tolerance = 2e-5 if dtype == "float32" else 2.0**-6
     templates = winograd_templates(task, [instruction], None, 2)
     staged = next(template for template in templates if template.block is None)
     blocked = next(template for template in templates if template.block is not None)
@@ -62,7 +72,8 @@ def test_programs_compute_the_convolution(tile: int, size: tuple[int, int], resi
     images, kernel = torch.from_numpy(data).permute(0, 3, 1, 2), torch.from_numpy(weight).permute(3, 2, 0, 1)
     expected = torch.nn.functional.conv2d(images, kernel, padding=1).permute(0, 2, 3, 1).numpy() + bias
     expected = np.maximum(expected + data if residual else expected, 0)
-    given = [data, transform_weight(weight, TRANSFORMS[tile]), bias]
+    transformed = transform_weight(weight, TRANSFORMS[tile])
+    given = [data.astype(dtype), placed_weight(transformed, dtype), bias]
     for template in (staged, blocked):
         candidate = replay(
             make_tune_context(mod, HERE, seed=0),
@@ -78,13 +89,8 @@ def test_programs_compute_the_convolution(tile: int, size: tuple[int, int], resi
             for shape, dtype in buffers[entry]
         ]
         compile_module(module, HERE)[entry](*tensors)
-        np.testing.assert_allclose(tensors[-1].numpy(), expected, atol=2e-5 * np.abs(expected).max())
-
-
-def _features() -> list[str]:
-    from tvm.target.codegen import llvm_cpu_has_features
-
-    return ["avx512"] if llvm_cpu_has_features(["avx512f"], HERE) else []
+        output = tensors[-1].numpy().astype(np.float32)
+        np.testing.assert_allclose(output, expected, atol=tolerance * np.abs(expected).max())
 
 
 def test_traces_are_those_of_the_best_templates() -> None:
