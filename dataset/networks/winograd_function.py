@@ -57,14 +57,20 @@ def tile_counts(conv: Conv2d, transforms: Transforms) -> tuple[int, int]:
 def placed_weight(transformed: NDArray[np.float32], dtype: str) -> NDArray[Any]:
     """A transformed weight as the function takes it.
 
-    float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, in_channels / 2,
-    out_channels, 2], whose pairs one instruction adds.
+    float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, out_channels / panel,
+    in_channels / 2, panel, 2]: one instruction adds pairs, and a register tile reads a panel from end to end.
     """
     if (step := STEP[dtype]) == 1:
         return transformed
     *tile, inputs, outputs = transformed.shape
-    pairs = transformed.reshape(*tile, inputs // step, step, outputs).swapaxes(-1, -2)
-    return np.ascontiguousarray(pairs).astype(ml_dtypes.bfloat16)
+    panel = _panel(outputs)
+    split = transformed.reshape(*tile, inputs // step, step, outputs // panel, panel)
+    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 5, 3)).astype(ml_dtypes.bfloat16)
+
+
+def _panel(outputs: int) -> int:
+    """Output channels of a panel: those of two vectors, which most register tiles have, or else of one."""
+    return next(width for width in (32, 16, outputs) if outputs % width == 0)
 
 
 def winograd_function(
@@ -137,8 +143,9 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
     data = te.placeholder(
         (conv.batch, conv.height, conv.width, conv.in_channels), dtype=conv.dtype, name="data"
     )
-    layout = [conv.out_channels] if step == 1 else [conv.out_channels, step]
-    weight = te.placeholder((size, size, conv.in_channels // step, *layout), conv.dtype, name="weight")
+    inputs, outputs, panel = conv.in_channels // step, conv.out_channels, _panel(conv.out_channels)
+    layout = (inputs, outputs) if step == 1 else (outputs // panel, inputs, panel, step)
+    weight = te.placeholder((size, size, *layout), conv.dtype, name="weight")
     after = [
         count * tile + KERNEL - 1 - extent - pad
         for count, extent, pad in zip((rows, columns), (conv.height, conv.width), conv.padding, strict=True)
@@ -160,13 +167,17 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
         ),
         name=DATA_TRANSFORM,
     )
-    channel = te.reduce_axis((0, conv.in_channels // step), name="rc")
+    channel = te.reduce_axis((0, inputs), name="rc")
     term = [] if step == 1 else [te.reduce_axis((0, step), name="term")]
+
+    def place(c: Any) -> tuple[Any, ...]:
+        return c // panel, channel, c % panel, *term
+
     product = te.compute(
         (size, size, *tiles, conv.out_channels),
         lambda a, b, n, ty, tx, c: te.sum(
             wide(transformed[a, b, n, ty, tx, sum(term, channel * step)])
-            * wide(weight(a, b, channel, c, *term)),
+            * wide(weight(a, b, *(place(c) if term else (channel, c)))),
             axis=[channel, *term],
         ),
         name=PRODUCT,
