@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm.s_tir.schedule import Schedule
 
+from ..remainders import APART
 from .contraction import Contraction
 from .dot_intrinsics import dot_name
 from .filling import fill_up
@@ -68,7 +69,7 @@ def apply_vectors(sch: Schedule, task: Contraction, template: Template, cores: i
     outer = share_among_threads(sch, outer, cores)
     for loop in outer:
         if any(loop.same_as(other) for other in ragged):
-            sch.annotate(loop, "pragma_loop_partition_hint", 1)
+            sch.annotate(loop, APART, 1)
     around = len(outer)
     sch.reverse_compute_at(last, outer[-1])
     in_vectors(sch, sch.get_loops(last)[around:], lanes)
