@@ -46,12 +46,8 @@ class LatencySharePlanner(TurnPlanner):
                 return self._round(more[chosen])
         return None
 
-    def share_left(self, search: TaskSearch) -> float:
+    def _own_share_left(self, search: TaskSearch) -> float:
         """See TurnPlanner: of a task's own rounds, as far as it gets them."""
-        if self._breadth_first and search.rounds:
-            return 0.0  # the quick rounds of others come before a second one
-        if self._precedence.stage(search).is_pending:
-            return 1.0
         return 1 - search.rounds / self._own_rounds(search) if self._is_due(search) else 0.0
 
     def _share_of_plan(self) -> float:

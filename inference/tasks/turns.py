@@ -45,9 +45,15 @@ class TurnPlanner(TaskPlanner):
     def _share_of_plan(self) -> float:
         """Share of what is planned by now that is done."""
 
-    @abstractmethod
     def share_left(self, search: TaskSearch) -> float:
         """Share of a task's own search that is planned and not done; 0 where others can start from it."""
+        if self._breadth_first and search.rounds:
+            return 0.0  # the quick rounds of others come before a second one
+        return 1.0 if self._precedence.stage(search).is_pending else self._own_share_left(search)
+
+    @abstractmethod
+    def _own_share_left(self, search: TaskSearch) -> float:
+        """`share_left` of a task that has no rounds as a child before it."""
 
     def _round_of(self, search: TaskSearch, room: int) -> Round:
         """A round of up to `room` candidates, quick where it is the first of a task under a time budget."""

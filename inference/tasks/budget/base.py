@@ -50,14 +50,9 @@ class BudgetedPlanner(TurnPlanner):
     def _choose(self, free: Sequence[TaskSearch]) -> Round | None:
         """The next round of one of these tasks, each of which had a round; None waits for others."""
 
-    def share_left(self, search: TaskSearch) -> float:
+    def _own_share_left(self, search: TaskSearch) -> float:
         """See TurnPlanner: of the programs that a task adds to the budget."""
-        if self._breadth_first and search.rounds:
-            return 0.0  # the quick rounds of others come before a second one
-        stage = self._precedence.stage(search)
-        if stage.is_pending:
-            return 1.0
-        own = self._programs(search)
+        stage, own = self._precedence.stage(search), self._programs(search)
         if stage is not Stage.OWN or not own or not self._is_open(search) or self._left_for_turns < 1:
             return 0.0
         return max(0.0, 1 - len(search.loop.known) / own)
