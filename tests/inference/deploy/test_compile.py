@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import tvm
 from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
@@ -221,3 +222,38 @@ def test_an_export_is_told_to_run_with_foretune_and_without() -> None:
     assert "TVM_NUM_THREADS=2 TVM_BIND_THREADS=0" in stock and "load_module('net.so'), tvm.cpu())" in stock
     (gpu,) = how_to_run(Path("net.so"), parse_target("nvidia/nvidia-a100"))
     assert "tvm.runtime.device('cuda')" in gpu and "foretune.load" not in gpu
+
+
+def _three_convolutions(target: tvm.target.Target) -> tuple[Network, tvm.IRModule]:
+    """A network of which a GPU captures the second layer; inputs and outputs stay outside of graphs."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(3)]
+    module = torch.nn.Sequential(*(torch.nn.Sequential(layer, torch.nn.ReLU()) for layer in layers))
+    image = np.random.default_rng(0).random((1, 8, 16, 16), dtype=np.float32)
+    network = Network("three_convolutions", (image,), module.eval())
+    return network, to_relax(network, target)
+
+
+def test_a_gpu_captures_what_lies_between_inputs_and_outputs():
+    target = parse_target("nvidia/nvidia-h100")
+    _, mod = _three_convolutions(target)
+    with target, build_context(target):
+        built = relax.get_pipeline("default_build")(mod)
+    captured = {var.name_hint for var in built.get_global_vars() if "cuda_graph" in var.name_hint}
+    assert captured == {"cuda_graph_alloc", "main_cuda_graph_capture"}
+
+
+@pytest.mark.gpu
+def test_a_graph_computes_the_outputs_of_each_call_anew():
+    if not tvm.cuda(0).exist:
+        pytest.skip("no CUDA device")
+    target = parse_target("cuda")
+    network, mod = _three_convolutions(target)
+    compiled = compile_network(mod, target)
+    (image,) = network.inputs
+    (first,), (other,) = compiled(image), compiled(2 * image)
+    (again,) = compiled(image)
+    (expected,) = network.reference_outputs()
+    np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(again, first)
+    assert np.abs(other - first).max() > 0.1
