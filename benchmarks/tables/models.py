@@ -17,6 +17,7 @@ MODELS = {
     "trees": "boosted trees",
     "fasor": "Fasor's Transformer",
     "transformer": "one Transformer",
+    "one_shot_tuner": "One-Shot Tuner's Transformer, 1,024 wide",
     "mlp": "one MLP",
     "lstm": "one LSTM",
     "draft": "one MLP over the draft vector",
@@ -28,7 +29,11 @@ MODELS = {
 
 ALL = "all networks"
 
-GPU_TRAINED = {"gpu-trained": "log score", "gpu-trained-efficiency": "efficiency"}
+GPU_TRAINED = {
+    "gpu-trained": "log score",
+    "gpu-trained-full-width": "log score",
+    "gpu-trained-efficiency": "efficiency",
+}
 """Target of the models of a result that were trained on a GPU, by its variant."""
 
 
@@ -144,7 +149,8 @@ def trained_on_gpus(results: Results) -> str:
                     continue
                 rows.append(
                     [
-                        *(MODELS.get(name, name), target, str(of["epochs"]), f"{of['seconds']:.0f} s"),
+                        *(MODELS.get(name, name), target, str(of["epochs"])),
+                        "-" if of["seconds"] is None else f"{of['seconds']:.0f} s",
                         *cells(of, *keys),
                         *cells(whole, "spearman"),
                         *cells(whole["networks"][ALL], "top_1"),
@@ -154,7 +160,7 @@ def trained_on_gpus(results: Results) -> str:
         return not_measured("python benchmarks/gpu_campaign.py models")
     heads = ["model", "fitted to", "epochs", "trained in", "Spearman", "pairs", "top-1", "top-5"]
     heads += ["R2 of latencies", "networks: Spearman", "top-1"]
-    return markdown(heads, rows, f"On an H100, in 16-bit floats, several trainings side by side. {note}")
+    return markdown(heads, rows, f"On an H100, in 16-bit floats; those that are timed side by side. {note}")
 
 
 def curve(results: Results) -> str:

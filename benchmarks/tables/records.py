@@ -20,6 +20,7 @@ DATASETS = {
     "cpu-int8": "the same in int8",
     "gpu": "random programs, drawn before the GPU was at hand",
     "gpu-networks": "random programs of ResNet-18, BERT-base and a part of MobileNetV2, to test on",
+    "gpu-tuned": "programs that a search of ResNet-18 measured; not trained on",
     "networks": "tasks of the headline networks, to test on; not trained on",
     "networks-random": "random programs of seven networks as they are tuned, to replay; not trained on",
 }

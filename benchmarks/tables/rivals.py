@@ -257,4 +257,20 @@ def _note(result: Result) -> str:
         )
     if failed:
         said += f" Failed: {'; '.join(failed)}."
-    return said
+    return said + "".join(
+        f" {_by_launches(network, timings)}" for network, timings in values.get("launches", {}).items()
+    )
+
+
+LAUNCHES = {"one_graph": "as one CUDA graph", "each_kernel": "kernel by kernel"}
+
+
+def _by_launches(network: str, timings: Mapping[str, Mapping[str, float]]) -> str:
+    """Sentence on further timings of a network that a GPU runs in several ways, each beside a rival."""
+    told = [
+        f"{LAUNCHES[way]} {milliseconds(seconds[FORETUNE])} ("
+        + ", ".join(f"{RIVALS[name]} {milliseconds(s)}" for name, s in seconds.items() if name != FORETUNE)
+        + ")"
+        for way, seconds in timings.items()
+    ]
+    return f"{NETWORKS.get(network, network)} timed again: {', '.join(told)}."
