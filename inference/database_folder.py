@@ -26,6 +26,10 @@ ROUNDS_FILE = "foretune_rounds.json"
 STARTS_FILE = "foretune_starts.json"
 """File with one line of JSON for each candidate that another device found: `workload` and its `trace`."""
 
+TEMPLATES_FILE = "foretune_gpu_templates.json"
+"""File with one line of JSON for each task whose templates for GPUs were measured: its `workload`, and of the
+fastest `latency_s` in seconds (null where none ran), `title` and `module`, TVM's JSON of what launches it."""
+
 DEVICE_FILE = "foretune_device.json"
 """File with the `target` and the `hardware` that the schedules of the folder are for."""
 

@@ -67,6 +67,8 @@ class TaskResult:
     """Failed measurements by kind (`FailureKind`); they add up to `candidates_failed`."""
     alternative: bool = False
     """True for a task that the network calls only if it is faster than tasks of its own."""
+    template: str = ""
+    """Template for a GPU that the network runs in place of a schedule; empty for none."""
 
     def __post_init__(self) -> None:
         for name in ("untuned_latency_s", "tuned_latency_s"):

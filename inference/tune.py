@@ -37,6 +37,7 @@ from ..errors import UserError
 from .deploy.compile import how_to_run
 from .deploy.outputs import OutputCheck
 from .deploy.trial import Trial, Tuned
+from .gpu_templates import GpuTemplates
 from .predicted_schedules import PredictedSchedules
 from .pretraining import pretraining_s
 from .profiling import StageClock
@@ -120,13 +121,12 @@ class TuningRun:
                 lowering_s = time.perf_counter() - began
                 tasks = extract_tasks(relax_mod, opened.target, network.name)
                 alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
+            templates = self._gpu_templates(tasks, opened)
             tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
         taken = take(relax_mod, alternatives, found, config.search.measure)
-        results = taken.results
+        tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        tuned = Tuned(
-            taken.relax_mod, relax_mod, network, opened.target, opened.database, results, lowering_s
-        )
+        tuned = Tuned(tuned_mod, relax_mod, network, opened.target, opened.database, results, lowering_s)
         timed = trial.timed(tuned)
         results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
@@ -332,6 +332,24 @@ class TuningRun:
         if measured:
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
+
+    def _gpu_templates(self, tasks: Sequence[Task], opened: Opened) -> GpuTemplates:
+        """Templates of the tasks for a GPU, those that are due measured."""
+        config, workforce = self.config, opened.workforce
+        count = config.search.templates if config.search.measure else 0
+        retune = config.retune and self.searches
+        templates = GpuTemplates(opened.database.folder, opened.target, count, retune=retune)
+        measures = self.searches and not config.require_database and config.executor.has_device
+        if not measures or not templates.due(tasks):
+            return templates
+        if missing := templates.missing():
+            self.console.print(missing, style="yellow")
+            return templates
+        self._start(workforce, opened.database)
+        with self.watch.stage("templates"), self.console.status("measuring templates for GPUs"):
+            ran = templates.measure(tasks, workforce.executor, say=self.console.print)
+        self.console.print(f"{ran} templates for GPUs ran")
+        return templates
 
     def report(self, result: TuneResult, opened: Opened) -> TuneResult:
         """Prints and writes the result, with the length of the run, which it returns."""

@@ -30,7 +30,9 @@ class SetRun(TuningRun):
         config = self.config
         with self.opened() as opened:
             tasks, offers, outcomes = self._tasks(config.members, opened.target)
-            tuner, results = self.tune(operator_set(tasks), opened, merged_offers(offers))
+            united = operator_set(tasks)
+            self._gpu_templates(united, opened)
+            tuner, results = self.tune(united, opened, merged_offers(offers))
         for member in config.members:
             if not outcomes[member.name].error:
                 outcomes[member.name] = self._tried(member, outcomes[member.name])

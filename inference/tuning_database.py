@@ -30,6 +30,7 @@ from ..errors import UserError
 from .database_folder import (
     ROUNDS_FILE,
     STARTS_FILE,
+    TEMPLATES_FILE,
     append_rounds,
     describe_device,
     drop_unfinished_lines,
@@ -56,7 +57,8 @@ class TuningDatabase:
         self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
         self.folder.mkdir(parents=True, exist_ok=True)
         hold_open(self, self.folder)
-        self.dropped_lines = drop_unfinished_lines(self.folder, ROUNDS_FILE, NOTES_FILE, MEMORY_FILE)
+        files = (ROUNDS_FILE, NOTES_FILE, MEMORY_FILE, TEMPLATES_FILE)
+        self.dropped_lines = drop_unfinished_lines(self.folder, *files)
         self._schedules = StoredSchedules(self.folder)
         self.notes = TuningNotes(self.folder / NOTES_FILE)
         self._rounds = read_rounds(self.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from foretune.dataset.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
 from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product, Window
 from foretune.dataset.templates.gpu.profiler import Profile, profile
-from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, cycles
+from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, cycles, gpu_of
 
 from .. import gpu_templates as study
 from ..common import RESULTS, argument_parser, start, write_result
@@ -110,9 +111,13 @@ def main() -> None:
     gpu, hardware = GPUS[arguments.capability], None
     if not arguments.compile_only:
         from foretune.dataset.hardware.cuda import probe_cuda
+        from foretune.dataset.tvm_compat import parse_target
 
         hardware = probe_cuda()
-        gpu, measure, rivals = GPUS[_capability()], latency_s, RIVALS
+        found = gpu_of(parse_target("cuda"))
+        if found is None:
+            sys.exit(f"error: {hardware.name} has no templates; use a GPU from sm_{min(GPUS)} on")
+        gpu, measure, rivals = found, latency_s, RIVALS
     for name in arguments.problems:
         row = row_of(name, PROBLEMS[name], gpu, arguments.count, measure, rivals)
         rows.append(row)
@@ -120,14 +125,6 @@ def main() -> None:
     if hardware is not None:
         result = {"count": arguments.count, "capability": gpu.capability, "problems": rows}
         print(f"wrote {write_result('gpu_templates', result, begun, hardware, results=arguments.out)}")
-
-
-def _capability() -> int:
-    """Capability of this machine's GPU, or of the newest that the rules know below it."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
-    return max(known for known in GPUS if known <= max(10 * major + minor, min(GPUS)))
 
 
 if __name__ == "__main__":

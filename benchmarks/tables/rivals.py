@@ -72,7 +72,8 @@ def networks(results: Results) -> str:
 
 def networks_on_gpus(results: Results) -> str:
     """The same of networks that were tuned for a GPU."""
-    return _networks(results.of("rivals", "cuda"), f"{COMMAND} --target cuda")
+    found = [*results.of("rivals", "cuda"), *results.of("rivals", "cuda-bfloat16")]
+    return _networks(found, f"{COMMAND} --target cuda")
 
 
 def networks_in(dtype: str, results: Results) -> str:

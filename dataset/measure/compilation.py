@@ -17,6 +17,7 @@ from tvm.target import Target
 from ...errors import UserError
 from ..async_copies import check_copies
 from ..code_generation import improve_code
+from ..templates.gpu.function import kernel_modules
 from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
 
 HOST = Target("llvm")
@@ -67,11 +68,15 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
         with tvm.transform.PassContext(config=_UNCHECKED):
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
-    check_copies(mod, target)
+    templates = kernel_modules(mod)
+    if not templates:
+        check_copies(mod, target)
     passes = CUDA_PASSES if target.kind.name == "cuda" else {}
     # CUDA's compiler asks for the architecture of the current target.
     with target, tvm.transform.PassContext(config={**_UNCHECKED, **passes}):
         executable = tvm.compile(mod, target=target)
+    for template in templates:
+        executable.mod.import_module(template)
     if not executable.mod.imports:
         raise NoKernelError(
             f"target={target.kind.name}: the program has no kernel; bind its loops to threads"

@@ -34,6 +34,11 @@ class ExecutorConfig:
     address: str | None = None
     pool: str = ""
 
+    @property
+    def has_device(self) -> bool:
+        """Whether latencies are those of a device, neither simulated nor replayed."""
+        return self.kind in ("local", "rpc", "ray")
+
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ExecutorConfigError(f"executor={self.kind}: unknown; use one of {', '.join(KINDS)}")

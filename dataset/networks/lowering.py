@@ -30,16 +30,17 @@ from tvm.tirx import IterVar
 from ...errors import UserError
 from ..operators.shared.winograd import TRANSFORMS
 from ..stored_type import NARROW, WIDE
-from ..templates.instructions import require_instructions
+from ..templates.gpu.tiling import GPUS, gpu_of
+from ..templates.instructions import MissingInstructionError, require_instructions
 from ..tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from .channels_last import shuffles_last
-from .filled import filled_channels
+from .filled import ALIGNED, PAIR, filled_channels
 from .later_reshapes import later_reshapes
 from .low_precision import in_bfloat16
 from .pooled import pooled_images
 from .quantisation import INT8
 from .rewriting import rewritten
-from .widened import widened_channels
+from .widened import LANES, widened_channels
 
 OFF, AUTO = "off", "auto"
 
@@ -67,7 +68,7 @@ class Lowering:
     """Options of the lowering. None is True on a CPU, where that is fastest, and False elsewhere."""
 
     channels_last: bool | None = None
-    """Convert convolutions, and the operators between them, to channels last."""
+    """Convert convolutions, and the operators between them, to channels last; in bfloat16 GPUs do, too."""
     prepack: bool | None = None
     """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
     dtype: str = WIDE
@@ -76,7 +77,7 @@ class Lowering:
     """File of `calibration_inputs` for int8; None for random inputs."""
     fill_channels: bool | None = None
     """In bfloat16 and int8, and with channels last, fill up few input channels to whole pairs (`filled`) and
-    output channels to whole vectors (`widened`)."""
+    output channels to whole vectors (`widened`); on a GPU, both to multiples of eight."""
     winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
     all sizes where it applies."""
@@ -129,7 +130,14 @@ class Lowering:
 
     def check_for(self, target: Target) -> None:
         """Raises MissingInstructionError where the target lacks the products that are asked for."""
-        if self.dtype == INT8:
+        if self.dtype == NARROW and target.kind.name == "cuda":
+            if gpu_of(target) is None:
+                arch = target.attrs.get("arch", "unknown")
+                raise MissingInstructionError(
+                    f"target=cuda lowering.dtype={self.dtype}: {arch} multiplies no bfloat16; use a GPU from "
+                    f"sm_{min(GPUS)} on, or float32"
+                )
+        elif self.dtype == INT8:
             require_instructions(target, "uint8", INT8, "int32")
         elif self.dtype != WIDE or self.demands_winograd:
             require_instructions(target, self.dtype, self.dtype, WIDE)
@@ -145,7 +153,8 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         relax.transform.DecomposeOpsForInference(),
         relax.transform.CanonicalizeBindings(),
     ]
-    channels_last = on_cpu if lowering.channels_last is None else lowering.channels_last
+    fastest = on_cpu or lowering.dtype == NARROW  # tensor cores take channels as the depth of a product
+    channels_last = fastest if lowering.channels_last is None else lowering.channels_last
     if channels_last:
         register_clip_layouts()
         passes += [
@@ -156,11 +165,11 @@ def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule
         ]
     passes.append(_moved_constants)
     passes.append(later_reshapes)
-    fill = on_cpu if lowering.fill_channels is None else lowering.fill_channels
+    fill = fastest if lowering.fill_channels is None else lowering.fill_channels
     if channels_last and fill and lowering.dtype == NARROW:
-        passes.append(filled_channels)
+        passes.append(filled_channels(PAIR if on_cpu else ALIGNED))
     if channels_last and fill and lowering.dtype != WIDE:
-        passes.append(widened_channels)
+        passes.append(widened_channels(LANES if on_cpu else ALIGNED))
     passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
     if lowering.dtype == NARROW:
         passes.append(in_bfloat16)

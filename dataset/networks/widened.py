@@ -1,9 +1,9 @@
 """Output channels that are no whole vectors, filled up where nothing but further layers reads them.
 
-An instruction of a template computes whole vectors of output channels. A layer of 24 channels gets 32, the
-new ones with filters of zeros, and with zeros in the weights of the layers that read them. What is between
-two layers, such as a bias, an activation or the sum with another branch, has the new channels too, whose
-values nothing depends on (Bolt, section 3.2.3).
+An instruction of a template computes whole vectors of output channels, and a GPU stores eight of 16 bits at
+once. For vectors of 16 a layer of 24 channels gets 32, the new ones with filters of zeros, and with zeros in the
+weights of the layers that read them. What is between two layers, such as a bias, an activation or the sum with
+another branch, has the new channels too, whose values nothing depends on (Bolt, section 3.2.3).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from .rewriting import extents_of, operator_of
 
 LANES = 16
-"""Channels of a vector of the instructions."""
+"""Channels of a vector of a CPU's instructions."""
 
 MOST = 1.5
 """Channels afterwards to those before, at most."""
@@ -39,14 +39,24 @@ ELEMENTWISE = {
 """Operators that compute each channel by itself."""
 
 
-@tvm.transform.module_pass(opt_level=0, name="WidenedChannels")
-def widened_channels(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Pass over Relax functions with layers of constant weights, convolutions of NHWC and HWIO."""
+def widened_channels(lanes: int) -> Any:
+    """Pass over Relax functions with layers of constant weights, convolutions of NHWC and HWIO.
+
+    `lanes` is the number of channels of a whole vector.
+    """
+
+    def widened(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        return _widened(mod, lanes)
+
+    return tvm.transform.module_pass(widened, opt_level=0, name="WidenedChannels")
+
+
+def _widened(mod: tvm.IRModule, lanes: int) -> tvm.IRModule:
     changing = _Widening(mod)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
             changing.reading = _Reading.of(func)
-            changing.wide = _wide_channels(changing.reading)
+            changing.wide = _wide_channels(changing.reading, lanes)
             if changing.wide:
                 changing.builder_.update_func(var, changing.visit_expr(func))
     return changing.builder_.get()
@@ -110,14 +120,14 @@ class _Reading:
         return self.returned is not None and self.returned.same_as(var)
 
 
-def _wide_channels(reading: _Reading) -> dict[relax.Var, int]:
+def _wide_channels(reading: _Reading, lanes: int) -> dict[relax.Var, int]:
     """Channels of each variable that gets new ones."""
     found: dict[relax.Var, int] = {}
     for var, call in reading.calls.items():
         if var in found or not _is_layer(call):
             continue
         channels = extents_of(var)[-1]
-        whole = math.ceil(channels / LANES) * LANES
+        whole = math.ceil(channels / lanes) * lanes
         if whole == channels or whole > MOST * channels:
             continue
         found |= dict.fromkeys(reading.group(var) or (), whole)

@@ -21,6 +21,7 @@ from ...dataset.code_generation import improve_code
 from ...dataset.measure.isolation import pinned_to_first_core
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
+from ...dataset.templates.gpu.function import kernel_modules
 from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, workload_hash
 from ...errors import UserError
 from ..result import NetworkProfile
@@ -164,6 +165,8 @@ def compile_network(
             task_of = _tasks_of_functions(packed_mod, hashes, tasks)
             description = describe(packed_mod, target, task_of)
             described_mod = packed_mod if description is None else with_description(packed_mod, description)
+            if templates := kernel_modules(described_mod):
+                described_mod = described_mod.with_attr("external_mods", templates)
             executable = tvm.compile(described_mod, target=target)
         except Exception as error:  # TVM raises several kinds
             broken = {

@@ -77,6 +77,8 @@ def _row(
 def _search(task: TaskResult, is_bridge: bool) -> str:
     how = "bridge" if is_bridge else ""
     what = "reuses" if task.parent else "searched"
+    if task.template:
+        return "template"
     if not task.candidates_measured:
         what = "in database" if task.from_database else "not searched"
     return ", ".join(part for part in (how, what) if part)

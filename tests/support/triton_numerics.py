@@ -34,19 +34,17 @@ TILING = Tiling(32, 32, 32, 4, 2)
 def expected(problem: Problem, arrays: list[torch.Tensor]) -> torch.Tensor:
     """Output of PyTorch in float64; what the first of two products stores is rounded."""
     act = TORCH[problem.activation]
-    wide = [array.double() for array in arrays[:-1]]
-    if isinstance(problem, Window):
-        data, weight, bias = wide
-        found = F.conv2d(
-            data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), bias, problem.stride, problem.padding
-        )
-        return act(found).permute(0, 2, 3, 1)
+    wide = dict(zip(problem.pointers, (array.double() for array in arrays), strict=True))
     if isinstance(problem, BackToBack):
-        left, first, first_bias, second, second_bias = wide
+        left, first, first_bias, second, second_bias, _ = wide.values()
         kept = act(left @ first + first_bias).to(arrays[0].dtype).double()
         return act(kept @ second + second_bias)
-    left, right, bias = wide
-    return act(left @ right + bias)
+    if isinstance(problem, Window):
+        image, weight = wide["data"].permute(0, 3, 1, 2), wide["weight"].permute(3, 2, 0, 1)
+        sums = F.conv2d(image, weight, None, problem.stride, problem.padding).permute(0, 2, 3, 1)
+    else:
+        sums = wide["left"] @ wide["right"]
+    return act(sums + wide.get("bias", 0.0) + wide.get("residual", 0.0))
 
 
 def error(problem: Problem, tiling: Tiling) -> float:
@@ -81,6 +79,10 @@ def cases() -> dict[str, tuple[Problem, Tiling]]:
     found["product wide"] = product, Tiling(16, 64, 16, 4, 3)
     found["convolution"] = replace(window, activation="hardswish"), TILING
     found["convolution 1x1"] = replace(window, kernel_h=1, kernel_w=1, stride=1, padding=0), TILING
+    found["product without bias"] = replace(product, bias="", activation="relu"), TILING
+    mixed = {"bias": "fp32", "residual": "fp32", "output": "fp32"}
+    found["product in other types"] = replace(product, **mixed), TILING  # it interprets no bfloat16
+    found["convolution with residual"] = replace(window, residual="fp16", activation="relu"), TILING
     found["back to back"] = pair, TILING
     found["back to back gelu"] = replace(pair, m=32, activation="gelu"), TILING
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import subprocess
 import tempfile
@@ -14,7 +15,15 @@ from .problem import GpuTemplateError, Problem
 from .tiling import Gpu, Tiling
 
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
+INSTALL = "pip install --no-deps triton"
+"""Command that installs what templates are compiled with, and no PyTorch for CUDA."""
+
 _ALIGNED = 16
+_LOADED = 8
+"""Values of 16 bits that a thread loads at once at most: fewer are not worth knowing."""
+
+_PTX = 84
+"""Version of the assembly, 10 times it: one that drivers older than Triton's compiler read."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Compiled:
 
 
 def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
-    """Compiles a template. Sizes are arguments of the kernel; those that 16 divides are known to be.
+    """Compiles a template. Sizes are arguments of the kernel; those that 8 or 16 divides are known to be.
 
     Raises GpuTemplateError where Triton is missing or interprets, or where it does not compile the template.
     """
@@ -54,17 +63,23 @@ def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
     kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
     constants = problem.constants(tiling)
     signature = {
-        **dict.fromkeys(problem.pointers, f"*{problem.dtype}"),
+        # A pointer that the kernel does not read is that of the output.
+        **{name: f"*{problem.types.get(name, problem.types['output'])}" for name in problem.arguments},
         **dict.fromkeys(problem.sizes, "i32"),
         **dict.fromkeys(constants, "constexpr"),
     }
-    divisible = [name for name, size in problem.sizes.items() if size % _ALIGNED == 0]
+    divisors = {
+        **dict.fromkeys(problem.arguments, _ALIGNED),
+        **{name: math.gcd(size, _ALIGNED) for name, size in problem.sizes.items()},
+    }
     names = list(signature)
     attributes = {
-        (names.index(name),): [["tt.divisibility", _ALIGNED]] for name in (*problem.pointers, *divisible)
+        (names.index(name),): [["tt.divisibility", divisor]]
+        for name, divisor in divisors.items()
+        if divisor >= _LOADED
     }
     source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
-    options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
+    options = {"num_warps": tiling.warps, "num_stages": tiling.stages, "ptx_version": _PTX}
     try:
         found = triton.compile(source, target=backend.GPUTarget("cuda", gpu.capability, 32), options=options)
     except Exception as error:  # the compiler's passes raise many types
@@ -77,9 +92,7 @@ def _triton() -> Any:
     try:
         triton = importlib.import_module("triton")
     except ImportError as error:
-        raise GpuTemplateError(
-            f"GPU templates need Triton ({error}): pip install --no-deps triton"
-        ) from error
+        raise GpuTemplateError(f"GPU templates need Triton ({error}): {INSTALL}") from error
     if triton.knobs.runtime.interpret:
         raise GpuTemplateError("TRITON_INTERPRET=1: an interpreted kernel is not compiled; unset it")
     return triton

@@ -1,6 +1,7 @@
 """Kernels of the templates (Bolt sections 3.1 and 3.1.1). Importing this module needs Triton.
 
-Matrices are row-major in float16 or bfloat16; sums are float32. Sizes that no tile divides are masked.
+Matrices are row-major in float16 or bfloat16; sums are float32, and what is added to them may be. Sizes that
+no tile divides are masked.
 TRITON_INTERPRET=1, set before the import, runs the kernels on a CPU.
 """
 
@@ -39,18 +40,22 @@ def product(
     left,
     right,
     bias,
+    residual,
     output,
     rows,
     columns,
     depth,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """output [rows, columns] = activation(left [rows, depth] right [depth, columns] + bias [columns]).
+    """output = activation(left [rows, depth] right [depth, columns] + bias [columns] + residual).
 
-    The grid is (row blocks, column blocks).
+    Output and residual are [rows, columns]; what BIAS and RESIDUAL do not ask for is not read. The grid is
+    (row blocks, column blocks).
     """
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -69,12 +74,13 @@ def product(
             other=0.0,
         )
         sums = tl.dot(a, b, sums)
-    sums += tl.load(bias + n, mask=n < columns, other=0.0).to(tl.float32)[None, :]
-    tl.store(
-        output + m[:, None] * columns + n[None, :],
-        _activated(sums, ACTIVATION).to(output.dtype.element_ty),
-        mask=(m < rows)[:, None] & (n < columns)[None, :],
-    )
+    places = m[:, None] * columns + n[None, :]
+    written = (m < rows)[:, None] & (n < columns)[None, :]
+    if BIAS:
+        sums += tl.load(bias + n, mask=n < columns, other=0.0).to(tl.float32)[None, :]
+    if RESIDUAL:
+        sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
+    tl.store(output + places, _activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
 
 
 @triton.jit
@@ -82,6 +88,7 @@ def convolution(
     data,
     weight,
     bias,
+    residual,
     output,
     batch,
     height,
@@ -94,6 +101,8 @@ def convolution(
     KERNEL_W: tl.constexpr,
     STRIDE: tl.constexpr,
     PADDING: tl.constexpr,
+    BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -101,8 +110,8 @@ def convolution(
 ):
     """Convolution as an implicit product: rows are output pixels, the depth runs over window and channels.
 
-    data [batch, height, width, channels], weight [kh, kw, channels, filters], bias [filters], output [batch,
-    out_height, out_width, filters]. The grid is (pixel blocks, filter blocks).
+    data [batch, height, width, channels], weight [kh, kw, channels, filters], bias [filters], residual and
+    output [batch, out_height, out_width, filters]; see `product`. The grid is (pixel blocks, filter blocks).
     """
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -130,12 +139,13 @@ def convolution(
             other=0.0,
         )
         sums = tl.dot(a, b, sums)
-    sums += tl.load(bias + n, mask=n < filters, other=0.0).to(tl.float32)[None, :]
-    tl.store(
-        output + m[:, None] * filters + n[None, :],
-        _activated(sums, ACTIVATION).to(output.dtype.element_ty),
-        mask=(m < pixels)[:, None] & (n < filters)[None, :],
-    )
+    places = m[:, None] * filters + n[None, :]
+    written = (m < pixels)[:, None] & (n < filters)[None, :]
+    if BIAS:
+        sums += tl.load(bias + n, mask=n < filters, other=0.0).to(tl.float32)[None, :]
+    if RESIDUAL:
+        sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
+    tl.store(output + places, _activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
 
 
 @triton.jit

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
-from .problem import Problem, Window
+from .problem import BackToBack, Problem, Window
 from .tiling import Tiling
 
 if TYPE_CHECKING:
     import torch
 
-DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 """PyTorch's name of a data type by Triton's."""
 
 
@@ -24,7 +24,9 @@ def launch(problem: Problem, tiling: Tiling, arrays: Sequence[torch.Tensor]) -> 
     """
     kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
     options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
-    kernel[problem.grid(tiling)](*arrays, *problem.sizes.values(), **problem.constants(tiling), **options)
+    there = dict(zip(problem.pointers, arrays, strict=True))
+    pointers = [there.get(name, arrays[-1]) for name in problem.arguments]
+    kernel[problem.grid(tiling)](*pointers, *problem.sizes.values(), **problem.constants(tiling), **options)
 
 
 def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Tensor]:
@@ -32,10 +34,11 @@ def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Te
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    dtype = getattr(torch, DTYPES[problem.dtype])
     *inputs, output = problem.shapes
     drawn = [torch.rand(shape, generator=generator) - 0.5 for shape in inputs]
-    return [array.to(dtype).to(device) for array in (*drawn, torch.zeros(output))]
+    types = [getattr(torch, DTYPES[dtype]) for dtype in problem.types.values()]
+    arrays = (*drawn, torch.zeros(output))
+    return [array.to(dtype).to(device) for array, dtype in zip(arrays, types, strict=True)]
 
 
 def latency_s(problem: Problem, compiled: Compiled) -> float:
@@ -82,16 +85,28 @@ def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor
 
     act = getattr(functional, problem.activation, None)
     inputs = list(arrays[:-1])
+    if isinstance(problem, BackToBack):
+        output = inputs.pop(0)
+        while inputs:
+            matrix, own = inputs.pop(0), inputs.pop(0)
+            output = torch.addmm(own, output, matrix)  # one call, whose kernel adds the bias
+            output = output if act is None else act(output)
+        return output
+    there = dict(zip(problem.pointers, arrays, strict=True))
+    residual = there.get("residual")
+    bias = there["bias"].to(inputs[0].dtype) if "bias" in there else None
     if isinstance(problem, Window):
-        data, weight, bias = inputs
         # Views with channels last, which is how the arrays lie in memory.
-        found = functional.conv2d(
-            data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1), bias, problem.stride, problem.padding
+        output = functional.conv2d(
+            there["data"].permute(0, 3, 1, 2),
+            there["weight"].permute(3, 2, 0, 1),
+            bias,
+            problem.stride,
+            problem.padding,
         ).permute(0, 2, 3, 1)
-        return found if act is None else act(found)
-    output = inputs.pop(0)
-    while inputs:
-        matrix, bias = inputs.pop(0), inputs.pop(0)
-        output = torch.addmm(bias, output, matrix)  # one call, whose kernel adds the bias
-        output = output if act is None else act(output)
-    return output
+    elif bias is None:
+        output = there["left"] @ there["right"]
+    else:
+        output = torch.addmm(bias, there["left"], there["right"])
+    output = output if residual is None else output + residual.to(output.dtype)
+    return output if act is None else act(output)

@@ -20,6 +20,12 @@ ACTIVATIONS: Mapping[str, int] = {
 }
 """Activations of an epilogue by the number that a kernel takes."""
 
+HALVES = ("fp16", "bf16")
+"""Triton's names of the data types that tensor cores multiply here."""
+
+NOTHING, DTYPE = "", "dtype"
+"""Data types of an operand of an epilogue that is not there, and of one that has that of the factors."""
+
 
 class GpuTemplateError(UserError, ValueError):
     """A product that no GPU template computes."""
@@ -31,20 +37,51 @@ class Problem(ABC):
 
     kernel: ClassVar[str]
     """Name of the kernel in `kernels.py`."""
-    pointers: ClassVar[tuple[str, ...]] = ("left", "right", "bias", "output")
-    """Arguments that are arrays."""
+    arguments: ClassVar[tuple[str, ...]] = ("left", "right", "bias", "residual", "output")
+    """Arguments of the kernel that are pointers."""
 
     activation: str = "none"
     dtype: str = "fp16"
-    """Triton's name of the data type of all arrays."""
+    """Triton's name of the data type of the factors."""
+    bias: str = DTYPE
+    """Data type of what is added to each column; NOTHING where nothing is."""
+    residual: str = NOTHING
+    """Data type of what is added to each element before the activation; NOTHING where nothing is."""
+    output: str = DTYPE
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise GpuTemplateError(
                 f"activation={self.activation}: no template has it; use one of {', '.join(ACTIVATIONS)}"
             )
-        if self.dtype not in ("fp16", "bf16"):
+        if self.dtype not in HALVES:
             raise GpuTemplateError(f"dtype={self.dtype}: tensor cores take fp16 and bf16 here")
+        for name, least in (("bias", NOTHING), ("residual", NOTHING), ("output", DTYPE)):
+            value = getattr(self, name)
+            if value not in (least, DTYPE, "fp32", *HALVES):
+                raise GpuTemplateError(f"{name}={value}: use fp16, bf16 or fp32")
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """Data type of each array of the kernel, in order; those that are not there have none."""
+        given = {"bias": self.bias, "residual": self.residual, "output": self.output}
+        known = {name: given.get(name, DTYPE) for name in self.arguments}
+        return {
+            name: self.dtype if known[name] == DTYPE else known[name]
+            for name in self.arguments
+            if known[name] != NOTHING
+        }
+
+    @property
+    def pointers(self) -> tuple[str, ...]:
+        """Names of the arrays that there are, in order."""
+        return tuple(self.types)
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Shapes of the arrays `pointers`; the output is the last."""
+        every = self.every_shape
+        return [every[name] for name in self.pointers]
 
     @property
     @abstractmethod
@@ -68,8 +105,8 @@ class Problem(ABC):
 
     @property
     @abstractmethod
-    def shapes(self) -> Sequence[tuple[int, ...]]:
-        """Shapes of the arrays `pointers`; the output is the last."""
+    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of each array of `arguments`, also of those that are not there."""
 
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
         """Blocks of a launch."""
@@ -78,7 +115,12 @@ class Problem(ABC):
     def constants(self, tiling: Tiling) -> dict[str, int]:
         """Constants that the kernel is compiled with."""
         blocks = {"BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_K": tiling.block_k}
-        return {"ACTIVATION": ACTIVATIONS[self.activation], **blocks}
+        return {
+            "BIAS": int(self.bias != NOTHING),
+            "RESIDUAL": int(self.residual != NOTHING),
+            "ACTIVATION": ACTIVATIONS[self.activation],
+            **blocks,
+        }
 
     def fits(self, tiling: Tiling) -> bool:
         """Whether the kernel takes the tiling."""
@@ -87,7 +129,7 @@ class Problem(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Product(Problem):
-    """Matrix product with bias and activation."""
+    """Matrix product with bias, residual and activation."""
 
     kernel: ClassVar[str] = "product"
 
@@ -112,16 +154,18 @@ class Product(Problem):
         return {"rows": self.m, "columns": self.n, "depth": self.k}
 
     @property
-    def shapes(self) -> Sequence[tuple[int, ...]]:
-        return [(self.m, self.k), (self.k, self.n), (self.n,), (self.m, self.n)]
+    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
+        output = (self.m, self.n)
+        shapes = ((self.m, self.k), (self.k, self.n), (self.n,), output, output)
+        return dict(zip(self.arguments, shapes, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Problem):
-    """2-D convolution, channels last, with bias and activation."""
+    """2-D convolution, channels last, with bias, residual and activation."""
 
     kernel: ClassVar[str] = "convolution"
-    pointers: ClassVar[tuple[str, ...]] = ("data", "weight", "bias", "output")
+    arguments: ClassVar[tuple[str, ...]] = ("data", "weight", "bias", "residual", "output")
 
     batch: int
     height: int
@@ -163,10 +207,11 @@ class Window(Problem):
         }
 
     @property
-    def shapes(self) -> Sequence[tuple[int, ...]]:
+    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
         data = (self.batch, self.height, self.width, self.channels)
         weight = (self.kernel_h, self.kernel_w, self.channels, self.filters)
-        return [data, weight, (self.filters,), (self.batch, *self.output_size, self.filters)]
+        output = (self.batch, *self.output_size, self.filters)
+        return dict(zip(self.arguments, (data, weight, (self.filters,), output, output), strict=True))
 
     def constants(self, tiling: Tiling) -> dict[str, int]:
         window = {"KERNEL_H": self.kernel_h, "KERNEL_W": self.kernel_w}
@@ -178,7 +223,7 @@ class BackToBack(Problem):
     """Two products, the output of the first being the left matrix of the second (section 3.1.1)."""
 
     kernel: ClassVar[str] = "back_to_back"
-    pointers: ClassVar[tuple[str, ...]] = (
+    arguments: ClassVar[tuple[str, ...]] = (
         *("left", "first", "first_bias", "second", "second_bias", "output"),
     )
 
@@ -189,6 +234,11 @@ class BackToBack(Problem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if (self.bias, self.residual, self.output) != (DTYPE, NOTHING, DTYPE):
+            raise GpuTemplateError(
+                f"bias={self.bias}, residual={self.residual}, output={self.output}: two products back to "
+                "back have arrays of one data type and no residual; compute them one after the other"
+            )
         for name in ("middle", "n"):
             value = getattr(self, name)
             if value < 16 or value & (value - 1):
@@ -214,9 +264,10 @@ class BackToBack(Problem):
         return {"rows": self.m, "depth": self.k}
 
     @property
-    def shapes(self) -> Sequence[tuple[int, ...]]:
+    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
         first, second = (self.k, self.middle), (self.middle, self.n)
-        return [(self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n)]
+        shapes = ((self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n))
+        return dict(zip(self.arguments, shapes, strict=True))
 
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
         return (-(-self.rows // tiling.block_m),)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product as every
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tvm.target import Target
+
     from .problem import Problem
 
 _BYTES = 2  # of float16 and bfloat16
@@ -37,6 +40,18 @@ GPUS: Mapping[int, Gpu] = {
     90: Gpu(90, 132, 227 * 1024, 2048, 42.0),
 }
 """GPUs by compute capability."""
+
+
+def gpu_of(target: Target) -> Gpu | None:
+    """Rules for a target, None where it has no templates.
+
+    Kernels for sm_90 use what no later GPU runs; GPUs without rules of their own run those for sm_80.
+    """
+    if target.kind.name != "cuda":
+        return None
+    capability = int(re.sub(r"\D", "", str(target.attrs.get("arch", ""))) or 0)
+    known = capability if capability in GPUS else min(GPUS)
+    return GPUS[known] if capability >= known else None
 
 
 @dataclass(frozen=True)

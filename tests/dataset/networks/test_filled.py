@@ -7,8 +7,10 @@ import pytest
 import torch
 import tvm
 from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.networks.filled import filled_channels
+from foretune.dataset.networks.filled import ALIGNED, PAIR, filled_channels
 from foretune.dataset.templates.contraction import read_contraction
+from foretune.dataset.templates.gpu.matching import matched
+from foretune.dataset.templates.gpu.problem import Window
 from foretune.dataset.tvm_compat import parse_target
 from tvm import relax
 
@@ -68,7 +70,7 @@ def test_the_result_is_that_of_the_convolution(
     channels: int, kernel: tuple[int, int], options: dict[str, object], whole: int
 ) -> None:
     mod = convolution(channels, kernel, **options)
-    changed = filled_channels(mod)
+    changed = filled_channels(PAIR)(mod)
     (call,) = [
         binding.value
         for block in changed["main"].body.blocks
@@ -91,7 +93,7 @@ def test_the_result_is_that_of_the_convolution(
     ids=["pairs", "many", "computed", "grouped"],
 )
 def test_other_convolutions_stay_as_they_are(mod: tvm.IRModule) -> None:
-    tvm.ir.assert_structural_equal(filled_channels(mod), mod)
+    tvm.ir.assert_structural_equal(filled_channels(PAIR)(mod), mod)
 
 
 def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
@@ -104,3 +106,16 @@ def test_a_first_layer_in_bfloat16_has_whole_pairs() -> None:
         assert contraction is not None
         depths[dtype] = (contraction.types[0], contraction.inner.extent, contraction.depth)
     assert depths == {"bfloat16": ("bfloat16", 4, 7 * 7 * 4), "float32": ("float32", 3, 7 * 7 * 3)}
+
+
+def test_a_gpu_loads_whole_groups_of_eight() -> None:
+    mod = convolution(3, (7, 7), strides=(2, 2), padding=(3, 3, 3, 3))
+    image = np.random.default_rng(1).standard_normal((2, 9, 12, 3)).astype("float32")
+    changed = filled_channels(ALIGNED)(mod)
+    np.testing.assert_allclose(output(changed, image), output(mod, image), rtol=1e-4, atol=1e-5)
+    network = load_network(f"{__name__}:Stem", inputs=[[1, 3, 20, 22]])
+    gpu = parse_target("nvidia/nvidia-a100")
+    tasks = extract_tasks(to_relax(network, gpu, Lowering(dtype="bfloat16")), gpu, "stem")
+    (match,) = filter(None, (matched(task.mod) for task in tasks))
+    assert isinstance(match.problem, Window)
+    assert (match.problem.channels, match.problem.filters, match.problem.activation) == (8, 16, "relu")

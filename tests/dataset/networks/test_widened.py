@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from foretune.dataset.networks.widened import widened_channels
+from foretune.dataset.networks.widened import LANES, widened_channels
 from foretune.dataset.tvm_compat import parse_target
 from tvm import relax
 
@@ -107,7 +107,7 @@ def output(mod: tvm.IRModule) -> np.ndarray:
 )
 def test_the_result_is_that_of_the_network(build: Any, widths: list[tuple[int, int]]) -> None:
     mod = module(build)
-    changed = widened_channels(mod)
+    changed = widened_channels(LANES)(mod)
     assert weights(changed) == widths
     before, after = output(mod), output(changed)
     assert after.shape == before.shape
@@ -117,4 +117,4 @@ def test_the_result_is_that_of_the_network(build: Any, widths: list[tuple[int, i
 @pytest.mark.parametrize("build", [grouped, mixed, renamed, tiny])
 def test_other_networks_stay_as_they_are(build: Any) -> None:
     mod = module(build)
-    tvm.ir.assert_structural_equal(widened_channels(mod), mod)
+    tvm.ir.assert_structural_equal(widened_channels(LANES)(mod), mod)

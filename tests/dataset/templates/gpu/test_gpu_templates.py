@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tvm
 from foretune.dataset.templates.gpu.compilation import Compiled, compiled
 from foretune.dataset.templates.gpu.problem import (
     ACTIVATIONS,
@@ -21,10 +24,14 @@ from foretune.dataset.templates.gpu.problem import (
     Window,
 )
 from foretune.dataset.templates.gpu.profiler import profile
-from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, Tiling, candidates, cycles, ranked
+from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, Tiling, candidates, cycles, gpu_of, ranked
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.deploy.compile import compile_network
 from hypothesis import given
 from hypothesis import strategies as st
+from support.gpu_networks import lowered, with_templates
 from support.paths import ROOT
+from support.template_text import SPARE
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
@@ -43,6 +50,9 @@ def test_sizes_of_problems() -> None:
     assert strided.grid(tiling) == (2, 2)
     assert PAIR.grid(tiling) == (512,)
     assert [len(problem.shapes) for problem in (PRODUCT, WINDOW, PAIR)] == [4, 4, 6]
+    bare = Product(m=3, n=5, k=7, bias="", residual="fp32", output="bf16", dtype="bf16")
+    assert dict(bare.types) == {"left": "bf16", "right": "bf16", "residual": "fp32", "output": "bf16"}
+    assert bare.shapes == [(3, 7), (7, 5), (3, 5), (3, 5)]
 
 
 def test_what_no_template_computes() -> None:
@@ -50,6 +60,12 @@ def test_what_no_template_computes() -> None:
         Product(m=1, n=1, k=1, activation="mish")
     with pytest.raises(GpuTemplateError, match="dtype=fp32"):
         Product(m=1, n=1, k=1, dtype="fp32")
+    with pytest.raises(GpuTemplateError, match="residual=int8"):
+        Product(m=1, n=1, k=1, residual="int8")
+    with pytest.raises(GpuTemplateError, match="output=: use"):
+        Product(m=1, n=1, k=1, output="")
+    with pytest.raises(GpuTemplateError, match=r"residual=fp16.*one after the other"):
+        BackToBack(m=64, k=64, middle=16, n=16, residual="fp16")
     for width in (8, 48):
         with pytest.raises(GpuTemplateError, match=f"middle={width}"):
             BackToBack(m=64, k=64, middle=width, n=16)
@@ -132,7 +148,7 @@ def test_templates_compute_what_pytorch_does() -> None:
         check=True,
     ).stdout
     errors: Mapping[str, float] = json.loads(printed.splitlines()[-1])
-    assert len(errors) == 2 * (len(ACTIVATIONS) + 6)
+    assert len(errors) == 2 * (len(ACTIVATIONS) + 9)
     # float16 has 11 bits; an output is rounded once, that of a pair's first product before.
     # The library rounds each step.
     limits = {name: 4e-3 if name.startswith("library") else 1e-3 for name in errors}
@@ -163,6 +179,8 @@ def test_templates_compile_to_tensor_cores_without_spills(
     instruction = "wgmma.mma_async" if capability == 90 else "mma.sync"
     assert instruction in found.assembly
     assert "cp.async" in found.assembly  # loads beside the multiply-adds
+    assert re.search(r"^\.version 8\.", found.assembly, re.MULTILINE)  # drivers of CUDA 13 read it
+    assert found.assembly.count(".param .") == len(problem.arguments) + len(problem.sizes) + SPARE
 
 
 @needs_triton
@@ -190,3 +208,20 @@ def test_a_template_and_its_rivals_are_timed_on_a_gpu() -> None:
     template = profile(PRODUCT, GPUS[80], 1).templates[0].compiled
     seconds = (latency_s(PRODUCT, template), library_latency_s(PRODUCT), compiler_latency_s(PRODUCT))
     assert all(1e-6 < each < 1e-3 for each in seconds)
+
+
+@pytest.mark.gpu
+@needs_triton
+def test_a_network_launches_templates_on_a_gpu() -> None:
+    if not tvm.cuda(0).exist:
+        pytest.skip("no CUDA device")
+    target = parse_target("cuda")
+    gpu = gpu_of(target)
+    if gpu is None:
+        pytest.skip("its GPU has no templates")
+    network, mod, _ = lowered("block", target)
+    placed, count = with_templates(mod, lambda problem: profile(problem, gpu, 1).templates[0].compiled)
+    assert count == 3
+    (output,) = compile_network(placed, target)(*network.inputs)
+    (expected,) = network.reference_outputs()
+    np.testing.assert_allclose(output, expected, rtol=3e-2, atol=3e-2)

@@ -68,3 +68,26 @@ struct alignas(4) half2 {
 using __half2 = half2;
 EMU_INLINE half2 make_half2(half x, half y) { return half2(x, y); }
 EMU_INLINE half2 __halves2half2(half x, half y) { return half2(x, y); }
+
+// The upper half of a float, rounded to even; arithmetic is that of floats.
+struct nv_bfloat16 {
+  uint16_t bits;
+  nv_bfloat16() = default;
+  EMU_INLINE nv_bfloat16(float value) {
+    uint32_t wide;
+    __builtin_memcpy(&wide, &value, 4);
+    bits = value != value ? 0x7fff : (wide + 0x7fff + (wide >> 16 & 1)) >> 16;
+  }
+  EMU_INLINE operator float() const {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    __builtin_memcpy(&value, &wide, 4);
+    return value;
+  }
+};
+using __nv_bfloat16 = nv_bfloat16;
+struct alignas(4) nv_bfloat162 {
+  nv_bfloat16 x, y;
+  EMU_COPIED_WHOLE(nv_bfloat162, 4)
+  EMU_INLINE nv_bfloat162(nv_bfloat16 x, nv_bfloat16 y) : x(x), y(y) {}
+};

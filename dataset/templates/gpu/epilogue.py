@@ -1,0 +1,170 @@
+"""Epilogue of a product as GPU templates compute it: a bias, a residual, an activation.
+
+Blocks behind a product are known by the values that they give for a few sums. So it does not matter in which
+steps a network spells its activations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from tvm import tirx
+from tvm.ir import Call
+from tvm.ir.expr import TensorLoad
+from tvm.s_tir.stmt import SBlock
+from tvm.tirx import BufferStore
+
+from ...operators.shared.tir import extents
+
+Values = NDArray[Any]
+
+REFERENCES: Mapping[str, Callable[[Values], Values]] = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "gelu": lambda x: 0.5 * x * (1.0 + special.erf(x / np.sqrt(2.0))),
+    "hardswish": lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
+    "silu": lambda x: x * special.expit(x),
+    "softplus": lambda x: np.logaddexp(x, 0.0),
+}
+"""Activations of `problem.ACTIVATIONS` in NumPy."""
+
+TOLERANCE = 1e-4
+"""Difference from an activation, over its largest value, up to which blocks compute it."""
+
+_BINARY: Mapping[str, Callable[..., Values]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+_CALLS: Mapping[str, Callable[..., Values]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "log1p": np.log1p,
+    "tanh": np.tanh,
+    "sqrt": np.sqrt,
+    "fabs": np.abs,
+    "abs": np.abs,
+    "erf": special.erf,
+    "sigmoid": special.expit,
+    "if_then_else": np.where,
+}
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What follows the sums: activation(sum + bias + residual)."""
+
+    activation: str
+    bias: int | None
+    """Parameter with a value for each column; None for none."""
+    residual: int | None
+    """Parameter with a value for each element; None for none."""
+
+
+class _UnknownError(Exception):
+    """A step that no template computes."""
+
+
+def read_epilogue(func: tirx.PrimFunc, sums: Any, behind: Sequence[SBlock]) -> Epilogue | None:
+    """Epilogue of the blocks behind a product, None where it is no template's.
+
+    Args:
+        func: the function.
+        sums: array that the product writes, whose last axis are the columns.
+        behind: element-wise blocks behind it, in order; the last one writes the output.
+    """
+    reading = _Reading(func, sums)
+    try:
+        found = reading.values(behind)
+    except _UnknownError:
+        return None
+    for name, reference in REFERENCES.items():
+        expected = reference(reading.added)
+        if np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max():
+            return Epilogue(name, reading.bias, reading.residual)
+    return None
+
+
+class _Reading:
+    """Values of the arrays of an epilogue, at as many elements as there are samples."""
+
+    SAMPLES = 64
+
+    def __init__(self, func: tirx.PrimFunc, sums: Any) -> None:
+        self._params = list(func.params)
+        self._shape = extents(sums)
+        self._random = np.random.default_rng(0)
+        self.added = self._random.uniform(-8.0, 8.0, self.SAMPLES)
+        """Sums, and what was added to them so far."""
+        self._known: list[tuple[Any, Values]] = [(sums, self.added)]
+        self.bias: int | None = None
+        self.residual: int | None = None
+
+    def values(self, blocks: Sequence[SBlock]) -> Values:
+        """Values of the array that the last block writes."""
+        for block in blocks:
+            if not isinstance(block.body, BufferStore) or block.init is not None:
+                raise _UnknownError
+            value = self._of(block.body.value, block)
+            self._known.append((block.writes[0].source, np.broadcast_to(value, self.added.shape)))
+        return self._known[-1][1]
+
+    def _of(self, value: Any, block: SBlock) -> Values:
+        if isinstance(value, TensorLoad):
+            return self._loaded(value, block)
+        if isinstance(value, tirx.FloatImm | tirx.IntImm):
+            return np.asarray(float(value.value))
+        if isinstance(value, tirx.Cast):
+            return self._of(value.value, block)
+        if isinstance(value, tirx.Select):
+            parts = (value.condition, value.true_value, value.false_value)
+            return np.where(*(self._of(part, block) for part in parts))
+        if isinstance(value, Call):
+            call = _CALLS.get(str(value.op.name).rpartition(".")[2])
+            if call is not None:
+                return call(*(self._of(argument, block) for argument in value.args))
+        operator = _BINARY.get(type(value).__name__)
+        if operator is None:
+            raise _UnknownError
+        return operator(self._of(value.a, block), self._of(value.b, block))
+
+    def _loaded(self, load: TensorLoad, block: SBlock) -> Values:
+        """Values of an array, a new one for an operand that was not read before."""
+        axes, shape = [iterator.var for iterator in block.iter_vars], extents(load.source)
+        whole = shape == self._shape and all(
+            extent == 1 or index.same_as(axis)
+            for extent, index, axis in zip(shape, load.indices, axes, strict=True)
+        )
+        of_columns = prod(shape) == shape[-1] == self._shape[-1] and load.indices[-1].same_as(axes[-1])
+        for array, values in self._known:
+            if array.same_as(load.source) and whole:
+                return values
+        number = next((n for n, param in enumerate(self._params) if param.same_as(load.source)), None)
+        if number is None:
+            raise _UnknownError
+        # An output of one row has the shape of its bias; a template adds both alike.
+        if of_columns and self.bias is None:
+            self.bias = number
+        elif whole and self.residual is None:
+            self.residual = number
+        else:
+            raise _UnknownError
+        values = self._random.uniform(-2.0, 2.0, self.SAMPLES)
+        self._known.append((load.source, values))
+        self.added = self.added + values
+        return values

@@ -1,0 +1,194 @@
+"""Templates for GPUs in a network: compiled, measured on the device, taken where they beat a task's schedule.
+
+Bolt's light-weight profiler (section 3.2.2). A template is a whole function and no schedule, so that a file
+of its own beside the database keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+
+import tvm
+from tvm.target import Target
+
+from ..dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ..dataset.task import Task
+from ..dataset.templates.gpu.compilation import INSTALL, Compiled
+from ..dataset.templates.gpu.function import kernel_function
+from ..dataset.templates.gpu.matching import Match, matched
+from ..dataset.templates.gpu.problem import GpuTemplateError, Problem
+from ..dataset.templates.gpu.profiler import profile
+from ..dataset.templates.gpu.tiling import Gpu, gpu_of
+from ..dataset.tvm_compat import as_task_module, workload_hash
+from .database_folder import TEMPLATES_FILE, append_notes, read_notes
+from .result import TaskResult
+
+Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The fastest template of a task."""
+
+    latency_s: float
+    title: str
+    module: str
+
+
+class GpuTemplates:
+    """Templates of the tasks of a network on one target, with those of earlier runs."""
+
+    def __init__(self, folder: Path, target: Target, count: int, *, retune: bool = False) -> None:
+        """Templates of earlier runs, unless they shall be measured again.
+
+        Args:
+            folder: folder of a tuning database.
+            target: target of all tasks; one without templates has none.
+            count: templates of a task that are measured; 0 takes none.
+            retune: forgets earlier runs.
+        """
+        self._path, self._count = folder / TEMPLATES_FILE, count
+        self._gpu = gpu_of(target) if count else None
+        reads = self._gpu is not None and not retune
+        self._known = dict(map(_read, read_notes(self._path))) if reads else {}
+
+    def due(self, tasks: Sequence[Task]) -> dict[str, Match]:
+        """Tasks by workload hash that templates compute, and that were not measured before."""
+        if self._gpu is None:
+            return {}
+        found = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
+        matches = {name: matched(mod) for name, mod in found.items()}
+        return {name: match for name, match in matches.items() if match is not None}
+
+    def missing(self) -> str:
+        """What this machine lacks to compile templates, "" where it lacks nothing."""
+        there = find_spec("triton") is not None
+        return "" if there else f"templates for GPUs need Triton: {INSTALL}"
+
+    def measure(
+        self,
+        tasks: Sequence[Task],
+        executor: Executor,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        compile_: Compile | None = None,
+    ) -> int:
+        """Measures the templates of tasks that are due; returns the number that ran.
+
+        A task none of whose templates can be made is noted as such; one whose templates fail to run is tried
+        again next time. `say` is told why templates were left out.
+        """
+        due, gpu = self.due(tasks), self._gpu
+        if not due or gpu is None:
+            return 0
+        functions = {task.workload_hash: task.mod["main"] for task in tasks}
+        jobs, titles = [], []
+        for name, found in self._compiled(due, gpu, compile_):
+            if isinstance(found, str):
+                say(found)
+                continue
+            for template in found:
+                function = kernel_function(functions[name], due[name], template)
+                module = tvm.ir.save_json(tvm.IRModule({"main": function}))
+                jobs.append(MeasureJob(module, task=name))
+                titles.append(_title(due[name].problem, template))
+        outcomes = executor.measure(jobs)
+        for name in due:
+            of_task = [
+                _Known(outcome.latency_s, title, job.module)
+                for job, title, outcome in zip(jobs, titles, outcomes, strict=True)
+                if job.task == name and outcome.failure is None
+            ]
+            if of_task:
+                self._note(name, min(of_task, key=lambda one: one.latency_s))
+            elif all(job.task != name for job in jobs):
+                self._note(name, _Known(math.inf, "", ""))
+        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        for why, times in Counter(map(_reason, failed)).items():
+            say(f"templates for GPUs that failed: {times}, {why}")
+        return len(outcomes) - len(failed)
+
+    def placed(
+        self, mod: tvm.IRModule, results: Sequence[TaskResult]
+    ) -> tuple[tvm.IRModule, list[TaskResult]]:
+        """The network with the templates that are faster than its schedules, and the results with them."""
+        slower_s = {
+            result.workload_hash: result.tuned_latency_s or result.untuned_latency_s or math.inf
+            for result in results
+        }
+        faster = {
+            name: known
+            for name, known in self._known.items()
+            if name in slower_s and known.latency_s < slower_s[name]
+        }
+        if not faster:
+            return mod, list(results)
+        placed = tvm.IRModule(mod.functions, attrs=mod.attrs)
+        for var, func in mod.functions_items():
+            known = faster.get(workload_hash(as_task_module(func))) if _is_tir(func) else None
+            if known is not None:
+                launching = tvm.ir.load_json(known.module)["main"]
+                placed[var] = launching.with_attr("global_symbol", var.name_hint)
+        return placed, [
+            replace(result, tuned_latency_s=known.latency_s, reason="", template=known.title)
+            if (known := faster.get(result.workload_hash)) is not None
+            else result
+            for result in results
+        ]
+
+    def _compiled(
+        self, due: dict[str, Match], gpu: Gpu, compile_: Compile | None
+    ) -> Iterator[tuple[str, list[Compiled] | str]]:
+        """The most promising templates of each task, or why there are none; each takes a process seconds."""
+        problems = [match.problem for match in due.values()]
+        given = repeat(gpu), repeat(self._count)
+        if compile_ is not None:
+            yield from zip(due, map(compile_, problems, *given), strict=False)
+            return
+        workers = min(len(problems), os.cpu_count() or 1)
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
+
+    def _note(self, name: str, known: _Known) -> None:
+        self._known[name] = known
+        latency_s = known.latency_s if math.isfinite(known.latency_s) else None
+        line = {"workload": name, "latency_s": latency_s, "title": known.title, "module": known.module}
+        append_notes(self._path, [line])
+
+
+def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled] | str:
+    """The `count` most promising templates that compile well; the reason as text where none can be made."""
+    try:
+        return [one.compiled for one in profile(problem, gpu, count).templates]
+    except GpuTemplateError as error:
+        return str(error)
+
+
+def _reason(outcome: MeasureOutcome) -> str:
+    """The last line of what a failed measurement says."""
+    return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
+
+
+def _title(problem: Problem, template: Compiled) -> str:
+    tiling = template.tiling
+    blocks = f"{tiling.block_m}x{tiling.block_n}x{tiling.block_k}"
+    return f"{problem.kernel} in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages"
+
+
+def _read(note: dict[str, object]) -> tuple[str, _Known]:
+    latency_s = note["latency_s"]
+    seconds = math.inf if latency_s is None else float(str(latency_s))
+    return str(note["workload"]), _Known(seconds, str(note["title"]), str(note["module"]))
+
+
+def _is_tir(func: object) -> bool:
+    return isinstance(func, tvm.tirx.PrimFunc)
