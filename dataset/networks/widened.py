@@ -1,9 +1,9 @@
 """Output channels that are no whole vectors, filled up where nothing but further layers reads them.
 
 An instruction of a template computes whole vectors of output channels, and a GPU stores eight of 16 bits at
-once. For vectors of 16 a layer of 24 channels gets 32, the new ones with filters of zeros, and with zeros in the
-weights of the layers that read them. What is between two layers, such as a bias, an activation or the sum with
-another branch, has the new channels too, whose values nothing depends on (Bolt, section 3.2.3).
+once. For vectors of 16 a layer of 24 channels gets 32, the new ones with filters of zeros, and with zeros in
+the weights of the layers that read them. What is between two layers, such as a bias, an activation or the sum
+with another branch, has the new channels too, whose values nothing depends on (Bolt, section 3.2.3).
 """
 
 from __future__ import annotations
