@@ -6,6 +6,7 @@ compiles them without it produces correct code, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import tvm
 from tvm.tirx import PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
+from .bfloat16_rounding import with_native_rounding
 from .prefetching import with_prefetches
 from .remainders import with_remainders_apart
 from .vector_math import vectorise_math
@@ -27,27 +29,34 @@ def improve_code() -> None:
     """Makes all code that this process generates for CPUs as fast as it was measured.
 
     Exponentials, hyperbolic tangents and error functions run in vectors (`vector_math`), templates prefetch
-    their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), and remainders have code
-    of their own (`remainders`). Code without it is correct, too.
+    their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), remainders have code of
+    their own (`remainders`), and an instruction rounds to bfloat16 (`bfloat16_rounding`). Code without it is
+    correct, too.
     """
     vectorise_math()
     before = PIPELINE_MAP[_PIPELINE]
 
     def pipeline() -> tuple[Any, Any, Any]:
         lowering, host, device = before()
-        return tvm.transform.Sequential([_pass, lowering]), host, device
+        return tvm.transform.Sequential([_before_lowering, lowering, _behind_lowering]), host, device
 
     register_tir_pipeline(_PIPELINE, pipeline)
 
 
 @tvm.transform.module_pass(opt_level=0)
-def _pass(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    changed = {
-        name: _improved(func) if isinstance(func, PrimFunc) else func for name, func in mod.functions_items()
-    }
-    return tvm.IRModule(changed, attrs=mod.attrs)
-
-
-def _improved(func: PrimFunc) -> PrimFunc:
+def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     """Prefetches come first: they read whole vectors as the schedule has them."""
-    return with_register_vectors(with_remainders_apart(with_prefetches(func)))
+    return _changed(mod, lambda func: with_register_vectors(with_remainders_apart(with_prefetches(func))))
+
+
+@tvm.transform.module_pass(opt_level=0)
+def _behind_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    return _changed(mod, with_native_rounding)
+
+
+def _changed(mod: tvm.IRModule, change: Callable[[PrimFunc], PrimFunc]) -> tvm.IRModule:
+    """The module with each of its TIR functions changed."""
+    functions = {
+        name: change(func) if isinstance(func, PrimFunc) else func for name, func in mod.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs)

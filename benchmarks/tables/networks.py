@@ -14,6 +14,7 @@ TUNED, EAGER = "tuned TVM", "PyTorch eager"
 NETWORKS = {
     "resnet18": "ResNet-18",
     "bert_large": "BERT-large",
+    "roberta_base": "RoBERTa-base",
     "mobilenetv1": "MobileNetV1",
     "mobilenetv2": "MobileNetV2",
     "bert_base": "BERT-base, 128 tokens",
