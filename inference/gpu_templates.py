@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tvm
 from tvm.target import Target
@@ -24,7 +25,6 @@ from ..dataset.measure import Executor, MeasureJob, MeasureOutcome
 from ..dataset.task import Task
 from ..dataset.templates.gpu.compilation import INSTALL, Compiled
 from ..dataset.templates.gpu.function import kernel_function
-from ..dataset.templates.gpu.matching import Match, matched
 from ..dataset.templates.gpu.problem import GpuTemplateError, Problem
 from ..dataset.templates.gpu.profiler import profile
 from ..dataset.templates.gpu.tiling import Gpu, gpu_of
@@ -32,7 +32,11 @@ from ..dataset.tvm_compat import as_task_module, workload_hash
 from .database_folder import TEMPLATES_FILE, append_notes, read_notes
 from .result import TaskResult
 
+if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
+    from ..dataset.templates.gpu.matching import Match
+
 Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
+"""Templates of a problem, at most so many and the most promising first; or why there are none."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class GpuTemplates:
         """Tasks by workload hash that templates compute, and that were not measured before."""
         if self._gpu is None:
             return {}
+        from ..dataset.templates.gpu.matching import matched
+
         found = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
         matches = {name: matched(mod) for name, mod in found.items()}
         return {name: match for name, match in matches.items() if match is not None}

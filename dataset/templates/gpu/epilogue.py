@@ -118,7 +118,8 @@ class _Reading:
     def values(self, blocks: Sequence[SBlock]) -> Values:
         """Values of the array that the last block writes."""
         for block in blocks:
-            if not isinstance(block.body, BufferStore) or block.init is not None:
+            stores = isinstance(block.body, BufferStore) and block.init is None
+            if not stores or len(block.iter_vars) != len(self._shape):
                 raise _UnknownError
             value = self._of(block.body.value, block)
             self._known.append((block.writes[0].source, np.broadcast_to(value, self.added.shape)))

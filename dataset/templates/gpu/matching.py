@@ -13,7 +13,7 @@ from tvm.s_tir.stmt import SBlock
 from ...operators.shared.tir import extents, linear
 from ..contraction import Contraction, blocks_of, only_copies, only_pads, product_of, read_contraction
 from .epilogue import read_epilogue
-from .problem import NOTHING, Problem, Product, Window
+from .problem import HALVES, NOTHING, Problem, Product, Window
 
 TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """Triton's name of a data type by TVM's."""
@@ -53,10 +53,13 @@ def matched(mod: tvm.IRModule) -> Match | None:
         return None
     arrays = [data, weight, epilogue.bias, epilogue.residual, len(func.params) - 1]
     dtypes = [NOTHING if n is None else TYPES.get(str(func.params[n].dtype)) for n in arrays]
-    if None in dtypes or dtypes[0] not in ("fp16", "bf16") or dtypes[1] != dtypes[0]:
+    if None in dtypes or dtypes[0] not in HALVES or dtypes[1] != dtypes[0]:
         return None
     fields = {
-        **{"dtype": dtypes[0], "bias": dtypes[2], "residual": dtypes[3], "output": dtypes[4]},
+        "dtype": dtypes[0],
+        "bias": dtypes[2],
+        "residual": dtypes[3],
+        "output": dtypes[4],
         "activation": epilogue.activation,
     }
     read = _product if pad is None and contraction.plain else _window
@@ -120,9 +123,13 @@ def _window(anchor: SBlock, found: Contraction, pad: SBlock | None, fields: dict
         if (axis.extent > 1 and strides[0] != image[0].stride) or (step.extent > 1 and strides[1] != 1):
             return None
     data = region.source if pad is None else pad.reads[0].source
+    if len(extents(data)) != 4:
+        return None
     padding = 0
     if pad is not None:
         read = [at.min for at in pad.reads[0].region]
+        if len(pad.iter_vars) != 4:
+            return None
         shifts = [-linear(at, loop)[1] for at, loop in zip(read, pad.iter_vars, strict=True)]
         if shifts[0] or shifts[3] or shifts[1] != shifts[2]:
             return None
