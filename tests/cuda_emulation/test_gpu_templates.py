@@ -11,7 +11,7 @@ from foretune.dataset.records import FailureKind
 from foretune.dataset.templates.gpu.compilation import Compiled
 from foretune.dataset.templates.gpu.function import kernel_function, kernel_modules, launches_template
 from foretune.dataset.templates.gpu.matching import Match, matched
-from foretune.dataset.templates.gpu.problem import GpuTemplateError, Problem
+from foretune.dataset.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
 from foretune.dataset.templates.gpu.tiling import Gpu, Tiling
 from foretune.dataset.tvm_compat import argument_buffers
 from foretune.inference.gpu_templates import GpuTemplates
@@ -19,6 +19,7 @@ from support.emulated_network import run_with_templates
 from support.gpu_networks import NETWORKS, TARGET, lowered
 from support.results import make_task
 from support.template_text import SPARE, TILING, emulated
+from tvm import te
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,24 @@ def test_templates_compute_what_tasks_do(gpu) -> None:
         assert execution.failure is None
         expected = on_cpu(mod, inputs).astype(np.float32)
         np.testing.assert_allclose(execution.output.astype(np.float32), expected, rtol=2e-2, atol=2e-2)
+
+
+def test_two_products_are_launched_as_one(gpu) -> None:
+    """Whoever writes the function of a pair names its parameters."""
+    problem = BackToBack(m=20, k=24, middle=32, n=16, activation="relu", dtype="bf16")
+    arrays = [te.placeholder(shape, "bfloat16") for shape in problem.shapes[:-1]]
+    # What it computes does not matter: the template does.
+    output = te.compute(problem.shapes[-1], lambda m, n: arrays[0][m, 0] + arrays[4][n])
+    func = te.create_prim_func([*arrays, output])
+    made = kernel_function(func, Match(problem, tuple(range(6))), emulated(problem, TILING))
+    mod = tvm.IRModule({"main": made})
+    inputs = inputs_of(mod)
+    execution = gpu.run(mod, TARGET, inputs)
+    assert execution.failure is None
+    left, first, first_bias, second, second_bias = (array.astype(np.float32) for array in inputs)
+    kept = np.maximum(left @ first + first_bias, 0).astype(ml_dtypes.bfloat16).astype(np.float32)
+    expected = np.maximum(kept @ second + second_bias, 0)
+    np.testing.assert_allclose(execution.output.astype(np.float32), expected, rtol=2e-2, atol=2e-2)
 
 
 def test_a_network_launches_templates(gpu) -> None:

@@ -7,7 +7,7 @@ the entry with its parameters. The emulation puts the kernel's name in the place
 from __future__ import annotations
 
 from foretune.dataset.templates.gpu.compilation import Compiled
-from foretune.dataset.templates.gpu.problem import Problem, Window
+from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Window
 from foretune.dataset.templates.gpu.tiling import Tiling
 
 _TYPES = {"bf16": "unsigned short", "fp32": "float"}
@@ -41,17 +41,19 @@ def emulated(problem: Problem, tiling: Tiling) -> Compiled:
     pointers = [f"{_TYPES[types.get(name, types['output'])]}* {name}" for name in problem.arguments]
     parameters = [*pointers, *(f"int {name}" for name in problem.sizes), "long long", "long long"]
     entry = ", ".join(f".param .b64 p{number}" for number in range(len(parameters)))
-    rows, columns = str(problem.rows), str(problem.columns)
+    rows, columns = str(problem.rows), str(problem.shapes[-1][-1])
+    # A block of two products has whole rows.
+    block_n = problem.shapes[-1][-1] if isinstance(problem, BackToBack) else tiling.block_n
     text = f"""// .visible .entry {problem.kernel}({entry})
 #include <cstring>
 {_HALVES}
 extern "C" __global__ void KERNEL({", ".join(parameters)}) {{
-  for (int e = threadIdx.x; e < {tiling.block_m * tiling.block_n}; e += {32 * tiling.warps}) {{
-    int m = blockIdx.x * {tiling.block_m} + e / {tiling.block_n};
-    int n = blockIdx.y * {tiling.block_n} + e % {tiling.block_n};
+  for (int e = threadIdx.x; e < {tiling.block_m * block_n}; e += {32 * tiling.warps}) {{
+    int m = blockIdx.x * {tiling.block_m} + e / {block_n};
+    int n = blockIdx.y * {block_n} + e % {block_n};
     if (m < {rows} && n < {columns}) {{
       float sum = 0;
-      {_window(problem) if isinstance(problem, Window) else _PRODUCT}
+      {_sum(problem)}
       {"sum += wide(bias[n]);" if "bias" in types else ""}
       {f"sum += wide(residual[m * {columns} + n]);" if "residual" in types else ""}
       put(output + m * {columns} + n, {_ACTIVATED[problem.activation]});
@@ -63,6 +65,26 @@ extern "C" __global__ void KERNEL({", ".join(parameters)}) {{
 
 
 _PRODUCT = "for (int k = 0; k < depth; ++k) sum += wide(left[m * depth + k]) * wide(right[k * columns + n]);"
+
+
+def _sum(problem: Problem) -> str:
+    if isinstance(problem, Window):
+        return _window(problem)
+    return _pair(problem) if isinstance(problem, BackToBack) else _PRODUCT
+
+
+def _pair(problem: BackToBack) -> str:
+    """The second product, of a row of the first one, which is computed anew for each column."""
+    return f"""
+      for (int j = 0; j < {problem.middle}; ++j) {{
+        float first_sum = wide(first_bias[j]);
+        for (int k = 0; k < depth; ++k)
+          first_sum += wide(left[m * depth + k]) * wide(first[k * {problem.middle} + j]);
+        unsigned short kept;
+        {{ float sum = first_sum; put(&kept, {_ACTIVATED[problem.activation]}); }}
+        sum += wide(kept) * wide(second[j * {problem.n} + n]);
+      }}
+      sum += wide(second_bias[n]);"""
 
 
 def _window(problem: Window) -> str:
