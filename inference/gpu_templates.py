@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -40,6 +40,14 @@ Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
 
 
 @dataclass(frozen=True)
+class Due:
+    """A task whose templates are to be measured."""
+
+    function: tvm.tirx.PrimFunc
+    match: Match
+
+
+@dataclass(frozen=True)
 class _Known:
     """The fastest template of a task."""
 
@@ -65,49 +73,47 @@ class GpuTemplates:
         reads = self._gpu is not None and not retune
         self._known = dict(map(_read, read_notes(self._path))) if reads else {}
 
-    def due(self, tasks: Sequence[Task]) -> dict[str, Match]:
+    def due(self, tasks: Sequence[Task]) -> dict[str, Due]:
         """Tasks by workload hash that templates compute, and that were not measured before."""
         if self._gpu is None:
             return {}
         from ..dataset.templates.gpu.matching import matched
 
-        found = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
-        matches = {name: matched(mod) for name, mod in found.items()}
-        return {name: match for name, match in matches.items() if match is not None}
+        new = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
+        matches = {name: matched(mod) for name, mod in new.items()}
+        return {name: Due(new[name]["main"], match) for name, match in matches.items() if match is not None}
 
     def missing(self) -> str:
-        """What this machine lacks to compile templates, "" where it lacks nothing."""
+        """Advice where this machine lacks what compiles templates, "" where it lacks nothing."""
         there = find_spec("triton") is not None
         return "" if there else f"templates for GPUs need Triton: {INSTALL}"
 
     def measure(
         self,
-        tasks: Sequence[Task],
+        due: Mapping[str, Due],
         executor: Executor,
         *,
         say: Callable[[str], None] = lambda _: None,
         compile_: Compile | None = None,
     ) -> int:
-        """Measures the templates of tasks that are due; returns the number that ran.
+        """Measures the templates of the tasks of `due`; returns the number that ran.
 
         A task none of whose templates can be made is noted as such; one whose templates fail to run is tried
         again next time. `say` is told why templates were left out.
         """
-        due, gpu = self.due(tasks), self._gpu
-        if not due or gpu is None:
+        if not due or self._gpu is None:
             return 0
-        functions = {task.workload_hash: task.mod["main"] for task in tasks}
         jobs, titles = [], []
-        for name, found in self._compiled(due, gpu, compile_):
+        for name, found in self._compiled(due, self._gpu, compile_):
             if isinstance(found, str):
                 say(found)
                 continue
             for template in found:
-                function = kernel_function(functions[name], due[name], template)
+                function = kernel_function(due[name].function, due[name].match, template)
                 module = tvm.ir.save_json(tvm.IRModule({"main": function}))
                 jobs.append(MeasureJob(module, task=name))
-                titles.append(_title(due[name].problem, template))
-        outcomes = executor.measure(jobs)
+                titles.append(_title(due[name].match.problem, template))
+        outcomes, tried = executor.measure(jobs), {job.task for job in jobs}
         for name in due:
             of_task = [
                 _Known(outcome.latency_s, title, job.module)
@@ -116,7 +122,7 @@ class GpuTemplates:
             ]
             if of_task:
                 self._note(name, min(of_task, key=lambda one: one.latency_s))
-            elif all(job.task != name for job in jobs):
+            elif name not in tried:
                 self._note(name, _Known(math.inf, "", ""))
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         for why, times in Counter(map(_reason, failed)).items():
@@ -152,10 +158,10 @@ class GpuTemplates:
         ]
 
     def _compiled(
-        self, due: dict[str, Match], gpu: Gpu, compile_: Compile | None
+        self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None
     ) -> Iterator[tuple[str, list[Compiled] | str]]:
         """The most promising templates of each task, or why there are none; each takes a process seconds."""
-        problems = [match.problem for match in due.values()]
+        problems = [task.match.problem for task in due.values()]
         given = repeat(gpu), repeat(self._count)
         if compile_ is not None:
             yield from zip(due, map(compile_, problems, *given), strict=False)

@@ -340,14 +340,15 @@ class TuningRun:
         retune = config.retune and self.searches
         templates = GpuTemplates(opened.database.folder, opened.target, count, retune=retune)
         measures = self.searches and not config.require_database and config.executor.has_device
-        if not measures or not templates.due(tasks):
+        due = templates.due(tasks) if measures else {}
+        if not due:
             return templates
         if missing := templates.missing():
             self.console.print(missing, style="yellow")
             return templates
         self._start(workforce, opened.database)
         with self.watch.stage("templates"), self.console.status("measuring templates for GPUs"):
-            ran = templates.measure(tasks, workforce.executor, say=self.console.print)
+            ran = templates.measure(due, workforce.executor, say=self.console.print)
         self.console.print(f"{ran} templates for GPUs ran")
         return templates
 

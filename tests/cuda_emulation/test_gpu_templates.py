@@ -141,7 +141,7 @@ def test_the_fastest_template_takes_the_place_of_a_slower_schedule(tmp_path) -> 
     assert len(names) == 2
     said: list[str] = []
     executor = Timed([3e-6, 2e-6, None, 5e-6])
-    assert templates.measure(tasks, executor, say=said.append, compile_=two_templates) == 3
+    assert templates.measure(templates.due(tasks), executor, say=said.append, compile_=two_templates) == 3
     assert said == ["templates for GPUs that failed: 1, out of memory"]
     results = [
         make_task(workload_hash=name, tuned_latency_s=seconds)
@@ -149,7 +149,7 @@ def test_the_fastest_template_takes_the_place_of_a_slower_schedule(tmp_path) -> 
     ]
     for known in (templates, GpuTemplates(tmp_path, TARGET, 2)):  # also in the next run
         assert known.due(tasks) == {}
-        assert known.measure(tasks, executor, compile_=two_templates) == 0
+        assert known.measure(known.due(tasks), executor, compile_=two_templates) == 0
         placed, told = known.placed(mod, results)
         assert [result.tuned_latency_s for result in told] == [2e-6, 4e-6]
         assert told[0].template == "product in blocks of 32x16x16, 1 warps, 2 stages"
@@ -165,7 +165,7 @@ def test_a_task_whose_templates_do_not_compile_is_not_tried_again(tmp_path) -> N
     templates = GpuTemplates(tmp_path, TARGET, 2)
     said: list[str] = []
     ran = templates.measure(
-        tasks, Timed([]), say=said.append, compile_=lambda *_: "Triton does not compile it"
+        templates.due(tasks), Timed([]), say=said.append, compile_=lambda *_: "Triton does not compile it"
     )
     assert (ran, said) == (0, ["Triton does not compile it"] * 2)
     assert templates.due(tasks) == {}
@@ -176,7 +176,7 @@ def test_a_task_whose_templates_do_not_compile_is_not_tried_again(tmp_path) -> N
 def test_a_task_whose_templates_do_not_run_is_tried_again(tmp_path) -> None:
     _, _, tasks = lowered("dense")
     templates = GpuTemplates(tmp_path, TARGET, 2)
-    assert templates.measure(tasks, Timed([None] * 4), compile_=two_templates) == 0
+    assert templates.measure(templates.due(tasks), Timed([None] * 4), compile_=two_templates) == 0
     assert len(templates.due(tasks)) == 2
 
 

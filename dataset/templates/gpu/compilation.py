@@ -61,10 +61,9 @@ def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
     backend = importlib.import_module("triton.backends.compiler")
     compiler = importlib.import_module("triton.compiler")
     kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
-    constants = problem.constants(tiling)
+    constants, types = problem.constants(tiling), list(problem.types.values())
     signature = {
-        # A pointer that the kernel does not read is that of the output.
-        **{name: f"*{problem.types.get(name, problem.types['output'])}" for name in problem.arguments},
+        **dict(zip(problem.arguments, (f"*{dtype}" for dtype in problem.passed(types)), strict=True)),
         **dict.fromkeys(problem.sizes, "i32"),
         **dict.fromkeys(constants, "constexpr"),
     }

@@ -67,7 +67,7 @@ _CALLS: Mapping[str, Callable[..., Values]] = {
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows the sums: activation(sum + bias + residual)."""
+    """Steps behind the sums: activation(sum + bias + residual)."""
 
     activation: str
     bias: int | None

@@ -42,9 +42,8 @@ def kernel_function(func: tirx.PrimFunc, match: Match, template: Compiled) -> ti
             T.arg(f"p{number}", T.buffer(extents(array), str(array.dtype)))
             for number, array in enumerate(func.params)
         ]
-        there = dict(zip(problem.pointers, (arrays[number] for number in match.parameters), strict=True))
-        # A pointer that the kernel does not read is that of the output.
-        pointers = [there.get(argument, arrays[-1]).data for argument in problem.arguments]
+        passed = problem.passed([arrays[number] for number in match.parameters])
+        pointers = [array.data for array in passed]
         sizes = [tirx.const(size, "int32") for size in problem.sizes.values()]
         # Triton adds pointers to memory that only kernels for debugging or of clusters use.
         unused = [tirx.const(0, "int64")] * (taken - len(pointers) - len(sizes))

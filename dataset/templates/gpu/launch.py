@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
-from .problem import BackToBack, Problem, Window
+from .problem import DTYPES, BackToBack, Problem, Window
 from .tiling import Tiling
 
 if TYPE_CHECKING:
     import torch
-
-DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
-"""PyTorch's name of a data type by Triton's."""
 
 
 def launch(problem: Problem, tiling: Tiling, arrays: Sequence[torch.Tensor]) -> None:
@@ -24,9 +21,8 @@ def launch(problem: Problem, tiling: Tiling, arrays: Sequence[torch.Tensor]) -> 
     """
     kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
     options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
-    there = dict(zip(problem.pointers, arrays, strict=True))
-    pointers = [there.get(name, arrays[-1]) for name in problem.arguments]
-    kernel[problem.grid(tiling)](*pointers, *problem.sizes.values(), **problem.constants(tiling), **options)
+    pointers, sizes = problem.passed(arrays), problem.sizes.values()
+    kernel[problem.grid(tiling)](*pointers, *sizes, **problem.constants(tiling), **options)
 
 
 def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Tensor]:

@@ -13,10 +13,9 @@ from tvm.s_tir.stmt import SBlock
 from ...operators.shared.tir import extents, linear
 from ..contraction import Contraction, blocks_of, only_copies, only_pads, product_of, read_contraction
 from .epilogue import read_epilogue
-from .problem import HALVES, NOTHING, Problem, Product, Window
+from .problem import DTYPES, HALVES, NOTHING, Problem, Product, Window
 
-TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-"""Triton's name of a data type by TVM's."""
+_TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def matched(mod: tvm.IRModule) -> Match | None:
     if data is None or weight is None:
         return None
     arrays = [data, weight, epilogue.bias, epilogue.residual, len(func.params) - 1]
-    dtypes = [NOTHING if n is None else TYPES.get(str(func.params[n].dtype)) for n in arrays]
+    dtypes = [NOTHING if n is None else _TYPES.get(str(func.params[n].dtype)) for n in arrays]
     if None in dtypes or dtypes[0] not in HALVES or dtypes[1] != dtypes[0]:
         return None
     fields = {
@@ -71,7 +70,7 @@ def matched(mod: tvm.IRModule) -> Match | None:
 
 def _is_half(contraction: Contraction) -> bool:
     data, weight, sums = contraction.types
-    return data == weight and data in ("float16", "bfloat16") and sums == "float32"
+    return data == weight and _TYPES.get(data) in HALVES and sums == "float32"
 
 
 def _parameter(func: tirx.PrimFunc, array: Any) -> int | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from ....errors import UserError
 from .tiling import Tiling
+
+Array = TypeVar("Array")
 
 ACTIVATIONS: Mapping[str, int] = {
     "none": 0,
@@ -19,6 +21,9 @@ ACTIVATIONS: Mapping[str, int] = {
     "softplus": 5,
 }
 """Activations of an epilogue by the number that a kernel takes."""
+
+DTYPES: Mapping[str, str] = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+"""Name of a data type in TVM and PyTorch by that in Triton."""
 
 HALVES = ("fp16", "bf16")
 """Triton's names of the data types that tensor cores multiply here."""
@@ -48,6 +53,7 @@ class Problem(ABC):
     residual: str = NOTHING
     """Data type of what is added to each element before the activation; NOTHING where nothing is."""
     output: str = DTYPE
+    """Data type of the output."""
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
@@ -58,7 +64,7 @@ class Problem(ABC):
             raise GpuTemplateError(f"dtype={self.dtype}: tensor cores take fp16 and bf16 here")
         for name, least in (("bias", NOTHING), ("residual", NOTHING), ("output", DTYPE)):
             value = getattr(self, name)
-            if value not in (least, DTYPE, "fp32", *HALVES):
+            if value not in (least, DTYPE, *DTYPES):
                 raise GpuTemplateError(f"{name}={value}: use fp16, bf16 or fp32")
 
     @property
@@ -76,6 +82,14 @@ class Problem(ABC):
     def pointers(self) -> tuple[str, ...]:
         """Names of the arrays that there are, in order."""
         return tuple(self.types)
+
+    def passed(self, arrays: Sequence[Array]) -> list[Array]:
+        """What is passed for each of `arguments`, from the arrays `pointers` in order.
+
+        The output stands for an array that is not there, which the kernel does not read.
+        """
+        there = dict(zip(self.pointers, arrays, strict=True))
+        return [there.get(name, arrays[-1]) for name in self.arguments]
 
     @property
     def shapes(self) -> Sequence[tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Which tasks GPU templates compute, and how: read from TIR of networks in bfloat16."""
+"""Tasks that GPU templates compute, and how: read from TIR of networks in bfloat16."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_no_template_computes() -> None:
     ("arch", "rules"), [("sm_70", None), ("sm_80", 80), ("sm_86", 80), ("sm_90", 90), ("sm_100", 80)]
 )
 def test_rules_of_a_target(arch: str, rules: int | None) -> None:
-    """What sm_90 has alone does not run on a later GPU."""
+    """Instructions that sm_90 has alone do not run on a later GPU."""
     target = parse_target({"kind": "cuda", "arch": arch, "max_threads_per_block": 1024})
     assert gpu_of(target) == (None if rules is None else GPUS[rules])
     lowering = Lowering(dtype="bfloat16")
