@@ -14,6 +14,8 @@ from tvm.ir import Call
 from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import PrimFunc
 
+from .tvm_compat import cpu_target
+
 FEATURE = "avx512bf16"
 """LLVM's name of the feature with the instruction."""
 
@@ -24,8 +26,8 @@ def with_native_rounding(func: PrimFunc) -> PrimFunc:
     The function is one behind TVM's passes that store bfloat16 as 16-bit integers. Results are the same but
     for subnormal numbers, which become zero.
     """
-    target = func.attrs.get("target") if func.attrs is not None else None
-    if target is None or target.kind.name != "llvm" or not llvm_cpu_has_features([FEATURE], target):
+    target = cpu_target(func)
+    if target is None or not llvm_cpu_has_features([FEATURE], target):
         return func
     widths: set[int] = set()
 

@@ -17,6 +17,7 @@ from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import For, ForKind, PrimFunc
 
 from .operators.shared.tir import substituted
+from .tvm_compat import cpu_target
 
 _REGISTERS = (("avx512f", 512), ("avx", 256))
 """Bits of a vector register of CPUs with a feature; others have 128."""
@@ -28,8 +29,8 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
     Vectors of a power of two stay as they are. The others are as wide as the register is for the largest data
     type in the loop.
     """
-    target = func.attrs.get("target") if func.attrs is not None else None
-    if target is None or target.kind.name != "llvm":
+    target = cpu_target(func)
+    if target is None:
         return func
     bits = _register_bits(target)
     found: list[For] = []

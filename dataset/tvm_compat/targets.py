@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm.target import Target
 from tvm.target.codegen import llvm_cpu_has_features, llvm_get_cpu_features, llvm_get_system_cpu
+from tvm.tirx import PrimFunc
 
 from ...errors import UserError
 
@@ -58,6 +59,12 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
             'tag such as nvidia/nvidia-a100, or a JSON object such as {"kind": "llvm", "mcpu": "znver3", '
             '"num-cores": 2}'
         ) from error
+
+
+def cpu_target(func: PrimFunc) -> Target | None:
+    """Target that a function is lowered for; None where that is no CPU, or not known yet."""
+    target = func.attrs.get("target") if func.attrs is not None else None
+    return target if target is not None and target.kind.name == "llvm" else None
 
 
 def target_cores(target: Target) -> int:
