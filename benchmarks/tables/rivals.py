@@ -72,7 +72,8 @@ def networks(results: Results) -> str:
 
 def networks_on_gpus(results: Results) -> str:
     """The same of networks that were tuned for a GPU."""
-    found = [*results.of("rivals", "cuda"), *results.of("rivals", "cuda-bfloat16")]
+    variants = ("cuda", "cuda-bfloat16", "cuda-bfloat16-bert")
+    found = [result for variant in variants for result in results.of("rivals", variant)]
     return _networks(found, f"{COMMAND} --target cuda")
 
 

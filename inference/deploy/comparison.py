@@ -221,7 +221,7 @@ class Comparison:
             except NetworkBuildError:
                 library.runner.close()
         if runner is None:
-            runner = InlineRunner(form.name, form.compiled, self._network.inputs)
+            runner = InlineRunner(form.name, form.compiled, self._network.inputs, self._dtype)
             self._stack.callback(runner.close)
         before_s = form.ready_s + time.perf_counter() - start
         return _Entry(runner, before_s, Contestant(form.name, own_process=runner.own_process))

@@ -181,9 +181,11 @@ class InlineRunner:
     own_process = False
     peak_mb: float | None = None
 
-    def __init__(self, name: str, compiled: CompiledNetwork, inputs: tuple[NDArray[Any], ...]) -> None:
+    def __init__(
+        self, name: str, compiled: CompiledNetwork, inputs: tuple[NDArray[Any], ...], dtype: str = "float32"
+    ) -> None:
         self.name = name
-        self._compiled, self._inputs = compiled, inputs
+        self._compiled, self._inputs, self._dtype = compiled, inputs, dtype
         self._call: Callable[[], Any] = compiled.bind(*inputs)
 
     def wait(self) -> None:
@@ -191,7 +193,7 @@ class InlineRunner:
 
     def load(self) -> Loaded:
         """See Runner."""
-        return Loaded(self._compiled(*self._inputs), 0.0, TvmLibrary.version())
+        return Loaded(self._compiled(*self._inputs), 0.0, TvmLibrary.version(), self._dtype)
 
     def turn(self, seconds: float) -> Turn:
         """See Runner."""

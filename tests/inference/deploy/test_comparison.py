@@ -111,7 +111,7 @@ def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
 ) -> None:
     monkeypatch.setattr(subject, "get_cc", lambda: None)
     rows, _ = compare(network, compiled)
-    assert not rows[TUNED].own_process and rows[TUNED].samples_s
+    assert not rows[TUNED].own_process and rows[TUNED].samples_s and rows[TUNED].dtype == "float32"
     assert rows[TUNED].max_abs_difference == 0.0 and rows[TUNED].peak_mb is None
 
 
