@@ -1,4 +1,4 @@
-"""Vectorised exp, sigmoid, tanh and erf of float32, as polynomial arithmetic.
+"""Vectorised exp, sigmoid, tanh and erf of float32, as polynomial arithmetic, and roundings in vectors.
 
 On a CPU, TVM calls a C library for each element: GELUs alone took a seventh of the latency of BERT-base.
 `vectorise_math` makes each process that compiles generate polynomials instead. This happens after scheduling:
@@ -27,7 +27,8 @@ _Rule: TypeAlias = Callable[[Expr], Expr]
 def vectorise_math() -> None:
     """Make all code that this process generates for CPUs compute these functions in vectors."""
     # TVM does not vectorise a loop around a function that is not declared vectorisable.
-    tvm.ir.register_op_attr("tirx.erf", "TVectorizable", True, level=_LEVEL)
+    for name in ("tirx.erf", "tirx.nearbyint"):
+        tvm.ir.register_op_attr(name, "TVectorizable", True, level=_LEVEL)
     for name, rule in _RULES:
         before = tvm.ir.Op.get(name).get_attr("llvm.FLowerIntrinsic")
         tirx.register_intrin_lowering(name, target="llvm", f=_of_float32(rule, before), level=_LEVEL)

@@ -12,7 +12,11 @@ from ..kept_runs import KeptRuns, add_options, earlier_result
 from ..networks import contest
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base", "squeezenet")
-SEARCHES: Mapping[str, Sequence[str]] = {"default": (), "predicted": ("search=no_measurement",)}
+SEARCHES: Mapping[str, Sequence[str]] = {
+    "default": (),
+    "predicted": ("search=no_measurement",),
+    "templates": ("search=templates", "checkpoint=null"),
+}
 """Overrides of `foretune tune` by the name of the search in a result."""
 
 MINUTES = 60.0
@@ -20,7 +24,7 @@ MINUTES = 60.0
 
 
 def describe(network: str, seed: int, run: Mapping[str, Any]) -> str:
-    """One line about a pair of runs."""
+    """One line about a run of each search."""
     latency_s = run["side_by_side_s"]
     parts = [f"{name} {1e3 * latency_s[name]:.3f} ms after {run[name]['total_s']:.1f} s" for name in SEARCHES]
     return f"{network}, seed {seed}: {', '.join(parts)}"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tvm.target import Target
 
 from ..common import in_turns, warm_seconds
-from ..templates.__main__ import values_of
+from ..templates.shapes import values_of
 
 Layer = tuple[int, int, int, int, str]
 

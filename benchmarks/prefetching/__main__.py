@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,16 @@ from tvm.tirx import For
 
 from .. import prefetching
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
-from ..templates.__main__ import convolution, flops_of, product, values_of
+from ..templates.shapes import Convolution, Linear, flops_of, values_of
 
-PRODUCTS = (
-    *((128, 768, 768), (128, 3072, 768), (128, 768, 3072)),
-    *((16, 768, 768), (197, 3072, 768), (1, 4096, 9216)),
+LAYERS = (
+    *(Linear(128, 768, 768), Linear(128, 3072, 768), Linear(128, 768, 3072)),
+    *(Linear(16, 768, 768), Linear(197, 3072, 768), Linear(1, 4096, 9216)),
+    *(Convolution(56, 64, 64, 3), Convolution(28, 128, 128, 3), Convolution(14, 256, 256, 3)),
+    *(Convolution(7, 512, 512, 3), Convolution(14, 1024, 256, 1), Convolution(7, 2048, 512, 1)),
 )
-"""Rows, columns and depth: BERT-base at sequences of 128 and 16, ViT-Base, and a classifier of AlexNet."""
-
-CONVOLUTIONS = (
-    *((56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3)),
-    *((14, 1024, 256, 1), (7, 2048, 512, 1)),
-)
-"""Size, channels, filters and kernel: layers of ResNet-18 and ResNet-50."""
+"""Products of BERT-base at sequences of 128 and 16, of ViT-Base, and of a classifier of AlexNet; layers of
+ResNet-18 and ResNet-50."""
 
 FAR_BYTES = 150e6
 """Bytes of all copies of the weights."""
@@ -51,21 +48,12 @@ def main() -> None:
     begun, target = start(), parse_target(arguments.target)
     rows = []
     for dtype in arguments.types:
-        for name, module in shapes(dtype):
-            if (row := measured(module, target)) is not None:
-                rows.append({"shape": name, "dtype": dtype, **row})
+        for layer in LAYERS:
+            if (row := measured(layer.task(dtype), target)) is not None:
+                rows.append({"shape": layer.name, "dtype": dtype, **row})
                 print(describe(rows[-1]), flush=True)
     hardware = this_machine(arguments.target)
     print(f"wrote {write_result('prefetching', {'shapes': rows}, begun, hardware, results=arguments.out)}")
-
-
-def shapes(dtype: str) -> Iterator[tuple[str, tvm.IRModule]]:
-    """Name and task of each layer."""
-    for rows, columns, depth in PRODUCTS:
-        yield f"dense {rows}x{columns}x{depth}", product(dtype, rows, columns, depth)
-    for size, channels, filters, kernel in CONVOLUTIONS:
-        name = f"conv {size} {channels}-{filters} {kernel}x{kernel}"
-        yield name, convolution(dtype, size, channels, filters, kernel)
 
 
 def measured(module: tvm.IRModule, target: Target) -> dict[str, Any] | None:

@@ -72,6 +72,7 @@ TABLES: Mapping[str, Table] = {
     "reuse-plans": reuse_searches.plans,
     "reuse-sets": reuse_searches.sets,
     "templates": templates.shapes,
+    "template-contests": templates.contests,
     "template-ratings": templates.ratings,
     "prefetching": templates.prefetches,
     "pooling": templates.pooling,

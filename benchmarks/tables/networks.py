@@ -191,44 +191,41 @@ def checkouts(results: Results) -> str:
 
 
 def no_measurement(results: Results) -> str:
-    """Networks tuned without a measurement, beside the default search."""
+    """Networks tuned without a measurement, and by templates alone, beside the default search."""
     found = results.of("no_measurement")
     if not found:
         return not_measured("python -m benchmarks.no_measurement")
     rows = []
     for result in found:
         for name, each in in_order(result):
-            shares = [run["side_by_side_s"]["default"] / run["side_by_side_s"]["predicted"] for run in each]
-            took = {
-                search: median_spread([run[search]["total_s"] for run in each])
-                for search in ("predicted", "default")
-            }
-            spread = median_spread(shares)
-            rows.append(
-                [
-                    result.machine,
-                    NETWORKS.get(name, name),
-                    str(len(each)),
-                    duration(took["predicted"].middle),
-                    duration(took["default"].middle),
-                    f"{spread.middle:.0%}"
-                    + ("" if len(each) == 1 else f" ({spread.least:.0%} to {spread.most:.0%})"),
-                ]
-            )
+            cells = [_after_imports("default", each)]
+            for search in ("predicted", "templates"):
+                known = [run for run in each if search in run]
+                cells += (
+                    [_after_imports(search, known), _share_of_speed(search, known)] if known else ["-"] * 2
+                )
+            rows.append([result.machine, NETWORKS.get(name, name), str(len(each)), *cells])
     heads = [
-        "machine",
-        "network",
-        "pairs of runs",
-        "without measuring",
-        "default search",
-        "share of its speed",
+        *("machine", "network", "runs of each", "default search"),
+        *("without measuring", "share of its speed", "templates alone", "share of its speed"),
     ]
     return markdown(
         heads,
         rows,
-        "Seconds from start to report, without the comparison and the export. Speed: latency of the network "
-        "that the default search tuned over that of the one tuned without a measurement, timed side by side.",
+        "Seconds from the imports to the report, without the comparison and the export. Share: latency of "
+        "the network that the default search tuned over that of the other one, timed side by side.",
     )
+
+
+def _after_imports(search: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    """Median seconds of a search's runs without those of the imports."""
+    took = [run[search]["total_s"] - run[search]["stage_s"]["start and imports"] for run in runs]
+    return duration(statistics.median(took))
+
+
+def _share_of_speed(search: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    spread = median_spread([run["side_by_side_s"]["default"] / run["side_by_side_s"][search] for run in runs])
+    return f"{spread.middle:.0%}" + ("" if len(runs) == 1 else f" ({spread.least:.0%} to {spread.most:.0%})")
 
 
 def nothing_to_do(results: Results) -> str:

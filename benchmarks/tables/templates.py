@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .reading import Results, markdown, not_measured, times
+from .reading import Result, Results, markdown, not_measured, times
 
 TYPES = ("float32", "bfloat16", "uint8")
 
@@ -31,6 +31,70 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
     return f"{row['gflops']:,.0f}, {100 * row['share_of_peak']:.0f} % of {row['instruction']}"
+
+
+CONTESTANTS = {"default_rules": "default rules", "templates": "templates", "onednn": "oneDNN"}
+"""Contestants of a layer, by their name in a result."""
+
+
+def contests(results: Results) -> str:
+    """One row for each number of threads and layer, with the contestants' shares of the peak by data type."""
+    tables = []
+    for result in results.of("templates"):
+        found = result.values.get("contests", [])
+        shares = {
+            (one["threads"], one["shape"], one["dtype"]): {
+                row["contestant"]: None if row["error"] else row["share_of_peak"] for row in one["rows"]
+            }
+            for one in found
+        }
+        if not shares:
+            continue
+        body = []
+        for threads in dict.fromkeys(one["threads"] for one in found):
+            for shape in dict.fromkeys(one["shape"] for one in found):
+                cells = [_shares(shares.get((threads, shape, dtype), {})) for dtype in TYPES]
+                body.append([str(threads), shape, *cells])
+            ratios = [
+                _ahead([of for key, of in shares.items() if key[0] == threads and key[2] == dtype])
+                for dtype in TYPES
+            ]
+            body.append([str(threads), "templates over default rules, over oneDNN", *ratios])
+        tables.append(markdown(["threads", "layer", *TYPES], body, _contest_note(result)))
+    return "\n\n".join(tables) or not_measured("python -m benchmarks.templates")
+
+
+def _shares(of: Mapping[str, float | None]) -> str:
+    shares = [of.get(name) for name in CONTESTANTS]
+    return ", ".join("-" if share is None else f"{100 * share:.0f} %" for share in shares)
+
+
+def _ahead(layers: Sequence[Mapping[str, float | None]]) -> str:
+    """Geometric means of the templates' speed over that of each other contestant."""
+    ratios = []
+    for rival in CONTESTANTS:
+        if rival != "templates":
+            pairs = [(of.get("templates"), of.get(rival)) for of in layers]
+            known = [ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None]
+            ratios.append(times(statistics.geometric_mean(known) if known else None))
+    return ", ".join(ratios)
+
+
+def _contest_note(result: Result) -> str:
+    rows = [row for one in result.values["contests"] for row in one["rows"]]
+    version = next((row["detail"] for row in rows if row["contestant"] == "onednn" and not row["error"]), "")
+    said = (
+        f"{result.machine}, {result.date}. Share of the peak of the data type's fastest instruction: "
+        f"{', '.join(CONTESTANTS.values())}. Default rules: the fastest of {result.values['trials']} "
+        "programs of stock MetaSchedule's search, found on all cores. oneDNN is that of "
+        f"{version}."
+    )
+    if disturbed := sum(row.get("disturbed", False) for row in rows):
+        said += f" Other work disturbed {disturbed} of {len(rows)} timings."
+    for row in rows:
+        if row["error"]:
+            said += f" Failed: {CONTESTANTS[row['contestant']]}: {row['error']}."
+    return said
 
 
 RATERS = {

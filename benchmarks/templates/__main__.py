@@ -2,64 +2,118 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import time
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm
 from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.operators.shared.epilogue import fuse
-from foretune.dataset.operators.shared.matmul import matmul
-from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.templates.contraction import read_contraction
-from foretune.dataset.templates.depthwise import DepthwiseTemplate, read_depthwise
+from foretune.dataset.templates.depthwise import DepthwiseTemplate
 from foretune.dataset.templates.instructions import require_instructions
-from foretune.dataset.templates.programs import AnyTemplate, template_programs
-from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target, with_layout_free
-from tvm import te, topi
+from foretune.dataset.templates.programs import AnyTemplate
+from foretune.dataset.tvm_compat import parse_target, target_cores
 from tvm.target import Target
 
 from .. import templates
-from ..common import RESULTS, argument_parser, start, this_machine, write_result
+from ..checkouts import commit_of
+from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
+from ..kept_runs import earlier_result, notes_of
+from .contest import Ring, scheduled
 from .peak import peak_gflops
+from .shapes import CONVOLUTIONS, PRODUCTS, TYPES, Convolution, Linear, flops_of, layers, values_of
 
-TYPES = {
-    "float32": ("float32", "float32", "float32"),
-    "bfloat16": ("bfloat16", "bfloat16", "float32"),
-    "uint8": ("uint8", "int8", "int32"),
-}
-"""Data types of data, weight and sums."""
+SHAPES, CONTEST = "shapes", "contest"
 
-PRODUCTS = ((128, 768, 768), (128, 3072, 768), (128, 768, 3072))
-"""Rows, columns and depth: the linear layers of BERT-base at a sequence of 128."""
 
-CONVOLUTIONS = (
-    (56, 64, 64, 3),
-    (28, 128, 128, 3),
-    (14, 256, 256, 3),
-    (7, 512, 512, 3),
-    (56, 64, 256, 1),
-    (14, 1024, 256, 1),
-)
-"""Size, channels, filters and kernel: layers of ResNet-18 and ResNet-50."""
-
-DEPTHWISE = ((112, 32, 1), (56, 96, 2), (56, 144, 1), (28, 192, 1), (14, 576, 1), (7, 960, 1))
-"""Size of the image, channels and stride of 3x3: layers of MobileNetV2."""
+def arguments_of() -> argparse.Namespace:
+    parser = argument_parser(templates)
+    add = parser.add_argument
+    add("--target", default="llvm", help="target (%(default)s)")
+    add("--parts", nargs="+", default=[SHAPES, CONTEST], choices=[SHAPES, CONTEST], help="(both)")
+    add("--templates", type=int, default=4, help="templates of a shape (%(default)s)")
+    add("--types", nargs="+", default=list(TYPES), choices=TYPES, help="(all)")
+    add("--threads", nargs="+", type=int, help="threads of a contest (one and all)")
+    add("--trials", type=int, default=64, help="programs of a search by default rules (%(default)s)")
+    add("--again", action="store_true", help="run anew what is kept")
+    add("--keep", action="store_true", help="keep contests of earlier commits too")
+    add("--extend", action="store_true", help="keep the parts of this machine's result that are not run")
+    add("--runs-in", type=Path, default=Path("outputs/benchmarks/templates"), help="(%(default)s)")
+    add("--out", type=Path, default=RESULTS, help="(%(default)s)")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argument_parser(templates)
-    parser.add_argument("--target", default="llvm", help="target (%(default)s)")
-    parser.add_argument("--templates", type=int, default=4, help="templates of a shape (%(default)s)")
-    parser.add_argument("--types", nargs="+", default=list(TYPES), choices=TYPES, help="(all)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
-    arguments = parser.parse_args()
+    arguments = arguments_of()
     begun, target = start(), parse_target(arguments.target)
+    hardware = this_machine(arguments.target)
+    earlier = earlier_result(arguments, "templates", hardware)
+    result = {name: value for name, value in earlier.items() if name not in ("commit", "notes")}
+    if SHAPES in arguments.parts:
+        result |= _all_shapes(arguments, target)
+    if CONTEST in arguments.parts:
+        result |= {"trials": arguments.trials, "contests": _contests(arguments, target)}
+    folder = write_result(
+        "templates", result, begun, hardware, notes=notes_of(earlier), results=arguments.out
+    )
+    print(f"wrote {folder}")
+
+
+def _contests(arguments: argparse.Namespace, target: Target) -> list[dict[str, Any]]:
+    """One contest for each data type, layer and number of threads; programs are searched on most threads."""
+    threads = sorted(set(arguments.threads or {1, target_cores(target)}))
+    cases = [(dtype, layer) for dtype in arguments.types for layer in (*PRODUCTS, *CONVOLUTIONS)]
+    settings = {"commit": commit_of(ROOT), "threads": threads, "trials": arguments.trials}
+    settings["templates"] = arguments.templates
+    began, found = time.monotonic(), []
+    with ExitStack() as stack:
+        rings = [stack.enter_context(closing(Ring(target, count))) for count in threads]
+        for done, (dtype, layer) in enumerate(cases, 1):
+            made = partial(_contest, rings, layer, dtype, arguments.trials, arguments.templates)
+            found += kept_run(
+                arguments.runs_in / f"{dtype}-{re.sub('[^a-z0-9]+', '-', layer.name)}.json",
+                settings,
+                made,
+                again=arguments.again,
+                free=("commit",) if arguments.keep else (),
+            )
+            left = (time.monotonic() - began) / 60 / done * (len(cases) - done)
+            for one in found[-len(threads) :]:
+                print(f"[{done} of {len(cases)}, {left:.0f} min left] {describe(one)}", flush=True)
+    return found
+
+
+def _contest(
+    rings: Sequence[Ring], layer: Linear | Convolution, dtype: str, trials: int, templates: int
+) -> list[dict[str, Any]]:
+    """Contests of one layer and data type, one for each ring; the last ring searches."""
+    found = rings[-1].searched(layer, dtype, trials)
+    return [
+        {
+            **{"threads": ring.threads, "dtype": dtype, "shape": layer.name},
+            **ring.measured(layer, dtype, found, templates),
+        }
+        for ring in rings
+    ]
+
+
+def describe(contest: Mapping[str, Any]) -> str:
+    """One line about a contest."""
+    said = [
+        f"{row['contestant']} " + (row["error"][:60] or f"{row['share_of_peak']:.0%}")
+        for row in contest["rows"]
+    ]
+    return f"{contest['shape']} {contest['dtype']}, {contest['threads']} threads: {', '.join(said)}"
+
+
+def _all_shapes(arguments: argparse.Namespace, target: Target) -> dict[str, Any]:
+    """Peaks and the fastest templates of each shape on all cores."""
     peaks: dict[str, float] = {}
     rows: list[dict[str, Any]] = []
     for dtype in arguments.types:
@@ -69,27 +123,20 @@ def main() -> None:
                 if instruction.name not in peaks:
                     peaks[instruction.name] = peak_gflops(instruction, target)
                     print(f"{instruction.name}: {peaks[instruction.name]:.0f} GFLOP/s", flush=True)
-        for name, module in _shapes(dtype).items():
-            rows += _measured(name, dtype, module, target, arguments.templates, peaks)
-    result = {"peak_gflops": peaks, "shapes": rows}
-    hardware = this_machine(arguments.target)
-    print(f"wrote {write_result('templates', result, begun, hardware, results=arguments.out)}")
+        for layer in layers():
+            rows += _measured(layer.name, dtype, layer.task(dtype), target, arguments.templates, peaks)
+    return {"peak_gflops": peaks, "shapes": rows}
 
 
 def _measured(
     name: str, dtype: str, module: tvm.IRModule, target: Target, count: int, peaks: Mapping[str, float]
 ) -> list[dict[str, Any]]:
     """One row for each instruction that a template of the shape uses: the fastest of `count` templates."""
-    context = make_tune_context(module, target, seed=0)
     found: dict[str, dict[str, Any]] = {}
     flops = flops_of(module)
     begun = time.perf_counter()
-    for template, program in islice(template_programs(module, target, None), count):
-        candidate = replay(context, trace_to_json(program.trace))
-        if candidate is None:
-            print(f"  {name} {dtype}: {template} does not replay", flush=True)
-            continue
-        seconds = _seconds(candidate.sch.mod, target)
+    for template, program in scheduled(module, target, count):
+        seconds = _seconds(program, target)
         gflops = flops / seconds / 1e9
         row = {
             "shape": name,
@@ -98,7 +145,7 @@ def _measured(
             **_parameters(template),
             "latency_s": seconds,
             "gflops": gflops,
-            "share_of_peak": gflops / max(peaks[i] for i in peaks if i == template.instruction.name),
+            "share_of_peak": gflops / peaks[template.instruction.name],
         }
         if seconds < found.get(template.instruction.name, {"latency_s": np.inf})["latency_s"]:
             found[template.instruction.name] = row
@@ -110,14 +157,6 @@ def _measured(
             flush=True,
         )
     return list(found.values())
-
-
-def flops_of(module: tvm.IRModule) -> int:
-    """Multiplications and additions of a product or a convolution."""
-    if (layer := read_depthwise(module)) is not None:
-        return 2 * layer.images * layer.rows * layer.columns * layer.channels * layer.taps
-    task = read_contraction(module)
-    return 2 * task.batch_count * task.row_count * task.column.extent * task.depth
 
 
 def _parameters(template: AnyTemplate) -> dict[str, Any]:
@@ -142,53 +181,6 @@ def _seconds(program: tvm.IRModule, target: Target) -> float:
         run(*tensors)
         best = min(best, time.perf_counter() - begun)
     return float(best)
-
-
-def values_of(shape: tuple[int, ...], dtype: str) -> Any:
-    values = np.random.default_rng(0).integers(0, 8, shape)
-    return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-
-
-def _shapes(dtype: str) -> dict[str, tvm.IRModule]:
-    """Each shape with a bias and ReLU, as a task whose weight may be packed ahead of time."""
-    found = {}
-    for rows, columns, depth in PRODUCTS:
-        found[f"dense {rows}x{columns}x{depth}"] = product(dtype, rows, columns, depth)
-    for size, channels, filters, kernel in CONVOLUTIONS:
-        name = f"conv {size} {channels}-{filters} {kernel}x{kernel}"
-        found[name] = convolution(dtype, size, channels, filters, kernel)
-    data_type, weight_type, sums = TYPES[dtype]
-    for size, channels, stride in DEPTHWISE:
-        data = te.placeholder((1, size, size, channels), data_type, name="data")
-        weight = te.placeholder((3, 3, 1, channels), weight_type, name="weight")
-        window = [stride] * 2, [1] * 4, [1, 1], channels, "NHWC", "HWIO", sums
-        output = topi.nn.conv(data, weight, *window)
-        name = f"depthwise {size} {channels} 3x3{f' / {stride}' if stride > 1 else ''}"
-        found[name] = _task(data, weight, output, (1, 1, 1, channels))
-    return found
-
-
-def product(dtype: str, rows: int, columns: int, depth: int) -> tvm.IRModule:
-    """A linear layer with bias and ReLU as a task."""
-    data_type, weight_type, sums = TYPES[dtype]
-    data = te.placeholder((rows, depth), data_type, name="data")
-    weight = te.placeholder((depth, columns), weight_type, name="weight")
-    return _task(data, weight, matmul(data, weight, sums), (columns,))
-
-
-def convolution(dtype: str, size: int, channels: int, filters: int, kernel: int) -> tvm.IRModule:
-    """A convolution of a square image with bias and ReLU as a task."""
-    data_type, weight_type, sums = TYPES[dtype]
-    data = te.placeholder((1, size, size, channels), data_type, name="data")
-    weight = te.placeholder((kernel, kernel, channels, filters), weight_type, name="weight")
-    window = [1, 1], [kernel // 2] * 4, [1, 1], 1, "NHWC", "HWIO", sums
-    return _task(data, weight, topi.nn.conv(data, weight, *window), (1, 1, 1, filters))
-
-
-def _task(data: te.Tensor, weight: te.Tensor, output: te.Tensor, bias: tuple[int, ...]) -> tvm.IRModule:
-    others, output = fuse(output, "bias_relu", bias)
-    func = te.create_prim_func([data, weight, *others, output], index_dtype_override="int64")
-    return as_task_module(with_layout_free(func, [1]))
 
 
 if __name__ == "__main__":

@@ -9,24 +9,30 @@ from benchmarks.no_measurement import __main__ as subject
 from benchmarks.tables.networks import no_measurement
 
 RUN = {
-    "default": {"total_s": 100.0},
-    "predicted": {"total_s": 20.0},
-    "side_by_side_s": {"default": 0.004, "predicted": 0.005},
+    "default": {"total_s": 100.0, "stage_s": {"start and imports": 3.0}},
+    "predicted": {"total_s": 20.0, "stage_s": {"start and imports": 4.0}},
+    "templates": {"total_s": 15.0, "stage_s": {"start and imports": 5.0}},
+    "side_by_side_s": {"default": 0.004, "predicted": 0.005, "templates": 0.004},
 }
 
 
-def test_a_line_about_a_pair():
+def test_a_line_about_a_network():
     line = subject.describe("net", 0, RUN)
-    assert line == "net, seed 0: default 4.000 ms after 100.0 s, predicted 5.000 ms after 20.0 s"
+    assert line == (
+        "net, seed 0: default 4.000 ms after 100.0 s, predicted 5.000 ms after 20.0 s, "
+        "templates 4.000 ms after 15.0 s"
+    )
 
 
 def test_the_table_has_the_share_of_the_speed():
     slower = json.loads(json.dumps(RUN))
     slower["side_by_side_s"]["predicted"] = 0.008
+    del slower["templates"]
     result = SimpleNamespace(
         machine="AMD Zen 3", values={"networks": {"resnet18": {"runs": [RUN, RUN, slower]}}}
     )
     table = no_measurement(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| AMD Zen 3 | ResNet-18 | 3 | 20 s | 1 min 40 s | 80% (50% to 80%) |" in table
+    cells = "3 | 1 min 37 s | 16.0 s | 80% (50% to 80%) | 10.0 s | 100% (100% to 100%) |"
+    assert f"| AMD Zen 3 | ResNet-18 | {cells}" in table
     none = no_measurement(SimpleNamespace(of=lambda benchmark: []))
     assert none == "Not measured yet: `python -m benchmarks.no_measurement`."

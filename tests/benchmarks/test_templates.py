@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.tables.padding import layers
 from benchmarks.tables.reading import Results
-from benchmarks.tables.templates import prefetches, ratings, shapes
+from benchmarks.tables.templates import contests, prefetches, ratings, shapes
 
 
 def test_a_shape_has_the_fastest_template_of_each_type(tmp_path: Path) -> None:
@@ -29,6 +29,32 @@ def test_a_shape_has_the_fastest_template_of_each_type(tmp_path: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
     last = shapes(Results(tmp_path)).splitlines()[-1]
     assert last == "| AMD Zen 5 | dense | 250, 12 % of avx512_fma | 1,000, 50 % of amx_bf16 | - |"
+
+
+def test_a_contest_has_shares_of_the_peak_and_mean_ratios(tmp_path: Path) -> None:
+    def contest(shape: str, rules: float | None, templates: float, onednn: float) -> dict[str, object]:
+        shares = {"default_rules": rules, "templates": templates, "onednn": onednn}
+        rows = [
+            {"contestant": name, "detail": "torch 2", "share_of_peak": share, "disturbed": False, "error": ""}
+            if share is not None
+            else {"contestant": name, "error": "it died"}
+            for name, share in shares.items()
+        ]
+        return {"threads": 1, "dtype": "bfloat16", "shape": shape, "rows": rows}
+
+    found = [contest("dense", 0.25, 1.0, 0.5), contest("conv", None, 0.9, 0.8)]
+    folder = tmp_path / "templates" / "zen5"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps({"trials": 64, "contests": found}))
+    manifest = {"machine": "zen5", "started_at": "2026-01-02"}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    lines = contests(Results(tmp_path)).splitlines()
+    assert lines[2:5] == [
+        "| 1 | dense | -, -, - | 25 %, 100 %, 50 % | -, -, - |",
+        "| 1 | conv | -, -, - | -, 90 %, 80 % | -, -, - |",
+        "| 1 | templates over default rules, over oneDNN | -, - | 4.00x, 1.50x | -, - |",  # (2 * 9/8) ** 0.5
+    ]
+    assert "Failed: default rules: it died." in " ".join(lines[5:])
 
 
 def test_a_rater_has_the_speed_of_what_it_puts_first(tmp_path: Path) -> None:

@@ -143,3 +143,17 @@ def test_programs_themselves_stay_as_they_are() -> None:
     tvm.compile(mod, target=TARGET)
     assert workload_hash(mod) == before
     assert "tirx.erf" in mod.script() or "T.erf" in mod.script()
+
+
+def test_roundings_run_in_vectors() -> None:
+    x = te.placeholder((1024,), "float32", name="x")
+    rounded = te.compute((1024,), lambda i: te.nearbyint(x[i]), name="rounded")
+    schedule = Schedule(as_task_module(te.create_prim_func([x, rounded])))
+    (loop,) = schedule.get_loops(schedule.get_sblock("rounded"))
+    schedule.vectorize(schedule.split(loop, [None, LANES])[1])
+    executable = tvm.compile(schedule.mod, target=TARGET)
+    assert f"llvm.nearbyint.v{LANES}f32" in executable.mod.inspect_source("ll")
+    values = np.linspace(-9, 9, 1024, dtype=np.float32).round(1)
+    found = tvm.runtime.empty(values.shape, "float32")
+    executable["main"](tvm.runtime.tensor(values), found)
+    np.testing.assert_array_equal(found.numpy(), np.rint(values))  # ties to even
