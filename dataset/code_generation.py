@@ -15,6 +15,7 @@ from tvm.tirx import PrimFunc
 from tvm.tirx.compilation_pipeline import PIPELINE_MAP, register_tir_pipeline
 
 from .bfloat16_rounding import with_native_rounding
+from .integer_rounding import with_integer_rounding
 from .local_arrays import with_local_arrays
 from .prefetching import with_prefetches
 from .remainders import with_remainders_apart
@@ -31,8 +32,9 @@ def improve_code() -> None:
 
     Exponentials, hyperbolic tangents, error functions and roundings run in vectors (`vector_math`), templates
     prefetch their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), remainders have
-    code of their own (`remainders`), an instruction rounds to bfloat16 (`bfloat16_rounding`), and sums stay
-    in registers (`local_arrays`). Code without it is correct, too.
+    code of their own (`remainders`), instructions round to bfloat16 (`bfloat16_rounding`) and to
+    quantised values (`integer_rounding`), and sums stay in registers (`local_arrays`). Code without it is
+    correct, too.
     """
     vectorise_math()
     before = PIPELINE_MAP[_PIPELINE]
@@ -52,7 +54,7 @@ def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0)
 def _behind_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    return _changed(mod, lambda func: with_local_arrays(with_native_rounding(func)))
+    return _changed(mod, lambda func: with_local_arrays(with_integer_rounding(with_native_rounding(func))))
 
 
 def _changed(mod: tvm.IRModule, change: Callable[[PrimFunc], PrimFunc]) -> tvm.IRModule:
