@@ -42,9 +42,18 @@ def contests(results: Results) -> str:
     tables = []
     for result in results.of("templates"):
         found = result.values.get("contests", [])
+        peaks: dict[tuple[int, str], float] = {}
+        for one in found:
+            kind = one["threads"], one["dtype"]
+            peaks[kind] = max(peaks.get(kind, 0.0), *one["peak_gflops"].values())
         shares = {
             (one["threads"], one["shape"], one["dtype"]): {
-                row["contestant"]: None if row["error"] else row["share_of_peak"] for row in one["rows"]
+                row["contestant"]: None
+                if row["error"]
+                else row["share_of_peak"]
+                * max(one["peak_gflops"].values())
+                / peaks[one["threads"], one["dtype"]]
+                for row in one["rows"]
             }
             for one in found
         }
@@ -84,7 +93,7 @@ def _contest_note(result: Result) -> str:
     rows = [row for one in result.values["contests"] for row in one["rows"]]
     version = next((row["detail"] for row in rows if row["contestant"] == "onednn" and not row["error"]), "")
     said = (
-        f"{result.machine}, {result.date}. Share of the peak of the data type's fastest instruction: "
+        f"{result.machine}, {result.date}. Share of the highest peak that was measured for the threads: "
         f"{', '.join(CONTESTANTS.values())}. Default rules: the fastest of {result.values['trials']} "
         "programs of stock MetaSchedule's search, found on all cores. oneDNN is that of "
         f"{version}."
