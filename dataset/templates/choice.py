@@ -15,7 +15,7 @@ from math import prod
 from ..hardware import Hardware
 from .contraction import Contraction
 from .instructions import Instruction
-from .prediction import cycles, predicted_s
+from .prediction import collision_factor, cycles, predicted_s
 from .template import COLUMNS_FIRST, MOST_ROWS, ROWS_FIRST, Template, divisors, panels
 from .tile_intrinsics import MOST_ACROSS
 from .tile_profile import TileProfile
@@ -64,7 +64,11 @@ def ranked(
         estimates = [cycles(task, template, caches[1], cores) for template in every]
     else:
         estimates = [predicted_s(task, template, profile, caches, cores) for template in every]
-    return sorted(zip(every, estimates, strict=True), key=lambda pair: pair[1])
+    scaled = [
+        (template, estimate * collision_factor(task, template, caches[0]))
+        for template, estimate in zip(every, estimates, strict=True)
+    ]
+    return sorted(scaled, key=lambda pair: pair[1])
 
 
 def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:

@@ -14,7 +14,7 @@ from foretune.dataset.templates import profiler as profiler_module
 from foretune.dataset.templates.choice import ranked
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.instructions import INSTRUCTION, INSTRUCTIONS, target_instructions
-from foretune.dataset.templates.prediction import predicted_s
+from foretune.dataset.templates.prediction import collision_factor, predicted_s
 from foretune.dataset.templates.profiler import LightProfiler
 from foretune.dataset.templates.programs import template_traces
 from foretune.dataset.templates.sample_kernels import RegisterTile, sample_module, sample_tiles
@@ -110,6 +110,27 @@ def test_a_prediction_by_hand() -> None:
     # Four panels on two cores, and on three, one of which has two.
     assert predicted_s(task, template, profile, (20_000, 1 << 20), 2) == pytest.approx(16 * 110e-9)
     assert predicted_s(task, template, profile, (20_000, 1 << 20), 3) == pytest.approx(16 * 110e-9)
+
+
+@pytest.mark.parametrize(
+    ("depth", "rows", "vectors", "first_bytes", "factor"),
+    [
+        (1024, 16, 1, 32 << 10, 1 + 5 * 0.25),  # 4096 bytes from row to row: one place, of eight ways
+        (1024, 16, 1, 48 << 10, 1 + 5 / 16),  # twelve ways
+        (1024, 14, 2, 32 << 10, 1 + 2.5 * (6 / 14) ** 2),
+        (512, 16, 1, 32 << 10, 1.0),  # two places for eight rows each
+        (1024, 8, 1, 32 << 10, 1.0),
+        (1040, 16, 1, 32 << 10, 1.0),  # 65 lines: a place for each row
+        (1030, 16, 1, 32 << 10, 1.0),
+    ],
+)
+def test_rows_that_push_each_other_out_of_the_cache(
+    depth: int, rows: int, vectors: int, first_bytes: int, factor: float
+) -> None:
+    task = read_contraction(Product(112, 64, depth).module())
+    assert task is not None
+    template = Template(FMA, (rows,), vectors)
+    assert collision_factor(task, template, first_bytes) == pytest.approx(factor)
 
 
 def test_templates_of_a_slow_register_tile_are_left_out(own_cache: Path) -> None:
