@@ -30,7 +30,7 @@ class _Quantised(NamedTuple):
 
 
 def with_integer_rounding(func: PrimFunc) -> PrimFunc:
-    """A lowered function for a CPU in which conversions round quantised values. Results are the same."""
+    """A lowered function for a CPU in which conversions round quantised values; all numbers give the same."""
     if cpu_target(func) is None:
         return func
     read_back = _mapped(func.body, _read_back)

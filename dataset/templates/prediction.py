@@ -108,9 +108,8 @@ def collision_factor(task: Contraction, template: Template, first_bytes: int) ->
     pitch = task.rows[-1].stride * task.inner.extent * 4 // template.instruction.step
     lines = pitch / _LINE_BYTES
     places = _PLACES // math.gcd(_PLACES, int(lines)) if lines.is_integer() else _PLACES
-    rows = math.ceil(
-        prod(template.row_tile) / places
-    )  # rows of an image begin at multiples of the pitch, too
+    # The rows of an image are whole pitches apart, too.
+    rows = math.ceil(prod(template.row_tile) / places)
     ways = first_bytes / _WAY_BYTES
     lost = max(0.0, 1 - ways / rows) ** 2
     return 1 + _LOST_LINE * PER_CYCLE * lost / template.vectors
