@@ -68,8 +68,7 @@ def _by_arithmetic(bits: Any, lanes: int) -> Any:
     """TVM's rounding of the numbers with these bits, to even where two are as near."""
 
     def constant(value: int) -> Any:
-        scalar = tirx.const(value, "uint32")
-        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+        return tirx.const(value, str(bits.ty.dtype))
 
     odd = tirx.BitwiseAnd(tirx.RShift(bits, constant(16)), constant(1))
     total = tirx.Add(bits, tirx.Add(odd, constant(0x7FFF)))

@@ -57,16 +57,16 @@ def _rounded(cast: tirx.Cast) -> Any:
         return cast
     value, dtype = found.scaled, str(found.scaled.ty.dtype)
     for kind, bound in found.clips:
-        value = kind(value, _constant(float(bound - found.zero), dtype))
+        value = kind(value, tirx.const(float(bound - found.zero), dtype))
     whole = dtype.replace("float32", "int32")
     value = tirx.call_llvm_pure_intrin(whole, "llvm.lrint", value)
     if found.zero:
-        value = value + _constant(found.zero, whole)
+        value = value + tirx.const(found.zero, whole)
     return tirx.Cast(str(cast.ty.dtype), value)
 
 
 def _quantised(cast: tirx.Cast) -> _Quantised | None:
-    """What a cast quantises, None where it does something else."""
+    """Value that a cast quantises, None where it does something else."""
     limits = _RANGES.get(_kind(cast))
     if limits is None or _kind(cast.value) != "float32":
         return None
@@ -97,10 +97,3 @@ def _whole(value: Any) -> int | None:
     if not isinstance(scalar, tirx.FloatImm) or not float(scalar.value).is_integer():
         return None
     return int(scalar.value)
-
-
-def _constant(value: float, dtype: str) -> Any:
-    """A scalar, or a vector of the same number."""
-    kind, _, lanes = dtype.partition("x")
-    scalar = tirx.const(value, kind)
-    return tirx.Broadcast(scalar, int(lanes)) if lanes else scalar

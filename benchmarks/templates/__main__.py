@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
 from foretune.dataset.templates.depthwise import DepthwiseTemplate
 from foretune.dataset.templates.instructions import require_instructions
 from foretune.dataset.templates.programs import AnyTemplate
@@ -27,7 +26,7 @@ from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machi
 from ..kept_runs import earlier_result, notes_of
 from .contest import Ring, scheduled
 from .peak import peak_gflops
-from .shapes import CONVOLUTIONS, PRODUCTS, TYPES, Convolution, Linear, flops_of, layers, values_of
+from .shapes import CONVOLUTIONS, PRODUCTS, TYPES, Convolution, Linear, flops_of, layers, warm_call
 
 SHAPES, CONTEST = "shapes", "contest"
 
@@ -172,13 +171,11 @@ def _parameters(template: AnyTemplate) -> dict[str, Any]:
 
 def _seconds(program: tvm.IRModule, target: Target) -> float:
     """Shortest of some runs whose operands are in the caches as far as they fit."""
-    module, buffers = entries(program, checked=False)
-    run = compile_module(module, target)[TIMED]
-    tensors = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]
+    run = warm_call(program, target)
     best, until = np.inf, time.perf_counter() + 0.03
     while time.perf_counter() < until:
         begun = time.perf_counter()
-        run(*tensors)
+        run()
         best = min(best, time.perf_counter() - begun)
     return float(best)
 

@@ -57,15 +57,11 @@ class OfTvm(Contestant):
 
     def load(self, name: str, module: str) -> None:
         """Compiles a scheduled module, which is TVM's JSON; its arguments stay in the caches."""
-        import tvm
-        from foretune.dataset.measure.compilation import TIMED, compile_module, entries
+        from foretune.dataset.measure.compilation import load
 
-        from .shapes import values_of
+        from .shapes import warm_call
 
-        program, buffers = entries(tvm.ir.load_json(module), checked=False)
-        run = compile_module(program, self._target)[TIMED]
-        tensors = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]
-        self._calls[name] = lambda: run(*tensors)
+        self._calls[name] = warm_call(load(module), self._target)
 
     def search(self, task: str, trials: int) -> dict[str, Any]:
         """The fastest program that stock MetaSchedule finds by its default rules, as TVM's JSON.
@@ -73,10 +69,11 @@ class OfTvm(Contestant):
         Foretune's builder and runner measure for it: programs are the same, and found sooner.
         """
         from foretune.dataset.described_task import described_task
+        from foretune.dataset.measure.compilation import load
 
         from ..tuning_curves.tuners import run_metaschedule
 
-        told = described_task(_module(task), "", 1)
+        told = described_task(load(task), "", 1)
         run = run_metaschedule("stock_measured_by_foretune", told, self._target, trials, seed=0)
         return {"module": run["steps"][-1][2] if run["steps"] else None, "seconds": run["seconds"]}
 
@@ -170,12 +167,6 @@ def _scales(count: int) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     return torch.ones(count), torch.zeros(count, dtype=torch.int32)
-
-
-def _module(text: str) -> Any:
-    import tvm
-
-    return tvm.ir.load_json(text)
 
 
 def _make(role: str, target: str, config: Mapping[str, Any], settings: dict[str, Any]) -> Contestant:

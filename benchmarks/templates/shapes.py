@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
 import tvm
+from foretune.dataset.measure.compilation import TIMED, compile_module, entries
 from foretune.dataset.operators.shared.epilogue import fuse
 from foretune.dataset.operators.shared.matmul import matmul
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.depthwise import read_depthwise
 from foretune.dataset.tvm_compat import as_task_module, with_layout_free
 from tvm import te, topi
+from tvm.target import Target
 
 TYPES = {
     "float32": ("float32", "float32", "float32"),
@@ -69,12 +71,8 @@ class Convolution:
 
     def task(self, dtype: str) -> tvm.IRModule:
         """See Layer."""
-        data_type, weight_type, sums = TYPES[dtype]
-        data = te.placeholder((1, self.size, self.size, self.channels), data_type, name="data")
-        taps = (self.kernel, self.kernel)
-        weight = te.placeholder((*taps, self.channels, self.filters), weight_type, name="weight")
-        window = [1, 1], [self.kernel // 2] * 4, [1, 1], 1, "NHWC", "HWIO", sums
-        return _task(data, weight, topi.nn.conv(data, weight, *window), (1, 1, 1, self.filters))
+        weight = (self.kernel, self.kernel, self.channels, self.filters)
+        return _convolution(dtype, self.size, self.channels, weight)
 
 
 @dataclass(frozen=True)
@@ -91,11 +89,8 @@ class Depthwise:
 
     def task(self, dtype: str) -> tvm.IRModule:
         """See Layer."""
-        data_type, weight_type, sums = TYPES[dtype]
-        data = te.placeholder((1, self.size, self.size, self.channels), data_type, name="data")
-        weight = te.placeholder((3, 3, 1, self.channels), weight_type, name="weight")
-        window = [self.stride] * 2, [1] * 4, [1, 1], self.channels, "NHWC", "HWIO", sums
-        return _task(data, weight, topi.nn.conv(data, weight, *window), (1, 1, 1, self.channels))
+        weight = (3, 3, 1, self.channels)
+        return _convolution(dtype, self.size, self.channels, weight, self.stride, groups=self.channels)
 
 
 PRODUCTS = (Linear(128, 768, 768), Linear(128, 3072, 768), Linear(128, 768, 3072))
@@ -139,6 +134,25 @@ def values_of(shape: tuple[int, ...], dtype: str) -> Any:
     """Array of small whole numbers."""
     values = np.random.default_rng(0).integers(0, 8, shape)
     return values.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+
+def warm_call(module: tvm.IRModule, target: Target) -> Callable[[], object]:
+    """A call of a scheduled module, whose arguments are `values_of` and stay the same."""
+    program, buffers = entries(module, checked=False)
+    run = compile_module(program, target)[TIMED]
+    tensors = [tvm.runtime.tensor(values_of(*buffer)) for buffer in buffers[TIMED]]
+    return lambda: run(*tensors)
+
+
+def _convolution(
+    dtype: str, size: int, channels: int, weight: tuple[int, ...], stride: int = 1, groups: int = 1
+) -> tvm.IRModule:
+    """A convolution of a square image with zeros around it, by the shape of its weight."""
+    data_type, weight_type, sums = TYPES[dtype]
+    image = te.placeholder((1, size, size, channels), data_type, name="data")
+    taps = te.placeholder(weight, weight_type, name="weight")
+    window = [stride] * 2, [weight[0] // 2] * 4, [1, 1], groups, "NHWC", "HWIO", sums
+    return _task(image, taps, topi.nn.conv(image, taps, *window), (1, 1, 1, weight[-1]))
 
 
 def _task(data: te.Tensor, weight: te.Tensor, output: te.Tensor, bias: tuple[int, ...]) -> tvm.IRModule:

@@ -84,7 +84,7 @@ class Problem(ABC):
         return tuple(self.types)
 
     def passed(self, arrays: Sequence[Array]) -> list[Array]:
-        """What is passed for each of `arguments`, from the arrays `pointers` in order.
+        """Arrays that are passed for `arguments`, one for each, from the arrays `pointers` in order.
 
         The output stands for an array that is not there, which the kernel does not read.
         """
