@@ -47,14 +47,7 @@ def contests(results: Results) -> str:
             kind = one["threads"], one["dtype"]
             peaks[kind] = max(peaks.get(kind, 0.0), *one["peak_gflops"].values())
         shares = {
-            (one["threads"], one["shape"], one["dtype"]): {
-                row["contestant"]: None
-                if row["error"]
-                else row["share_of_peak"]
-                * max(one["peak_gflops"].values())
-                / peaks[one["threads"], one["dtype"]]
-                for row in one["rows"]
-            }
+            (one["threads"], one["shape"], one["dtype"]): _of_peak(one, peaks[one["threads"], one["dtype"]])
             for one in found
         }
         if not shares:
@@ -71,6 +64,15 @@ def contests(results: Results) -> str:
             body.append([str(threads), "templates over default rules, over oneDNN", *ratios])
         tables.append(markdown(["threads", "layer", *TYPES], body, _contest_note(result)))
     return "\n\n".join(tables) or not_measured("python -m benchmarks.templates")
+
+
+def _of_peak(contest: Mapping[str, Any], peak_gflops: float) -> dict[str, float | None]:
+    """Share of a peak by contestant, None for one that failed."""
+    own = max(contest["peak_gflops"].values())
+    return {
+        row["contestant"]: None if row["error"] else row["share_of_peak"] * own / peak_gflops
+        for row in contest["rows"]
+    }
 
 
 def _shares(of: Mapping[str, float | None]) -> str:
