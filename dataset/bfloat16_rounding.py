@@ -14,7 +14,7 @@ from tvm.ir import Call
 from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import PrimFunc
 
-from .tvm_compat import cpu_target
+from .tvm_compat import cpu_target, importing_llvm, lane_dtype, lanes_of
 
 FEATURE = "avx512bf16"
 """LLVM's name of the feature with the instruction."""
@@ -35,7 +35,7 @@ def with_native_rounding(func: PrimFunc) -> PrimFunc:
         value = _rounded_by_arithmetic(cast)
         if value is None:
             return cast
-        lanes = _lanes(cast)
+        lanes = lanes_of(cast)
         widths.add(lanes)
         return tirx.call_extern(str(cast.ty.dtype), _function(lanes), value)
 
@@ -44,23 +44,19 @@ def with_native_rounding(func: PrimFunc) -> PrimFunc:
         return func
     # TVM passes no bfloat16 on to LLVM, so that functions of LLVM's own do the rounding; they are inlined.
     text = "".join(map(_llvm_ir, sorted(widths)))
-    return func.with_body(tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", text, body))
-
-
-def _lanes(value: Any) -> int:
-    return int(str(value.ty.dtype).partition("x")[2] or 1)
+    return func.with_body(importing_llvm(text, body))
 
 
 def _rounded_by_arithmetic(cast: tirx.Cast) -> Any:
     """The float32 numbers that TVM rounds to bfloat16 by this cast, None where it is another one."""
-    is_narrow = str(cast.ty.dtype).partition("x")[0] == "uint16" and isinstance(cast.value, tirx.RShift)
+    is_narrow = lane_dtype(cast) == "uint16" and isinstance(cast.value, tirx.RShift)
     total = cast.value.a if is_narrow else None
     bits = total.a if isinstance(total, tirx.Add) else None
     if not isinstance(bits, Call) or bits.op.name != "tirx.reinterpret":
         return None
     (value,) = bits.args
-    is_wide = str(value.ty.dtype).partition("x")[0] == "float32"
-    same = is_wide and tvm_ffi.structural_equal(cast, _by_arithmetic(bits, _lanes(cast)))
+    is_wide = lane_dtype(value) == "float32"
+    same = is_wide and tvm_ffi.structural_equal(cast, _by_arithmetic(bits, lanes_of(cast)))
     return value if same else None
 
 

@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.tirx import PrimFunc
 
-from .tvm_compat import cpu_target
+from .tvm_compat import cpu_target, lane_dtype
 
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 
@@ -45,7 +45,7 @@ def _mapped(body: Any, change: Callable[[tirx.Cast], Any]) -> Any:
 def _read_back(cast: tirx.Cast) -> Any:
     """float32 of a quantised value without the integers between."""
     inner = cast.value
-    if _kind(cast) == "float32" and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
+    if lane_dtype(cast) == "float32" and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
         return inner.value
     return cast
 
@@ -67,8 +67,8 @@ def _rounded(cast: tirx.Cast) -> Any:
 
 def _quantised(cast: tirx.Cast) -> _Quantised | None:
     """Value that a cast quantises, None where it does something else."""
-    limits = _RANGES.get(_kind(cast))
-    if limits is None or _kind(cast.value) != "float32":
+    limits = _RANGES.get(lane_dtype(cast))
+    if limits is None or lane_dtype(cast.value) != "float32":
         return None
     value, clips = cast.value, []
     while isinstance(value, tirx.Min | tirx.Max) and (bound := _whole(value.b)) is not None:
@@ -84,11 +84,6 @@ def _quantised(cast: tirx.Cast) -> _Quantised | None:
     if zero is None or not held or not is_rounded:
         return None
     return _Quantised(value.args[0], zero, clips[::-1])
-
-
-def _kind(value: Any) -> str:
-    """Data type of one lane."""
-    return str(value.ty.dtype).partition("x")[0]
 
 
 def _whole(value: Any) -> int | None:

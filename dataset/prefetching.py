@@ -18,13 +18,13 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import StringImm
 from tvm.s_tir.stmt import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx import For, PrimFunc
 
 from .operators.shared.tir import substituted
 from .templates.dot_intrinsics import pointer_to
+from .tvm_compat import importing_llvm
 
 PREFETCHED = "foretune.prefetch"
 """Annotation of the innermost loop of a reduction that is no part of the register tile."""
@@ -136,7 +136,7 @@ def _prefetches(access: _Access, loops: Sequence[For]) -> Any | None:
         for number in range(count)
     ]
     body = calls[0] if count == 1 else tirx.SeqStmt(calls)
-    return tirx.AttrStmt(tirx.const(0, "int32"), "pragma_import_llvm", StringImm(_LLVM_IR), body)
+    return importing_llvm(_LLVM_IR, body)
 
 
 def _run_before(values: Sequence[bool], end: int, wanted: bool) -> int:

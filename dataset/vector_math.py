@@ -20,6 +20,8 @@ import tvm
 from tvm import tirx
 from tvm.ir import Expr
 
+from .tvm_compat import dtype_as_wide
+
 _Rule: TypeAlias = Callable[[Expr], Expr]
 
 
@@ -74,7 +76,7 @@ def exp(x: Expr) -> Expr:
     x = _clip(once, x, _EXP_IS_ZERO, _EXP_IS_INFINITE)
     n = once(tirx.floor(x * _like(1 / math.log(2), x) + _like(0.5, x)))
     r = once(x - n * _like(_LOG2_HIGH, x) - n * _like(math.log(2) - _LOG2_HIGH, x))
-    whole = once(n.astype(_like_dtype(n, "int32")))
+    whole = once(n.astype(dtype_as_wide("int32", n)))
     # In two steps, as 2^n alone may exceed the range of float32.
     half = once(whole >> _like(1, whole))
     return once.before(_polynomial(_TAYLOR, r) * _power_of_two(half) * _power_of_two(whole - half))
@@ -96,7 +98,7 @@ def sigmoid(x: Expr) -> Expr:
     rounded = once(x * _like(-1 / math.log(2), x) + _like(_ROUND, x))
     n = once(rounded - _like(_ROUND, x))
     minus_r = once(x + n * _like(_LOG2_HIGH, x) + n * _like(math.log(2) - _LOG2_HIGH, x))
-    bits = once(tirx.reinterpret(_like_dtype(x, "int32"), rounded))
+    bits = once(tirx.reinterpret(dtype_as_wide("int32", x), rounded))
     power = tirx.reinterpret(str(x.ty.dtype), (bits << _like(23, bits)) + _like(_ONE_BITS, bits))
     return once.before(_like(1, x) / (_like(1, x) + _polynomial(_EXP_OF_MINUS, minus_r) * power))
 
@@ -163,14 +165,9 @@ def _clip(once: _Once, x: Expr, low: float, high: float) -> Expr:
 
 def _power_of_two(n: Expr) -> Expr:
     """2^n of an integer from -126 to 127, by setting the exponent bits."""
-    return tirx.reinterpret(_like_dtype(n, "float32"), (n + _like(127, n)) << _like(23, n))
+    return tirx.reinterpret(dtype_as_wide("float32", n), (n + _like(127, n)) << _like(23, n))
 
 
 def _like(value: float, x: Expr) -> Expr:
     """Constant in each lane of x's type."""
     return tirx.const(value, str(x.ty.dtype))
-
-
-def _like_dtype(x: Expr, dtype: str) -> str:
-    """`dtype` with as many lanes as x."""
-    return "x".join([dtype, *str(x.ty.dtype).split("x")[1:]])

@@ -12,15 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.stmt import SBlock
-from tvm.target import Target
-from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import For, ForKind, PrimFunc
 
 from .operators.shared.tir import substituted
-from .tvm_compat import cpu_target
-
-_REGISTERS = (("avx512f", 512), ("avx", 256))
-"""Bits of a vector register of CPUs with a feature; others have 128."""
+from .tvm_compat import cpu_target, target_vectors
 
 
 def with_register_vectors(func: PrimFunc) -> PrimFunc:
@@ -32,7 +27,7 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
     target = cpu_target(func)
     if target is None:
         return func
-    bits = _register_bits(target)
+    bits = target_vectors(target)[0] or 128
     found: list[For] = []
     tvm_ffi.structural_walk(func.body, (For, found.append))
     wide = {loop.loop_var: lanes for loop in found if (lanes := _lanes(loop, bits))}
@@ -42,10 +37,6 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
         return loop if lanes is None else _split(loop, lanes)
 
     return func.with_body(tvm_ffi.structural_map(func.body, (For, changed))) if wide else func
-
-
-def _register_bits(target: Target) -> int:
-    return next((bits for feature, bits in _REGISTERS if llvm_cpu_has_features([feature], target)), 128)
 
 
 def _lanes(loop: For, bits: int) -> int:

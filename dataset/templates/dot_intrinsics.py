@@ -15,6 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from ..tvm_compat import IMPORT_LLVM
 from .instructions import Instruction
 
 _LLVM = {
@@ -74,7 +75,7 @@ def dot_implementation(instruction: Instruction) -> PrimFunc:
         with T.sblock("root"):
             T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
             T.writes(c[0:lanes])
-            with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", _llvm_ir(instruction)):
+            with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, _llvm_ir(instruction)):
                 pointers = [pointer_to(c, "rw"), pointer_to(a, "r"), pointer_to(b, "r")]
                 T.evaluate(tirx.call_extern("int32", _function(instruction), *pointers))
     return builder.get()

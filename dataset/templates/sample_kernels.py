@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from ..tvm_compat import as_task_module
+from ..tvm_compat import IMPORT_LLVM, as_task_module
 from .dot_intrinsics import accumulators_and_operands
 from .instructions import Instruction
 from .tile_intrinsics import DATA, MOST_ACROSS, MULTIPLY, WEIGHTS, configure_function, configure_ir
@@ -86,7 +86,7 @@ def sample_module(tiles: Sequence[RegisterTile]) -> tvm.IRModule:
                 T.arg(name, T.buffer((size,), "uint8")) for name, size in zip("ABC", sizes, strict=True)
             ]
             numbers = [T.arg(name, tirx.Var(name, "int64")) for name in ("pitch", "steps", "repeats")]
-            with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", _llvm_ir(tile)):
+            with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, _llvm_ir(tile)):
                 pointers = [buffer.access_ptr("rw") for buffer in memory]
                 T.evaluate(tirx.call_extern("int32", f"sample_{tile.name}", *pointers, *numbers))
         functions[tile.name] = as_task_module(builder.get())["main"].with_attr("global_symbol", tile.name)

@@ -15,6 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from ..tvm_compat import IMPORT_LLVM
 from .dot_intrinsics import pointer_to
 from .instructions import Instruction
 
@@ -75,7 +76,7 @@ def _zero(ins: Instruction, rows: int, words: int, stride: int, native: bool) ->
             T.writes(c[0:rows, 0:COLUMNS])
             if native:
                 tile = tirx.Cast("int32", _index(c, rows, COLUMNS))
-                with T.attr(tirx.const(0, "int32"), "pragma_import_llvm", configure_ir(rows, words)):
+                with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, configure_ir(rows, words)):
                     T.evaluate(tirx.call_extern("int32", configure_function(rows, words), tile))
                 T.evaluate(tirx.call_llvm_intrin("int32", "llvm.x86.tilezero", tirx.Cast("uint8", tile)))
             else:

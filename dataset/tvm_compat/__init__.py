@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .expressions import IMPORT_LLVM, dtype_as_wide, importing_llvm, lane_dtype, lanes_of
 from .intrinsics import (
     load_cpu_intrinsics,
     load_tensor_intrinsics,
@@ -50,6 +51,7 @@ os.environ.setdefault("TVM_NUM_THREADS", str(available_cores()))
 __all__ = [
     "CUDA_PASSES",
     "IF_THEN_ELSE",
+    "IMPORT_LLVM",
     "NoDesignSpaceError",
     "UnknownTargetError",
     "argument_buffers",
@@ -61,6 +63,10 @@ __all__ = [
     "counting_logger",
     "cpu_target",
     "design_spaces",
+    "dtype_as_wide",
+    "importing_llvm",
+    "lane_dtype",
+    "lanes_of",
     "layout_free",
     "load_cpu_intrinsics",
     "load_tensor_intrinsics",
