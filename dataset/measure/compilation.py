@@ -13,6 +13,7 @@ from typing import Any
 
 import tvm
 from tvm.target import Target
+from tvm_ffi.serialization import from_json_graph_str
 
 from ...errors import UserError
 from ..async_copies import check_copies
@@ -37,8 +38,12 @@ class NoKernelError(UserError, ValueError):
 
 
 def load(module: str) -> tvm.IRModule:
-    """Parse a module from TVM's JSON."""
-    return tvm.ir.load_json(module)
+    """Parse a module from JSON of this TVM.
+
+    TVM's own `load_json` upgrades JSON of earlier versions first, in Python, which takes as long as a small
+    program's lowering.
+    """
+    return from_json_graph_str(module)
 
 
 def entries(mod: tvm.IRModule, checked: bool) -> tuple[tvm.IRModule, dict[str, Any]]:
