@@ -18,7 +18,7 @@ from foretune.dataset.task_shapes import shape_hash
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from foretune.inference.cost_model import PretrainedCostModel
 from foretune.inference.pretune import pretune
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.config import PretunedConfig
 from foretune.inference.starts.pretuned import PretunedStarts

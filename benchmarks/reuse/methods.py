@@ -18,7 +18,7 @@ from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.tasks.planner import TaskPlanner
 from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected

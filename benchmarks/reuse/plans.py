@@ -7,7 +7,7 @@ from typing import Any
 
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.reuse.config import BRIDGES
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.tasks.reuse.published import PublishedTrees
 
 from .operator_sets import tasks_of

@@ -14,7 +14,7 @@ from foretune.inference.reuse.conditions import can_reuse
 from foretune.inference.reuse.config import ONE_HOP
 from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.search_cost import estimate_ratios
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.tasks.reuse.published import PublishedTrees
 from tvm.target import Target
 

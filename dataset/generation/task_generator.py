@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import tvm
 
+from ..measurable_space import PYTHON_POSTPROCESSOR, python_cause
 from ..measure import MeasureJob, MeasureOutcome
 from ..program_sampling import ProgramSampler, Proposal, best_latency_s, make_program_sampler
 from ..records import Record
@@ -37,12 +38,17 @@ class TaskGenerator:
     ) -> None:
         """`traces` are the task's traces for the database sampler."""
         self.task = task
-        self.rejected: Counter[str] = Counter()
-        """Number of rejected candidates by cause; complete after the last round."""
+        self._rejected: Counter[str] = Counter()
         self._testbed = testbed
         self._config = config
         self._device = device
         self._traces = traces
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """Number of rejected candidates by cause; complete after the last round."""
+        names = {PYTHON_POSTPROCESSOR: python_cause(self._testbed.target)}
+        return Counter({names.get(cause, cause): count for cause, count in self._rejected.items()})
 
     def rounds(self, earlier: Sequence[Record], deadline: float = math.inf) -> Iterator[list[Record]]:
         """Yield the records of each round until there are enough or the time is up; at least one round.
@@ -54,7 +60,7 @@ class TaskGenerator:
         total = len(earlier)
         with clock.stage("sampling"):
             sampler = self._sampler(earlier)
-        self.rejected = sampler.rejected
+        self._rejected = sampler.rejected
         best_s = min((record.latency_s for record in earlier), default=math.inf)
         deadline = min(deadline, time.monotonic() + config.task_budget_s)
         for number in itertools.count(max((record.round for record in earlier), default=-1) + 1):

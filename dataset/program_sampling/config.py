@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tvm.target import Target
 
+from ..measurable_space import measurable_space
 from ..task import Task
 from .annealing import AnnealingConfig, AnnealingSampler
 from .database import DatabaseSampler
@@ -28,11 +29,16 @@ class ProgramSamplingConfig:
     evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
     annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
     database: Path | None = None
+    max_code: int | None = 6000
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
             raise SamplingError(
                 f"program_sampling.sampler={self.sampler!r}: unknown; use one of {', '.join(SAMPLERS)}"
+            )
+        if self.max_code is not None and self.max_code < 1:
+            raise SamplingError(
+                f"program_sampling.max_code={self.max_code}: must be at least 1, or null for no limit"
             )
         if self.sampler == "database" and self.database is None:
             raise SamplingError(
@@ -64,15 +70,16 @@ def make_program_sampler(
 
     Raises SamplingError, and NoDesignSpaceError if the task has nothing to tune.
     """
-    if config.sampler == "random":
-        return RandomSampler(task, target, per_round=per_round, seed=seed)
     if config.sampler == "database":
         return DatabaseSampler(task, target, traces=traces, per_round=per_round, seed=seed)
+    space = measurable_space(target, config.max_code)
+    if config.sampler == "random":
+        return RandomSampler(task, target, per_round=per_round, seed=seed, space=space)
     scorer = make_scorer(config.scorer, warm_up=per_round)()
     if config.sampler == "annealing":
         return AnnealingSampler(
-            task, target, scorer=scorer, config=config.annealing, per_round=per_round, seed=seed
+            task, target, scorer=scorer, config=config.annealing, per_round=per_round, seed=seed, space=space
         )
     return EvolutionarySampler(
-        task, target, scorer=scorer, config=config.evolutionary, per_round=per_round, seed=seed
+        task, target, scorer=scorer, config=config.evolutionary, per_round=per_round, seed=seed, space=space
     )

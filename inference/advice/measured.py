@@ -20,7 +20,7 @@ from ...dataset.templates.programs import template_traces
 from ..config import OneShotConfig
 from ..inspection.content import snapshot
 from ..reuse.parent import ReuseParent
-from ..spaces.code_limit import StockSpace
+from ..spaces.stock import StockSpace
 from ..starts.adapted import AdaptedStarts, ProgramAdapter
 from ..starts.asked import asked_starts
 from ..tasks.due import anything_due

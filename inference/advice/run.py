@@ -16,7 +16,7 @@ from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ...errors import UserError
 from ..reuse.parent import ReuseParent
-from ..spaces.code_limit import StockSpace
+from ..spaces.stock import StockSpace
 from .activations import NONE
 from .alignment import Aligned, aligned, alignment
 from .content import (

@@ -11,8 +11,8 @@ from ...dataset.templates.winograd import read_winograd
 from ..config import OneShotConfig
 from ..strategies.checks import OneShotConfigError
 from .base import DesignSpace
-from .code_limit import StockSpace
 from .config import STOCK, SUB_SPACE
+from .stock import StockSpace
 from .sub_space import SubSpace
 from .templates import TemplateSpace
 

@@ -18,9 +18,9 @@ from ...dataset.task import Task
 from ...dataset.traffic import compulsory_bytes
 from ...errors import UserError
 from .base import DesignSpace
-from .code_limit import StockSpace
 from .config import SubSpaceConfig
 from .primitives import PRIMITIVES, narrowed
+from .stock import StockSpace
 
 SHIPPED = Path(__file__).parent / "primitive_weights.json"
 """Weights that `python -m benchmarks.sub_space` measured on bundled records."""

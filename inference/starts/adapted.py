@@ -18,6 +18,7 @@ from ...dataset.drafting.read_spaces import gpu_limits, read_spaces
 from ...dataset.drafting.sketch import Sketch
 from ...dataset.drafting.space import SketchSpace
 from ...dataset.features.reading import task_reading
+from ...dataset.measurable_space import PYTHON_POSTPROCESSOR, python_cause
 from ...dataset.program_sampling.counts import DUPLICATE
 from ...dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ...dataset.task import Task
@@ -25,7 +26,7 @@ from ...dataset.tvm_compat import make_tune_context
 from ..reuse.donors import Donor
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
-from ..spaces.code_limit import CODE_SIZE, PYTHON_POSTPROCESSOR, StockSpace
+from ..spaces.stock import StockSpace
 from .base import Start, StartSource
 
 NO_SKETCH = "no matching sketch"
@@ -137,7 +138,7 @@ class ProgramAdapter:
 
     def _named(self, cause: str) -> str:
         is_limit = cause == PYTHON_POSTPROCESSOR and isinstance(self._space, StockSpace)
-        return CODE_SIZE if is_limit else cause
+        return python_cause(self._target) if is_limit else cause
 
 
 class AdaptedPrograms:

@@ -11,7 +11,7 @@ from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..config import OneShotConfig
 from ..reuse.parent import ReuseParent
-from ..spaces.code_limit import StockSpace
+from ..spaces.stock import StockSpace
 from ..tuning_database import TuningDatabase
 from .adapted import AdaptedStarts, ProgramAdapter
 from .base import Start, StartSource

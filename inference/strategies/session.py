@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from ...dataset.hardware import Hardware
 from ...dataset.interruption import interrupts_deferred
+from ...dataset.measurable_space import PYTHON_POSTPROCESSOR, python_cause
 from ...dataset.program_sampling.counts import DUPLICATE, CandidateCounts
 from ...dataset.replay import RejectedError, apply_postprocessors, replay, replay_or_reject, trace_to_json
 from ...dataset.task import Task
@@ -22,7 +23,7 @@ from ..proposal import Candidate
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
 from ..spaces.chosen import chosen_space
-from ..spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
+from ..spaces.stock import StockSpace
 from ..spaces.sub_space import SubSpace
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
@@ -100,7 +101,7 @@ class SearchSession:
         if space is None:
             space = chosen_space(config, task, target, hardware)
         is_stock = isinstance(space, StockSpace | SubSpace)
-        self._python_cause = StockSpace.cause(target) if is_stock else PYTHON_POSTPROCESSOR
+        self._python_cause = python_cause(target) if is_stock else PYTHON_POSTPROCESSOR
         book = surrogates or Surrogates()
 
         scorer = model

@@ -17,7 +17,7 @@ from ..reuse.donors import OF_EACH, Donor, NearestPrograms, ParentsBest
 from ..reuse.likeness import Loops, loops_of
 from ..reuse.selection import GivenSelection
 from ..reuse.sources import nearest_neighbours
-from ..spaces.code_limit import StockSpace
+from ..spaces.stock import StockSpace
 from ..starts.adapted import ProgramAdapter
 from ..starts.asked import has_templates
 from ..strategies.reuse.config import BY_MEASURING

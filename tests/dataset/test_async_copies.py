@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import tvm
 from foretune.dataset.async_copies import WRONG_COPY, WrongCopyError, check_copies, has_wrong_copies
+from foretune.dataset.measurable_space import PYTHON_POSTPROCESSOR
 from foretune.dataset.measure.compilation import compile_module
 from foretune.dataset.operators import Conv1d, to_task
 from foretune.dataset.replay import RejectedError, apply_postprocessors
 from foretune.dataset.tvm_compat import argument_buffers, make_tune_context, parse_target
 from foretune.inference import OneShotConfig
-from foretune.inference.spaces.code_limit import PYTHON_POSTPROCESSOR, StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.strategies.session import SearchSession

@@ -11,7 +11,7 @@ from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
 from foretune.inference.config import OneShotConfigError
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.strategies.loop import RoundBudget

@@ -19,7 +19,7 @@ from foretune.dataset.operators import (
 from foretune.dataset.replay import RejectedError, instantiate
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import design_spaces, make_tune_context
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 

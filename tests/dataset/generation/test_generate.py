@@ -25,6 +25,7 @@ from foretune.dataset.generation import noise_probe
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
+from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
@@ -383,6 +384,13 @@ def test_the_first_candidate_of_each_task_and_a_share_of_the_others_is_compared(
     fake_run(executor, tasks=3, check_outputs=0.0)
     assert executor.asked
     assert all(job.reference is None for job in executor.asked)
+
+
+def test_programs_above_the_limit_of_their_code_are_told(fake_run):
+    limited = replace(RANDOM, max_code=40)
+    summary, _, printed = fake_run(FakeExecutor(), tasks=1, program_sampling=limited)
+    assert summary.measured and summary.rejected[CODE_SIZE] > 0
+    assert f"{summary.rejected[CODE_SIZE]} {CODE_SIZE}" in printed
 
 
 def test_the_best_latency_so_far_goes_with_later_rounds(fake_run):

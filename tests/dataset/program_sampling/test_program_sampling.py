@@ -2,10 +2,13 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tvm
+from foretune.dataset.code_size import code_size
+from foretune.dataset.measurable_space import PYTHON_POSTPROCESSOR
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
@@ -218,11 +221,25 @@ def test_samplers_are_made_by_name(name):
     assert config.label == ("random" if name == "random" else f"{name}/random")
 
 
+@pytest.mark.parametrize("name", ["evolutionary", "annealing", "random"])
+def test_samplers_draw_no_program_above_the_limit_of_its_code(name):
+    limited = ProgramSamplingConfig(sampler=name, scorer="random", max_code=60)
+    sampler = make_program_sampler(limited, TASK, TARGET, per_round=8, seed=0)
+    assert max(code_size(candidate.sch.mod) for _, candidate in sampler.propose()) <= 60
+    assert sampler.rejected[PYTHON_POSTPROCESSOR] > 0
+    free = make_program_sampler(replace(limited, max_code=None), TASK, TARGET, per_round=8, seed=0)
+    assert max(code_size(candidate.sch.mod) for _, candidate in free.propose()) > 60
+
+
 @pytest.mark.parametrize(
     "make, message",
     [
         (lambda: ProgramSamplingConfig(sampler="oracle"), "program_sampling.sampler='oracle'"),
         (lambda: ProgramSamplingConfig(sampler="database"), "program_sampling.database is missing"),
+        (
+            lambda: ProgramSamplingConfig(max_code=0),
+            "program_sampling.max_code=0: must be at least 1, or null",
+        ),
         (lambda: AnnealingConfig(steps=0), "steps=0"),
         (lambda: AnnealingConfig(temperature=-1), "temperature=-1"),
         (lambda: EvolutionConfig(random_share=1.5), "random_share=1.5"),

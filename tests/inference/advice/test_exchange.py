@@ -17,7 +17,7 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.advice.activations import ACTIVATIONS
 from foretune.inference.advice.exchange import Exchange, activation_costs
 from foretune.inference.advice.latencies import Programs
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from support.advice import CONV, FixedLatencies, layer
 
 TARGET = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})

@@ -14,9 +14,9 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.spaces.chosen import chosen_space
-from foretune.inference.spaces.code_limit import StockSpace
 from foretune.inference.spaces.config import SubSpaceConfig
 from foretune.inference.spaces.primitives import PRIMITIVES, is_regular, narrowed, roles, settings
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.spaces.sub_space import (
     BOUNDS,
     SHIPPED,

@@ -7,11 +7,12 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.replay import replay
 from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.parent import ReuseParent
-from foretune.inference.spaces.code_limit import CODE_SIZE, StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import (
     LIMITS,
     NO_SKETCH,

@@ -13,7 +13,7 @@ from foretune.dataset.tvm_compat import make_tune_context, parse_target, target_
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.pretune import PretuneConfig, pretune, shapes_of
 from foretune.inference.reuse.parent import ReuseParent
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.asked import asked_starts
 from foretune.inference.starts.base import Start

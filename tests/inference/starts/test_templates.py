@@ -13,7 +13,7 @@ from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.reuse.donors import Donor, NearestPrograms
 from foretune.inference.reuse.likeness import loops_of
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.spaces.templates import TemplateSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.asked import asked_starts

@@ -6,12 +6,12 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.program_sampling.counts import CandidateCounts
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import as_task_module
 from foretune.inference import OneShotConfig
-from foretune.inference.spaces.code_limit import CODE_SIZE
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.strategies.loop import RoundBudget

@@ -12,7 +12,7 @@ from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_
 from foretune.inference import OneShotConfig
 from foretune.inference.config import OneShotConfigError
 from foretune.inference.spaces.base import DesignSpace
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import Strategy, StrategyConfig
 from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.strategies.registry import STRATEGIES, strategy_class, strategy_config

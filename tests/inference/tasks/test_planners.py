@@ -15,7 +15,7 @@ from foretune.inference import OneShotConfig
 from foretune.inference.config import StopConfig
 from foretune.inference.reuse.backend import with_backend
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.loop import SearchLoop
 from foretune.inference.strategies.registry import strategy_config
 from foretune.inference.surrogate.shared import own_surrogate

@@ -15,7 +15,7 @@ from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from foretune.inference import OneShotConfig
 from foretune.inference.config import OneShotConfigError
 from foretune.inference.plugins.search_strategy import OneShotStrategy
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.drafter import UnreadableSpaceError, verified

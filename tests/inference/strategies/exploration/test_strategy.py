@@ -12,7 +12,7 @@ from foretune.dataset.program_sampling import RandomSampler
 from foretune.dataset.replay import candidate_trace_json
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
 from foretune.inference.strategies.exploration.config import ExplorationConfig

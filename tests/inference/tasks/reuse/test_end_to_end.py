@@ -10,7 +10,7 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig, StopConfig
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.spaces.code_limit import StockSpace
+from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import AdaptedPrograms, ProgramAdapter
 from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.tasks.reuse.planner import ReusePlanner

@@ -1,8 +1,7 @@
-"""Stock's design space with a postprocessor that rejects programs above a code-size limit."""
+"""MetaSchedule's design space without programs that are not worth measuring."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm.ir.utils import derived_object
@@ -10,16 +9,15 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
-from ...dataset.async_copies import WRONG_COPY, RejectWrongCopies
-from ...dataset.code_size import code_size
-from ...dataset.tvm_compat import parse_target, stock_space, target_to_json
-from .base import DesignSpace
+from .async_copies import WRONG_COPY, RejectWrongCopies
+from .code_size import code_size
+from .tvm_compat import parse_target, stock_space, target_to_json
 
 CODE_SIZE = "code size"
 """Cause of a candidate that CodeLimit rejected."""
 
 PYTHON_POSTPROCESSOR = "PyPostproc"
-"""Name by which TVM calls every postprocessor in Python; `StockSpace` has at most one on a target."""
+"""Name by which TVM calls every postprocessor in Python; a measurable space has at most one on a target."""
 
 
 @derived_object
@@ -42,26 +40,20 @@ class CodeLimit(ms.postproc.PyPostproc):
         return CodeLimit(self.most)
 
 
-@dataclass(frozen=True)
-class StockSpace(DesignSpace):
-    """MetaSchedule's design space without programs that are not worth measuring.
+def measurable_space(target: Target, max_code: int | None) -> ms.SpaceGenerator:
+    """MetaSchedule's space for a target, with a postprocessor that rejects what is not worth measuring.
 
     On CPUs these are programs above `max_code` vector instructions, which compile slowly and are rarely the
     fastest; `max_code` None sets no limit. On CUDA devices, which have limits of their own, they are programs
     whose asynchronous copies TVM compiles to wrong code.
     """
+    limited = max_code is not None and target.kind.name == "llvm"
+    return _generator(target_to_json(target), max_code if limited else None)
 
-    max_code: int | None
 
-    def generator(self, target: Target) -> ms.SpaceGenerator:
-        """See DesignSpace."""
-        limited = self.max_code is not None and target.kind.name == "llvm"
-        return _generator(target_to_json(target), self.max_code if limited else None)
-
-    @staticmethod
-    def cause(target: Target) -> str:
-        """Cause of the candidates that PYTHON_POSTPROCESSOR rejects on a target."""
-        return WRONG_COPY if target.kind.name == "cuda" else CODE_SIZE
+def python_cause(target: Target) -> str:
+    """Cause of the candidates that PYTHON_POSTPROCESSOR rejects in the measurable space of a target."""
+    return WRONG_COPY if target.kind.name == "cuda" else CODE_SIZE
 
 
 @lru_cache(maxsize=8)  # rules depend on the target alone, and reading them takes a tune context
