@@ -62,6 +62,10 @@ of the command, so that a search has some seconds less than the share, unless it
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
     "stock, gradient": lambda: {"task_scheduler": "gradient", "cost_model": "xgb"},
+    "stock, foresee, fading": lambda: {
+        "task_scheduler": FamilyTaskScheduler(fade=0.5),
+        "cost_model": FamilyCostModel(),
+    },
     "stock, foresee": lambda: {"task_scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
 }
 """Arguments of `ms.tune_tasks` by name."""

@@ -97,6 +97,7 @@ TABLES: Mapping[str, Table] = {
     "families-accuracy": families.accuracy,
     "families-surrogates": families.surrogates,
     "families-planners": families.planners,
+    "families-means": families.live_means,
     "families-live": families.live,
     "families-reuse": families.with_reuse,
     "families-predicted": families.predicted,

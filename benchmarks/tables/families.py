@@ -28,6 +28,27 @@ _RIVAL = "gradient"
 NEAR = 1.05
 """Share of a rival's last latency that counts as near it."""
 
+_STOCK_RIVAL = "stock, gradient"
+
+_STOCK = {
+    "stock, foresee": "foresee (Algorithm 1)",
+    "stock, foresee, fading": "foresee, `fade=0.5`",
+}
+"""Schedulers of stock's search beside its own."""
+
+_WITH_ALL = "headroom, reuse, shared"
+"""Live search with everything that families add."""
+
+_COMPARED = (
+    ("gradient", BASE),
+    ("foresee", BASE),
+    ("headroom", BASE),
+    (REUSE, BASE),
+    (_WITH_ALL, BASE),
+    (_WITH_ALL, REUSE),
+)
+"""Live searches, and what each is beside."""
+
 _FIRST_POOL = {"dataset": "networks", "programs": 40}
 """Pool of results that do not name theirs."""
 
@@ -187,6 +208,60 @@ def _live_rows(found: Sequence[Result], base: str, *names: str) -> Iterator[list
                     yield [result.machine, NETWORKS.get(network, network), search, *cells]
 
 
+def live_means(results: Results) -> str:
+    """Searches over all networks, beside the default one without reuse, and both with reuse."""
+    found = _with_live(results, "runs")
+    if not found:
+        return not_measured("python -m benchmarks.families --part live")
+    machines = {one.machine: one.values["live"] for one in found}
+    networks = dict.fromkeys(name for live in machines.values() for name in live)
+    pooled = {name: [run for live in machines.values() for run in _runs(live, name)] for name in networks}
+    each = {machine: {name: _runs(live, name) for name in live} for machine, live in machines.items()} | {
+        "all": pooled
+    }
+    rows = [
+        [search, base, machine, *cells]
+        for search, base in _COMPARED
+        for machine, by_network in each.items()
+        if (cells := _mean_cells(by_network, search, base))
+    ]
+    note = (
+        "Geometric means over networks, each the geometric mean of its runs; latencies with the least and "
+        f"the most of a network. `{_WITH_ALL}` beside `{REUSE}` has three quarters of its seconds."
+    )
+    heads = ["search", "beside", "machine", "networks", "runs", "programs", "search takes", "latency"]
+    return markdown(heads, rows, note)
+
+
+def _runs(live: Mapping[str, Any], network: str) -> list[Mapping[str, Any]]:
+    return list(live.get(network, {}).get("runs", ()))
+
+
+def _mean_cells(by_network: Mapping[str, Sequence[Mapping[str, Any]]], search: str, base: str) -> list[str]:
+    """Networks and runs that have both searches, and ratios of programs, seconds and latency."""
+    of_both = {
+        name: [run for run in runs if {search, base} <= run.keys()] for name, runs in by_network.items()
+    }
+    of_both = {name: runs for name, runs in of_both.items() if runs}
+    if not of_both:
+        return []
+    programs, seconds = (
+        geometric_mean(
+            [
+                geometric_mean([run[search][what] / run[base][what] for run in runs])
+                for runs in of_both.values()
+            ]
+        )
+        for what in ("measured", "search_s")
+    )
+    latencies = [
+        geometric_mean([run["side_by_side_s"][search] / run["side_by_side_s"][base] for run in runs])
+        for runs in of_both.values()
+    ]
+    counts = [str(len(of_both)), str(sum(map(len, of_both.values())))]
+    return [*counts, times(programs), times(seconds), times_spread(geometric_spread(latencies))]
+
+
 def predicted(results: Results) -> str:
     """Planners by replay, beside their live runs."""
     rows, pairs = [], []
@@ -223,23 +298,25 @@ def stock(results: Results) -> str:
         for network, part in result.values["live"].items():
             if not part.get("stock"):
                 continue
-            pairs = [(run["stock, foresee"], run["stock, gradient"]) for run in part["stock"]]
-            alike = [pair for pair in pairs if pair[0]["left_out"] == pair[1]["left_out"]]
-            if not alike:
-                continue
-            last = [run["curve"][-1][1] / rival["curve"][-1][1] for run, rival in alike]
-            cells = [_seconds_to(alike, slack) for slack in (NEAR, 1.0)]
-            cells.append(times_spread(geometric_spread(last)))
-            rows.append([result.machine, NETWORKS.get(network, network), str(len(alike)), *cells])
+            for name, label in _STOCK.items():
+                pairs = [(run[name], run[_STOCK_RIVAL]) for run in part["stock"] if name in run]
+                alike = [pair for pair in pairs if pair[0]["left_out"] == pair[1]["left_out"]]
+                if not alike:
+                    continue
+                last = [run["curve"][-1][1] / rival["curve"][-1][1] for run, rival in alike]
+                cells = [_seconds_to(alike, slack) for slack in (NEAR, 1.0)]
+                cells.append(times_spread(geometric_spread(last)))
+                rows.append([result.machine, NETWORKS.get(network, network), label, str(len(alike)), *cells])
     if not rows:
         return not_measured("python -m benchmarks.families --part live")
     note = (
-        "Foresee tuning with trees a family, both of MetaSchedule's search: 128 programs a task in rounds "
-        "of 64. Seconds until the gradient scheduler's last latency, or near it, over its own seconds until "
-        "then; all that was spent where it is not reached. Latencies are sums over the tasks."
+        "Foresee tuning with trees a family beside the gradient scheduler, both of MetaSchedule's search: "
+        "128 programs a task in rounds of 64. Seconds until the gradient scheduler's last latency, or near "
+        "it, over its own seconds until then; all that was spent where it is not reached. Latencies are sums "
+        "over the tasks."
     )
     near = f"seconds to {times(NEAR)} of the last latency"
-    heads = ["machine", "network", "runs", near, "seconds to it", "last latency"]
+    heads = ["machine", "network", "scheduler", "runs", near, "seconds to it", "last latency"]
     return markdown(heads, rows, note)
 
 

@@ -14,6 +14,9 @@ from ...dataset.described_task import described_task
 from ..families.registry import check_grouping, family_of
 from ..strategies.checks import OneShotConfigError
 
+_GAIN = 0.01
+"""Share of a task's latency that an iteration saves at least where it counts as a gain."""
+
 
 @derived_object
 class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
@@ -35,13 +38,26 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
     all failed waits until nothing else is left. An object serves one tuning at a time.
     """
 
-    def __init__(self, proportion: float = 0.25, families: str = "core_operator") -> None:
-        """`proportion` is p, `families` a grouping's name; raises OneShotConfigError."""
+    def __init__(self, proportion: float = 0.25, families: str = "core_operator", fade: float = 1.0) -> None:
+        """Create the scheduler.
+
+        Args:
+            proportion: p, over 0 and below 1.
+            families: name of a grouping.
+            fade: share of a task's potential that stays with each iteration that saves less than 1 % of the
+                task's latency; the next one that saves more restores the potential. 1 is Algorithm 1, which
+                goes on with the bottleneck whether or not it gains.
+
+        Raises OneShotConfigError.
+        """
         super().__init__()
         check_grouping(families)
         if not 0 < proportion < 1:
             raise OneShotConfigError(f"proportion={proportion}: must be over 0 and below 1, such as 0.25")
+        if not 0 < fade <= 1:
+            raise OneShotConfigError(f"fade={fade}: must be over 0 and at most 1, such as 0.5")
         self._proportion = proportion
+        self._fade = fade
         self._grouping = families
         self._first: Any = None
         self.order: list[int] = []
@@ -68,6 +84,8 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         self._first = tasks[0]
         self.order = []
         self._best_s = [math.inf] * len(tasks)
+        self._left = [1.0] * len(tasks)
+        """Share of each task's potential that has not faded."""
         self._weights = [float(task.task_weight) for task in tasks]
         described = [described_task(task.ctx.mod, str(task.ctx.task_name or "task")) for task in tasks]
         self._families = [family_of(task, self._grouping) for task in described]
@@ -77,7 +95,9 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
 
     def _learn(self, number: int, results: Sequence[ms.runner.RunnerResult]) -> None:
         seconds = [float(second) for result in results for second in result.run_secs or ()]
-        self._best_s[number] = min([self._best_s[number], *seconds])
+        before_s, self._best_s[number] = self._best_s[number], min([self._best_s[number], *seconds])
+        saves = self._best_s[number] < (1 - _GAIN) * before_s
+        self._left[number] = 1.0 if saves else self._fade * self._left[number]
 
     def _choose(self, alive: Sequence[int]) -> int:
         if not alive:
@@ -97,6 +117,6 @@ class FamilyTaskScheduler(ms.task_scheduler.PyTaskScheduler):
         return bottleneck
 
     def _potential(self, number: int) -> float:
-        """Seconds that the network spends in a task; 0 where none of its programs ran."""
+        """Seconds that the network spends in a task, as far as they have not faded; 0 where none ran."""
         best_s = self._best_s[number]
-        return self._weights[number] * best_s if math.isfinite(best_s) else 0.0
+        return self._left[number] * self._weights[number] * best_s if math.isfinite(best_s) else 0.0

@@ -41,6 +41,24 @@ def test_live_searches_are_beside_the_planner_by_shares():
     )
 
 
+def test_means_are_over_networks_of_means_over_runs():
+    part = {
+        "resnet18": {
+            "runs": [
+                run(shares=(10, 4.0, 0.010), headroom=(5, 2.0, 0.020)),
+                run(shares=(10, 4.0, 0.010), headroom=(20, 8.0, 0.020)),
+            ]
+        },
+        "bert_base": {"runs": [run(shares=(10, 4.0, 0.010), headroom=(40, 16.0, 0.005))]},
+        "vit_base": {"runs": [run(shares=(10, 4.0, 0.010))], "stock": []},
+    }
+    table = families.live_means(results_of("live", part))
+    for machine in ("CPU", "all"):
+        row = f"| headroom | shares | {machine} | 2 | 3 | 2.00x | 2.00x | 1.00x (0.50x to 2.00x) |"
+        assert row in table
+    assert "| foresee |" not in table
+
+
 def test_planning_with_reuse_is_beside_reuse_alone():
     searches = {REUSE: (10, 4.0, 0.010), THREE_QUARTERS: (8, 3.0, 0.011)}
     runs = [run(**{BASE: (20, 8.0, 0.010), REUSE: (10, 4.0, 0.020)}), run(**searches)]
@@ -80,7 +98,8 @@ def test_stock_searches_are_compared_at_the_last_latency(foresee, cells):
     stock = [{**others, "stock, foresee": {"curve": foresee, "left_out": ["take"]}}, others]
     part = {"resnet18": {"stock": stock}, "bert_base": {"runs": []}}
     table = families.stock(results_of("live", part))
-    assert f"| CPU | ResNet-18 | 1 | {cells} |" in table
+    assert f"| CPU | ResNet-18 | foresee (Algorithm 1) | 1 | {cells} |" in table
+    assert "fade" not in table.split("\n\n")[0]
 
 
 def test_parts_that_are_not_there_name_their_command():

@@ -91,6 +91,14 @@ def test_the_bottleneck_goes_first_and_its_family_gets_its_share(tmp_path):
     assert taught == {"dense": 30, "softmax": 2}
 
 
+def test_the_potential_of_a_task_that_no_longer_gains_fades(tmp_path):
+    scheduler = FamilyTaskScheduler(proportion=0.5, fade=0.25)
+    tune(scheduler, tmp_path, LATENCIES_S, FamilyCostModel(make=Counting))
+    # Latencies stay as they are, so that 2 ms fade to 0.5 and 0.125 ms. Every other turn of a bottleneck is
+    # followed by one of its family: 0, 1, its family's 0, 1, 0, its family's 1, and so on below 0.01 ms.
+    assert list(scheduler.order)[3:13] == [0, 1, 0, 1, 0, 1, 0, 1, 0, 2]
+
+
 def test_a_task_that_fails_in_all_its_programs_waits_for_the_others(tmp_path):
     scheduler = FamilyTaskScheduler()
     tune(scheduler, tmp_path, LATENCIES_S | {TASKS[0].name: None}, FamilyCostModel(make=Counting), trials=16)
@@ -113,6 +121,9 @@ def test_stock_trees_are_fitted_by_family(tmp_path):
 def test_settings_out_of_range_are_named():
     with pytest.raises(OneShotConfigError, match=r"proportion=1"):
         FamilyTaskScheduler(proportion=1.0)
+    for fade in (0.0, 1.5):
+        with pytest.raises(OneShotConfigError, match=rf"fade={fade}: must be over 0 and at most 1"):
+            FamilyTaskScheduler(fade=fade)
     for make in (FamilyTaskScheduler, FamilyCostModel):
         with pytest.raises(OneShotConfigError, match=r"families=colour"):
             make(families="colour")
