@@ -73,8 +73,8 @@ class Offer:
     calls: int
     """Places in the network where it would be taken."""
     gain: float | None = None
-    """Expected latency of what it replaces over its own, for networks that are tuned without a measurement;
-    None where nothing but a measurement tells."""
+    """Expected latency of what it replaces over its own: says which is searched first, and decides for
+    networks that are tuned without a measurement. None where nothing but a measurement tells."""
 
 
 @dataclass(frozen=True, eq=False)

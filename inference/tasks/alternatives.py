@@ -32,6 +32,11 @@ class Contests:
         for offer in self._offers:
             for search in self._own(offer):
                 search.calls_instead = max(search.calls_instead, offer.calls)
+            if offer.gain is not None and len(offer.tasks) == len(offer.replaces) == 1:
+                (own,), (replaced,) = self._own(offer), self._replaced(offer)
+                if replaced.task.weight <= offer.calls:
+                    own.stands_for, own.expected_gain = replaced, offer.gain
+                    replaced.stand_ins.append(own)
 
     def give_up(self, rounds: int) -> None:
         """Ends searches of alternatives, as if they had all `rounds`: hopeless ones, and measured templates.

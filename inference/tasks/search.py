@@ -30,6 +30,12 @@ class TaskSearch:
     """Name of the surrogate that the task shares with others, "" for its own."""
     calls_instead: int = 0
     """Places of the network that call it if it is faster than what it replaces; 0 for no alternative."""
+    stands_for: TaskSearch | None = None
+    """What it replaces everywhere and is expected to be faster than, None for other tasks."""
+    expected_gain: float = 1.0
+    """Expected latency of what it stands for over its own."""
+    stand_ins: list[TaskSearch] = field(default_factory=list)
+    """Alternatives that stand for it."""
     known_resized: bool = False
     """Whether it is an alternative whose layer an earlier run measured at another size."""
     untuned_s: float = math.inf
@@ -104,11 +110,27 @@ class TaskSearch:
     def stake_s(self) -> float:
         """Seconds of a run of the network that are spent in the task, or would be in an alternative.
 
-        An alternative has none before a program of it ran, and so is searched after what it replaces.
+        A task counts with the fastest way, be it that of an alternative which stands for it. Before a program
+        of it ran, such an alternative counts as what it stands for. Others have no seconds then, and so are
+        searched after what they replace.
         """
         if self.task.weight:
-            return self.network_s
-        return self.calls_instead * self.best_s if math.isfinite(self.best_s) else 0.0
+            ways = (self, *self.stand_ins)
+            return self.task.weight * min(self.untuned_s, *(search.best_s for search in ways))
+        if math.isfinite(self.best_s):
+            return self.calls_instead * self.best_s
+        return 0.0 if self.stands_for is None else self.stands_for.stake_s
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations of a run of the network in the task.
+
+        An alternative that stands for another task has those of that task times its expected gain: it is
+        searched before that task, which may then be worth no more than a look.
+        """
+        if self.stands_for is None:
+            return self.calls * self.task.flops
+        return self.expected_gain * self.stands_for.operations
 
     @property
     def program_s(self) -> float:

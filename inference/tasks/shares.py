@@ -56,7 +56,7 @@ class LatencySharePlanner(TurnPlanner):
     def _order(self, search: TaskSearch) -> tuple[float, ...]:
         """Key by which tasks follow each other, the least first."""
         first, stake_s = self._precedence.comes_first(search), self._precedence.stake_s(search)
-        return not first, search.rounds, -min(stake_s, 1e6), -search.calls * search.task.flops
+        return not first, search.rounds, -min(stake_s, 1e6), -search.operations
 
     def _round(self, search: TaskSearch) -> Round:
         return self._round_of(search, self._config.room(search.full_rounds))

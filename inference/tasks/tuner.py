@@ -216,8 +216,12 @@ class NetworkTuner:
         return [one for one in searches if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
 
     def _lacks_schedule(self, search: TaskSearch) -> bool:
-        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one."""
-        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(search.best_s)
+        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one.
+
+        One that an alternative stands for needs none once that has run.
+        """
+        best_s = min(search.best_s, *(other.best_s for other in search.stand_ins), math.inf)
+        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)
         return self._limits.breadth_first and search.task.weight > 0 and lacks
 
     def _network_s(self) -> float:

@@ -118,7 +118,7 @@ class BudgetedPlanner(TurnPlanner):
 
     def _stake(self, search: TaskSearch) -> tuple[float, float]:
         """Seconds of the network's latency that a task counts with, then its operations."""
-        return min(self._stake_s(search), 1e6), search.calls * search.task.flops
+        return min(self._stake_s(search), 1e6), search.operations
 
     def _stake_s(self, search: TaskSearch) -> float:
         return self._precedence.stake_s(search)

@@ -235,7 +235,7 @@ class TreeOrder(Precedence):
             waiting += self._children.get(known.task.workload_hash, [])
         expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
         return sum(
-            seconds if math.isfinite(seconds) else one.stake_s
+            min(seconds, one.stake_s) if math.isfinite(seconds) else one.stake_s
             for one, seconds in zip(waiting, expected_s, strict=True)
         )
 

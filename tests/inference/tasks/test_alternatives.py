@@ -132,6 +132,45 @@ def test_the_hopeless_one_of_two_ways_gets_one_round(
     assert database.unfinished[DIRECT.workload_hash] == (None if direct_rounds == 3 else 1)
 
 
+def test_an_alternative_that_is_likely_to_be_faster_comes_before_what_it_replaces() -> None:
+    searcher = ByTask(latencies(direct=1.0, next=1.0, other=0.5))
+    one = replace(offer("other", (DIRECT,), (OTHER,), calls=DIRECT.weight), gain=1.5)
+    others_s = 2.0 * DIRECT.weight / NEXT.weight
+    tuner_of(searcher, FakeDatabase(), config=CONFIG).tune([DIRECT, NEXT], [4.0, others_s], [one])
+    # Once it has run, its place in the network takes less than the other task without a schedule.
+    assert searcher.order[:3] == [2, 1, 0]
+    assert searcher.order.count(0) == 1
+
+
+def test_of_two_likely_alternatives_the_one_of_the_higher_gain_comes_first() -> None:
+    offers = [
+        replace(offer(task.name, (DIRECT,), (task,), calls=DIRECT.weight), gain=gain)
+        for task, gain in ((NEXT, 1.3), (OTHER, 1.6))
+    ]
+    searches = [
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), untuned_s=3.0)
+        for task in (DIRECT, *offers[0].tasks, *offers[1].tasks)
+    ]
+    Contests(offers, searches)
+    assert [search.stake_s for search in searches] == [DIRECT.weight * 3.0] * 3
+    direct, lower, higher = (search.operations for search in searches)
+    assert higher == pytest.approx(1.6 * direct) and lower == pytest.approx(1.3 * direct)
+    searches[2].known_s = 0.5
+    assert [search.stake_s for search in searches] == [DIRECT.weight * 0.5] * 3
+
+
+def test_an_alternative_of_some_places_does_not_stand_for_the_others() -> None:
+    direct = _weighted(DIRECT, 2)
+    one = replace(offer("some", (direct,), (OTHER,)), gain=1.5)
+    searches = [
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), untuned_s=3.0)
+        for task in (direct, *one.tasks)
+    ]
+    Contests([one], searches)
+    assert [search.stake_s for search in searches] == [6.0, 0.0]
+    assert searches[1].stands_for is None
+
+
 def test_what_is_called_elsewhere_too_is_searched_on() -> None:
     searcher = ByTask(latencies(direct=1.0, other=0.5))
     one = offer("other", (DIRECT,), (OTHER,))
