@@ -115,8 +115,8 @@ class TaskSearch:
         searched after what they replace.
         """
         if self.task.weight:
-            ways = (self, *self.stand_ins)
-            return self.task.weight * min(self.untuned_s, *(search.best_s for search in ways))
+            ways_s = (way.best_s for way in (self, *self.stand_ins))
+            return self.task.weight * min(self.untuned_s, *ways_s)
         if math.isfinite(self.best_s):
             return self.calls_instead * self.best_s
         return 0.0 if self.stands_for is None else self.stands_for.stake_s

@@ -220,7 +220,7 @@ class NetworkTuner:
 
         One that an alternative stands for needs none once that has run.
         """
-        best_s = min(search.best_s, *(other.best_s for other in search.stand_ins), math.inf)
+        best_s = min(way.best_s for way in (search, *search.stand_ins))
         lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)
         return self._limits.breadth_first and search.task.weight > 0 and lacks
 
