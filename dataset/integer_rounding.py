@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.tirx import PrimFunc
 
-from .tvm_compat import cpu_target, lane_dtype
+from .tvm_compat import cpu_target, dtype_as_wide, lane_dtype
 
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 
@@ -58,7 +58,7 @@ def _rounded(cast: tirx.Cast) -> Any:
     value, dtype = found.scaled, str(found.scaled.ty.dtype)
     for kind, bound in found.clips:
         value = kind(value, tirx.const(float(bound - found.zero), dtype))
-    whole = dtype.replace("float32", "int32")
+    whole = dtype_as_wide("int32", value)
     value = tirx.call_llvm_pure_intrin(whole, "llvm.lrint", value)
     if found.zero:
         value = value + tirx.const(found.zero, whole)

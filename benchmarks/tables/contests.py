@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..common import geometric_spread
+from ..common import Spread, geometric_spread
 from .reading import times, times_spread
 
 CONTEST_HEADS = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]
@@ -21,10 +21,18 @@ def contest_rows(runs: Sequence[Mapping[str, Any]], base: str) -> Iterator[list[
         if search == base:
             continue
         of_search = [run for run in runs if search in run]
-        ratios = [
-            [run[search][what] / run[base][what] for run in of_search] for what in ("measured", "search_s")
-        ]
-        latency = [run["side_by_side_s"][search] / run["side_by_side_s"][base] for run in of_search]
-        programs, seconds, speed = (geometric_spread(each) for each in (*ratios, latency))
-        cells = [times(programs.middle), times(seconds.middle), times_spread(speed)]
+        programs, seconds, latency = contest_ratios(of_search, search, base)
+        cells = [times(programs.middle), times(seconds.middle), times_spread(latency)]
         yield [search, str(len(of_search)), *cells]
+
+
+def contest_ratios(
+    runs: Sequence[Mapping[str, Any]], search: str, base: str
+) -> tuple[Spread, Spread, Spread]:
+    """Programs, seconds and latency of a search over those of `base`, of runs that have both."""
+    programs, seconds = (
+        geometric_spread([run[search][what] / run[base][what] for run in runs])
+        for what in ("measured", "search_s")
+    )
+    latency = geometric_spread([run["side_by_side_s"][search] / run["side_by_side_s"][base] for run in runs])
+    return programs, seconds, latency

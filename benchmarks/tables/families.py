@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common import geometric_mean, geometric_spread
 from ..families import BASE, REUSE, THREE_QUARTERS
-from .contests import CONTEST_HEADS, contest_rows
+from .contests import CONTEST_HEADS, contest_ratios, contest_rows
 from .networks import NETWORKS
 from .reading import Result, Results, markdown, not_measured, times, times_spread
 
@@ -245,21 +245,12 @@ def _mean_cells(by_network: Mapping[str, Sequence[Mapping[str, Any]]], search: s
     of_both = {name: runs for name, runs in of_both.items() if runs}
     if not of_both:
         return []
-    programs, seconds = (
-        geometric_mean(
-            [
-                geometric_mean([run[search][what] / run[base][what] for run in runs])
-                for runs in of_both.values()
-            ]
-        )
-        for what in ("measured", "search_s")
+    ratios = [contest_ratios(runs, search, base) for runs in of_both.values()]
+    programs, seconds, latency = (
+        geometric_spread([spread.middle for spread in each]) for each in zip(*ratios, strict=True)
     )
-    latencies = [
-        geometric_mean([run["side_by_side_s"][search] / run["side_by_side_s"][base] for run in runs])
-        for runs in of_both.values()
-    ]
     counts = [str(len(of_both)), str(sum(map(len, of_both.values())))]
-    return [*counts, times(programs), times(seconds), times_spread(geometric_spread(latencies))]
+    return [*counts, times(programs.middle), times(seconds.middle), times_spread(latency)]
 
 
 def predicted(results: Results) -> str:

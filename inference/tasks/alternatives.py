@@ -32,10 +32,10 @@ class Contests:
         for offer in self._offers:
             for search in self._own(offer):
                 search.calls_instead = max(search.calls_instead, offer.calls)
-            if offer.gain is not None and len(offer.tasks) == len(offer.replaces) == 1:
+            if (gain := _gain(offer)) is not None:
                 (own,), (replaced,) = self._own(offer), self._replaced(offer)
                 if replaced.task.weight <= offer.calls:
-                    own.stands_for, own.expected_gain = replaced, offer.gain
+                    own.stands_for, own.expected_gain = replaced, gain
                     replaced.stand_ins.append(own)
 
     def give_up(self, rounds: int) -> None:
@@ -228,10 +228,15 @@ def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) ->
     found: dict[str, float] = {}
     for offer in offers:
         known = any(latency_s.get(name) is not None for name in _names(offer))
-        if offer.gain is not None and len(offer.tasks) == len(offer.replaces) == 1 and not known:
+        if (gain := _gain(offer)) is not None and not known:
             found[offer.replaces[0]] = 1.0
-            found[offer.tasks[0].workload_hash] = 1 / offer.gain
+            found[offer.tasks[0].workload_hash] = 1 / gain
     return found
+
+
+def _gain(offer: Offer) -> float | None:
+    """Expected gain of one task in place of one call, None where it is not known."""
+    return offer.gain if len(offer.tasks) == len(offer.replaces) == 1 else None
 
 
 def _names(offer: Offer) -> list[str]:
