@@ -34,8 +34,8 @@ def improve_code() -> None:
     Exponentials, hyperbolic tangents, error functions and roundings run in vectors (`vector_math`), templates
     prefetch their weights (`prefetching`), wide vectors are whole registers (`wide_vectors`), remainders have
     code of their own (`remainders`), instructions round to bfloat16 (`bfloat16_rounding`) and to
-    quantised values (`integer_rounding`), and sums stay in registers (`local_arrays`). Long code also compiles
-    faster (`fast_scheduling`). Code without it is correct, too.
+    quantised values (`integer_rounding`), and sums stay in registers (`local_arrays`). Long code compiles
+    faster (`fast_scheduling`). Code without all this is correct, too.
     """
     vectorise_math()
     bound_scheduling()

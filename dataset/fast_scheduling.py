@@ -1,8 +1,8 @@
 """Instruction scheduling by LLVM that takes a bounded time on long unrolled code.
 
 Before LLVM orders the instructions of a basic block, it compares each memory access with up to a thousand
-earlier ones. A body of some hundred loads and stores compiles two to ten times as fast if it keeps two hundred,
-and its code runs as fast. Two thirds of the slowest tenth of a search's programs do not change at all.
+earlier ones. With two hundred, bodies of some hundred loads and stores compile up to ten times as fast, and
+their code runs as fast. Most programs do not change at all.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ NETWORKS = {
     "shufflenetv2": "ShuffleNetV2",
     "mobilenetv3_large": "MobileNetV3-Large",
     "efficientnet_b0": "EfficientNet-B0",
+    "mnasnet": "MnasNet-B1",
+    "mobilebert": "MobileBERT, 128 tokens",
     "vit_base": "ViT-Base",
     "gpt2": "GPT-2, 128 tokens",
     "dcgan": "DCGAN generator",

@@ -132,6 +132,8 @@ ZOO: Mapping[str, ZooEntry] = {
     "densenet121": _image("densenet", "densenet121"),
     "efficientnet_b0": _image("efficientnet", "efficientnet_b0"),
     "gpt2": _transformer("GPT2Model", "GPT2Config", _tokens(50257), pooler=False),
+    "mnasnet": _image("mnasnet", "mnasnet_b1"),
+    "mobilebert": _transformer("MobileBertModel", "MobileBertConfig", _tokens()),
     "mobilenetv1": _image("mobilenet", "mobilenet_w1"),
     "mobilenetv2": _image("mobilenetv2", "mobilenetv2_w1"),
     "mobilenetv3_large": _image("mobilenetv3", "mobilenetv3_large_w1"),
