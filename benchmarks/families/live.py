@@ -16,14 +16,14 @@ from typing import Any
 
 from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
+from foretune.dataset.tvm_compat import parse_target
 from foretune.errors import UserError
-from foretune.inference import FamilyCostModel, FamilyTaskScheduler, prepare_builder
-from foretune.inference.tuning_database import opened_database
+from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ..networks import contest
+from ..networks.stock import ROUND, search
 from . import BASE, REUSE, THREE_QUARTERS
 
 NETWORKS = ("resnet18", "mobilenetv2", "bert_base")
@@ -61,20 +61,17 @@ of the command, so that a search has some seconds less than the share, unless it
 """
 
 STOCK: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "stock, gradient": lambda: {"task_scheduler": "gradient", "cost_model": "xgb"},
+    "stock, gradient": lambda: {"scheduler": "gradient", "cost_model": "xgb"},
     "stock, foresee, fading": lambda: {
-        "task_scheduler": FamilyTaskScheduler(fade=0.5),
+        "scheduler": FamilyTaskScheduler(fade=0.5),
         "cost_model": FamilyCostModel(),
     },
-    "stock, foresee": lambda: {"task_scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
+    "stock, foresee": lambda: {"scheduler": FamilyTaskScheduler(), "cost_model": FamilyCostModel()},
 }
-"""Arguments of `ms.tune_tasks` by name."""
+"""Arguments of `networks.stock.search` by name."""
 
 TRIALS_A_TASK = 128
-
-ROUND = 64
-"""Programs of a round of stock's search, its default: each evolves anew, so that rounds of 16 take four times
-as long. The schedulers choose who has the second half of the programs."""
+"""The schedulers choose who has the second half of the programs."""
 
 
 def live(
@@ -127,20 +124,17 @@ def stock(network: str, name: str, seed: int) -> dict[str, Any]:
 
     Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
     """
-    load_tensor_intrinsics()
     target = parse_target("llvm")
     tasks = extract_tasks(to_relax(load_network(network), target, AS_FASTEST), target, network)
     curve = Curve(tasks)
     with tempfile.TemporaryDirectory() as scratch:
-        opened_database(Path(scratch))
-        ms.tune_tasks(
-            tasks=[make_tune_context(task.mod, target, seed=seed + 1, name=task.name) for task in tasks],
-            task_weights=[float(task.weight) for task in tasks],
-            work_dir=scratch,
-            max_trials_global=TRIALS_A_TASK * len(tasks),
-            num_trials_per_iter=ROUND,
-            builder=ms.builder.LocalBuilder(initializer=prepare_builder, timeout_sec=60.0),
-            measure_callbacks=[*ms.measure_callback.MeasureCallback.create("default"), curve],
+        search(
+            tasks,
+            target,
+            Path(scratch),
+            seed=seed,
+            trials=TRIALS_A_TASK,
+            callbacks=[curve],
             **STOCK[name](),
         )
     return {"seed": seed, "curve": curve.points(), "left_out": curve.left_out()}

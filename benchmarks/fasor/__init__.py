@@ -4,8 +4,9 @@
     python -m benchmarks.fasor --searches default pretuned --runs 3 --extend
 
 Each network is tuned by each search in turns, from an empty database, and the tuned networks are timed side
-by side. Fasor's high-efficiency mode measures nothing. `without_pretuned`, `random` and `evolutionary` are
-that mode with a part exchanged (Figure 8); `pretuned`, `sub_space_6` and `dqn` are parts of Fasor inside the
-default search. Runs are kept in `outputs/benchmarks/fasor` until the commit changes, or beyond it with
-`--keep`. `--extend` goes on from the committed result of this machine.
+by side. `stock` is MetaSchedule's own search with 64 programs a task, which takes 5 to 25 minutes a network.
+Fasor's high-efficiency mode measures nothing. `without_pretuned`, `random` and `evolutionary` are that mode
+with a part exchanged (Figure 8); `pretuned`, `sub_space_6` and `dqn` are parts of Fasor inside the default
+search. Runs are kept in `outputs/benchmarks/fasor` until the commit changes, or beyond it with `--keep`.
+`--extend` goes on from the committed result of this machine.
 """

@@ -25,6 +25,7 @@ EVOLVED = (*PUBLISHED, "search/strategy=evolutionary")
 
 SEARCHES: Mapping[str, Sequence[str]] = {
     "default": (),
+    "stock": (contest.STOCK, "64"),
     "fasor": PUBLISHED,
     "fasor_high_quality": (
         *("search=fasor_high_quality", "search.templates=0", "search.reuse=off", "search.rounds=12"),

@@ -11,10 +11,13 @@ from typing import Any
 
 from ..common import ROOT
 from ..kept_runs import KeptRuns
-from .runs import side_by_side, tune
+from .runs import side_by_side, tune, tune_by_stock
 
 ALONE = ("rivals=[]", "untuned_limit_s=1e-6")
 """Overrides by which a run times the tuned network alone."""
+
+STOCK = "stock MetaSchedule, programs a task"
+"""First word of a search by MetaSchedule itself, in place of overrides; the second one is their number."""
 
 BEFORE_SEARCH = ("start and imports", "network to tasks")
 """Stages of a run before its search."""
@@ -80,9 +83,9 @@ def one_of_each(
 ) -> dict[str, Any]:
     """A run of each search from an empty database, in another order for each seed, and their networks timed.
 
-    `searches` are overrides of `foretune tune` by name, `overrides` those of all. A search of `budgets` runs
-    after the one whose seconds it has. `side_by_side_s` are the latencies in seconds of the networks, by
-    search.
+    `searches` are overrides of `foretune tune` by name, or STOCK and its programs a task; `overrides` are
+    those of all. A search of `budgets` runs after the one whose seconds it has. `side_by_side_s` are the
+    latencies in seconds of the networks, by search.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}
@@ -91,6 +94,9 @@ def one_of_each(
     runs: dict[str, Any] = {}
     try:
         for name in sorted(turns, key=budgets.__contains__):
+            if tuple(searches[name][:-1]) == (STOCK,):
+                runs[name] = tune_by_stock(network, seed, int(searches[name][-1]), libraries[name])
+                continue
             words = [*ALONE, *searches[name], *overrides]
             if name in budgets:
                 words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")

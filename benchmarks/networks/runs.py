@@ -15,6 +15,9 @@ from ..common import ROOT, read_json
 LIMIT_S = 3600.0
 """Seconds after which a run is given up."""
 
+STOCK_LIMIT_S = 3 * LIMIT_S
+"""The same for MetaSchedule's own search."""
+
 COMPARING = ("start the rivals", "time the network")
 """Stages of a run that tell how fast the network is, after it is there."""
 
@@ -57,6 +60,15 @@ def tune(
     if timed and names:
         raise DisturbedError(f"{network}, seed {seed}: the timing of {', '.join(names)} was disturbed")
     return {"seed": seed, "load_before": load, **of_report(report)}
+
+
+def tune_by_stock(network: str, seed: int, trials: int, library: Path) -> dict[str, Any]:
+    """Has MetaSchedule's own search tune a network, with `trials` programs a task, and write it to `library`.
+
+    Returns what `benchmarks.networks.stock` says of the search.
+    """
+    words = ["-m", "benchmarks.networks.stock", network, str(seed), str(trials), str(library)]
+    return json.loads(python_in(ROOT, words, timeout_s=STOCK_LIMIT_S).splitlines()[-1])
 
 
 def _knows_rivals(checkout: Path) -> bool:

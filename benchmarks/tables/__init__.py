@@ -85,6 +85,7 @@ TABLES: Mapping[str, Table] = {
     "repvgg-deeper": repvgg.deeper,
     "explorer": exploration.methods,
     "fasor": exploration.fasor,
+    "fasor-stock": exploration.fasor_stock,
     "samplers": samplers.samplers,
     "records": records.records,
     "label-noise": records.label_noise,

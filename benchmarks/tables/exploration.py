@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ..common import geometric_mean
-from .networks import NETWORKS, Runs, in_order
+from .networks import NETWORKS, Runs, in_order, place
 from .reading import Result, Results, markdown, not_measured, times
 
 METHODS = {
@@ -63,50 +65,86 @@ SEARCHES = {
 """Searches beside the default one, by their name in a result."""
 
 
+STOCK = "stock"
+"""MetaSchedule's own search in a result."""
+
+
 def fasor(results: Results) -> str:
     """One row for each search and machine: latency and time of each network beside the default search."""
-    found = results.of("fasor")
-    if not found:
+    table = _beside(results, "default", SEARCHES)
+    if not table:
         return not_measured("python -m benchmarks.fasor")
-    names = list(dict.fromkeys(name for result in found for name, _ in in_order(result)))
-    rows = [
-        [result.machine, title, *cells]
-        for result in found
-        for search, title in SEARCHES.items()
-        if (cells := _cells(result, search, names))
-    ]
-    heads = ["machine", "search", *(NETWORKS.get(name, name) for name in names), "all", "programs"]
     return markdown(
-        heads,
-        rows,
+        *table,
         "Latency of the tuned network, and in brackets the time of search and measurement, over those of the "
         "default search; networks are timed side by side. All: geometric means over the networks. Programs: "
         "those measured, over those of the default search.",
     )
 
 
-def _cells(result: Result, search: str, names: list[str]) -> list[str]:
-    """Cells of a search by network, of all, and of its programs; empty where it did not run."""
-    runs = {name: ran for name, every in in_order(result) if (ran := [run for run in every if search in run])}
-    if not runs:
-        return []
-    ratios = {name: (_latency(ran, search), _seconds(ran, search)) for name, ran in runs.items()}
+def fasor_stock(results: Results) -> str:
+    """One row for each search and machine: speed and time of each network beside MetaSchedule's search."""
+    table = _beside(results, STOCK, {"default": "default", **SEARCHES}, speed=True)
+    if not table:
+        return not_measured("python -m benchmarks.fasor --searches stock fasor_templates")
+    return markdown(
+        *table,
+        "Speed of the tuned network, and in brackets the time of search and measurement, over those of "
+        "MetaSchedule's own search, which measures 64 programs a task; networks are timed side by side. All: "
+        "geometric means over the networks. Programs: those measured, over those of MetaSchedule's search.",
+    )
+
+
+def _beside(
+    results: Results, base: str, searches: Mapping[str, str], *, speed: bool = False
+) -> tuple[list[str], list[list[str]]] | None:
+    """Heads and rows of searches beside `base`, None where it did not run; `speed` in place of latency."""
+    found = [(result, ran) for result in results.of("fasor") if (ran := _with(result, base))]
+    if not found:
+        return None
+    names = sorted({name for _, ran in found for name in ran}, key=place)
+    rows = [
+        [result.machine, title, *_cells(chosen, names, search, base, speed)]
+        for result, ran in found
+        for search, title in searches.items()
+        if (chosen := {name: runs for name, each in ran.items() if (runs := _of(search, each))})
+    ]
+    return ["machine", "search", *(NETWORKS.get(name, name) for name in names), "all", "programs"], rows
+
+
+def _with(result: Result, search: str) -> dict[str, Runs]:
+    """Runs of the contests that a search took part in, by network."""
+    return {name: runs for name, each in in_order(result) if (runs := _of(search, each))}
+
+
+def _of(search: str, runs: Runs) -> Runs:
+    return [run for run in runs if search in run]
+
+
+def _cells(
+    chosen: Mapping[str, Runs], names: Sequence[str], search: str, base: str, speed: bool
+) -> list[str]:
+    """Cells of a search by network, of all, and of its programs."""
+    ratios = {
+        name: (_latency(runs, search, base) ** (-1 if speed else 1), _seconds(runs, search, base))
+        for name, runs in chosen.items()
+    }
     every = [geometric_mean(each) for each in zip(*ratios.values(), strict=True)]
-    programs, default = (
-        sum(run[one]["measured"] for ran in runs.values() for run in ran) for one in (search, "default")
+    programs, others = (
+        sum(run[one]["measured"] for runs in chosen.values() for run in runs) for one in (search, base)
     )
     cells = [_cell(*ratios[name]) if name in ratios else "-" for name in names]
-    return [*cells, _cell(*every), times(programs / default)]
+    return [*cells, _cell(*every), times(programs / others)]
 
 
 def _cell(latency: float, seconds: float) -> str:
     return f"{times(latency)} ({times(seconds)})"
 
 
-def _latency(runs: Runs, search: str) -> float:
+def _latency(runs: Runs, search: str, base: str) -> float:
     timed = [run["side_by_side_s"] for run in runs]
-    return geometric_mean([one[search] / one["default"] for one in timed])
+    return geometric_mean([one[search] / one[base] for one in timed])
 
 
-def _seconds(runs: Runs, search: str) -> float:
-    return geometric_mean([run[search]["search_s"] / run["default"]["search_s"] for run in runs])
+def _seconds(runs: Runs, search: str, base: str) -> float:
+    return geometric_mean([run[search]["search_s"] / run[base]["search_s"] for run in runs])

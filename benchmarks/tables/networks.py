@@ -55,8 +55,12 @@ def seconds(runs: Runs) -> Spread:
 def in_order(result: Result) -> list[tuple[str, Runs]]:
     """Networks and their runs."""
     found = result.values["networks"]
-    names = sorted(found, key=lambda name: list(NETWORKS).index(name) if name in NETWORKS else len(NETWORKS))
-    return [(name, found[name]["runs"]) for name in names]
+    return [(name, found[name]["runs"]) for name in sorted(found, key=place)]
+
+
+def place(name: str) -> int:
+    """Place of a network in the tables; those that are not known by name come last."""
+    return list(NETWORKS).index(name) if name in NETWORKS else len(NETWORKS)
 
 
 def number_of_runs(results: Sequence[Result]) -> str:

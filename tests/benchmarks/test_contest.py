@@ -42,3 +42,19 @@ def test_each_search_tunes_the_network_and_what_they_exported_is_timed(monkeypat
             (1, contest.ALONE, "net-1-one.so"),
             (1, (*contest.ALONE, "search.rounds=1", f"budget_s={seconds}"), "net-1-the-other.so"),
         ]
+
+
+def test_stock_tunes_the_network_by_so_many_programs_a_task(monkeypatch, tmp_path):
+    def tune(checkout, network, seed, overrides, *, export, timed):
+        return {"seed": seed, "stage_s": {"search and measure": 1.0}}
+
+    def tune_by_stock(network, seed, trials, library):
+        return {"seed": seed, "search_s": 60.0, "measured": trials, "library": library.name}
+
+    monkeypatch.setattr(contest, "tune", tune)
+    monkeypatch.setattr(contest, "tune_by_stock", tune_by_stock)
+    monkeypatch.setattr(contest, "side_by_side", lambda network, libraries: dict.fromkeys(libraries, 0.5))
+    searches = {"default": (), "stock": (contest.STOCK, "64")}
+    run = contest.one_of_each("net", 0, tmp_path, searches, ["top_k=2"])
+    assert run["default"]["search_s"] == 1.0 and run["side_by_side_s"] == {"default": 0.5, "stock": 0.5}
+    assert run["stock"] == {"seed": 0, "search_s": 60.0, "measured": 64, "library": "net-0-stock.so"}

@@ -12,8 +12,8 @@ from benchmarks.networks import contest
 from benchmarks.tables import exploration
 
 
-def ran(default, fasor):
-    named = {"default": default, "fasor": fasor}
+def ran(default, fasor, **others):
+    named = {"default": default, "fasor": fasor, **others}
     found = {name: {"seed": 0, "measured": n, "search_s": s} for name, (n, s, _) in named.items()}
     return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in named.items()}}
 
@@ -44,7 +44,7 @@ def test_each_network_is_tuned_by_each_search_and_goes_on_where_it_was(tmp_path,
 
 def test_the_searches_are_known():
     assert SEARCHES["default"] == ()
-    assert set(SEARCHES) == {"default", *exploration.SEARCHES}
+    assert set(SEARCHES) == {"default", exploration.STOCK, *exploration.SEARCHES}
     with pytest.raises(SystemExit):
         arguments_of(["--searches", "faster"])
 
@@ -61,3 +61,24 @@ def test_the_table_has_latency_and_time_beside_the_default_search():
     assert "| CPU | `fasor` | 1.10x (0.10x) | 4.40x (0.40x) | 2.20x (0.20x) | 0.25x |" in table
     assert "high_efficiency" not in table
     assert "python -m benchmarks.fasor" in exploration.fasor(SimpleNamespace(of=lambda benchmark: []))
+
+
+def test_another_table_has_speed_and_time_beside_stock_where_it_ran():
+    values = {
+        "networks": {
+            "resnet18": {
+                "runs": [
+                    ran((100, 50.0, 0.010), (25, 5.0, 0.011), stock=(400, 500.0, 0.022)),
+                    ran((100, 50.0, 0.010), (25, 5.0, 0.011)),
+                ]
+            },
+            "vgg16": {"runs": [ran((300, 50.0, 0.010), (75, 20.0, 0.044))]},
+        }
+    }
+    result = SimpleNamespace(values=values, machine="CPU")
+    table = exploration.fasor_stock(SimpleNamespace(of=lambda benchmark: [result]))
+    assert "| machine | search | ResNet-18 | all | programs |" in table
+    assert "| CPU | default | 2.20x (0.10x) | 2.20x (0.10x) | 0.25x |" in table
+    assert "| CPU | `fasor` | 2.00x (0.01x) | 2.00x (0.01x) | 0.06x |" in table
+    without = SimpleNamespace(values={"networks": {"vgg16": values["networks"]["vgg16"]}}, machine="CPU")
+    assert "benchmarks.fasor" in exploration.fasor_stock(SimpleNamespace(of=lambda benchmark: [without]))
