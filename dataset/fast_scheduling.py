@@ -20,7 +20,7 @@ from .tvm_compat import target_to_json
 _BUILD = "target.build.llvm"
 """Global function by which TVM has LLVM compile a lowered module."""
 
-_OPTION = "-dag-maps-huge-region"
+OPTION = "-dag-maps-huge-region"
 _ACCESSES = 200
 """Memory accesses of a basic block that LLVM keeps apart; it stands for 1000 by itself."""
 
@@ -44,6 +44,6 @@ def with_bounded_scheduling(target: Target) -> Target:
 def _bounded(target: str) -> Target:
     described = json.loads(target)
     options = list(described.get("cl-opt", ()))
-    if not any(option.startswith(_OPTION) for option in options):
-        options.append(f"{_OPTION}:uint={_ACCESSES}")
+    if not any(option.startswith(OPTION) for option in options):
+        options.append(f"{OPTION}:uint={_ACCESSES}")
     return Target({**described, "cl-opt": options})

@@ -75,6 +75,7 @@ TABLES: Mapping[str, Table] = {
     "template-contests": templates.contests,
     "template-ratings": templates.ratings,
     "prefetching": templates.prefetches,
+    "fast-scheduling": templates.scheduling,
     "pooling": templates.pooling,
     "fusion": fusion.layers,
     "padding": padding.layers,

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .reading import Result, Results, markdown, not_measured, times
+from ..common import geometric_spread
+from .reading import Result, Results, markdown, not_measured, times, times_spread
 
 TYPES = ("float32", "bfloat16", "uint8")
 
@@ -211,3 +212,37 @@ def pooling(results: Results) -> str:
     )
     heads = ["machine", "network", "layer", "no average", "separate", "in registers", "speed"]
     return markdown(heads, rows, note)
+
+
+def scheduling(results: Results) -> str:
+    """One row for each source of programs: what LLVM's bounded scheduler saves, and what its code loses."""
+    rows = []
+    for result in results.of("fast_scheduling"):
+        titles = {"search": f"`data/{result.values['dataset']}`", "template": "templates"}
+        for source, title in titles.items():
+            programs = [row for row in result.values["programs"] if row["source"] == source]
+            if not programs:
+                continue
+            slowest = sorted(programs, key=lambda row: -row["compile_s"]["unbounded"])
+            parts = programs, slowest[: math.ceil(len(slowest) / 10)]
+            cells = [str(len(programs)), *(_compile_time(part) for part in parts)]
+            changed = [row["latency_s"] for row in programs if "latency_s" in row]
+            ratios = [each["bounded"] / each["unbounded"] for each in changed]
+            latency = times_spread(geometric_spread(ratios)) if ratios else "-"
+            rows.append([result.machine, title, *cells, str(len(changed)), latency])
+    if not rows:
+        return not_measured("python -m benchmarks.fast_scheduling")
+    note = (
+        "Time to compile with the bound over that without, of all programs and of the tenth that takes "
+        "longest; latency of the programs whose code changes, geometric mean with the least and the most in "
+        "brackets. In turns."
+    )
+    heads = ["machine", "programs", "number", "time to compile", "of the slowest tenth", "other code"]
+    return markdown([*heads, "its latency"], rows, note)
+
+
+def _compile_time(programs: Sequence[Mapping[str, Any]]) -> str:
+    bounded, unbounded = (
+        sum(row["compile_s"][name] for row in programs) for name in ("bounded", "unbounded")
+    )
+    return times(bounded / unbounded)
