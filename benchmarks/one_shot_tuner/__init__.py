@@ -9,6 +9,7 @@ programs as the others. A Transformer is trained on each with the same settings,
 `data/networks`, and tunes the networks with One-Shot Tuner's search, which measures a few programs a task.
 The tuned networks are timed side by side. No sampled task has a shape of these networks.
 
-The datasets grow in turns, so that an hour of the machine is none's own. They are below `--runs-in`, and the
-same command goes on with them. A larger `--size` makes the same datasets larger.
+The datasets are `data/samplers-*`. They grow in turns, so that an hour of the machine is none's own, and the
+same command goes on with them. A larger `--size` makes the same datasets larger. Models and runs are below
+`--runs-in`.
 """

@@ -20,7 +20,7 @@ MINUTES = 60.0
 """Minutes after which nothing further begins, by default."""
 
 
-def datasets(runs: KeptRuns, tasks: int) -> bool:
+def datasets(runs: KeptRuns, data: Path, tasks: int) -> bool:
     """Grows the datasets in turns; whether all of them are there in time."""
     for pair, size in samplers.growth(tasks):
         name = f"data-{pair}-{size}"
@@ -29,7 +29,7 @@ def datasets(runs: KeptRuns, tasks: int) -> bool:
         runs.kept(
             name,
             {"sampling": samplers.sampling(pair)},
-            partial(_grown, runs.folder / "data" / pair, pair, size),
+            partial(_grown, samplers.folder_of(data, pair), pair, size),
         )
     return not runs.failures
 
@@ -41,12 +41,12 @@ def _grown(folder: Path, pair: str, tasks: int) -> dict[str, int]:
     return found
 
 
-def models(runs: KeptRuns, tasks: int) -> dict[str, Any]:
+def models(runs: KeptRuns, data: Path, tasks: int) -> dict[str, Any]:
     """Size of each dataset, and how its model ranks the programs of networks, by pair of samplers."""
     found = {}
     for pair in samplers.SAMPLERS:
         settings = {"sampling": samplers.sampling(pair), "training": samplers.TRAINING, "tasks": tasks}
-        make = partial(samplers.fitted, runs.folder / "data" / pair, _model(runs, pair), JUDGED_ON)
+        make = partial(samplers.fitted, samplers.folder_of(data, pair), _model(runs, pair), JUDGED_ON)
         model = runs.kept(f"model-{pair}", settings, make) if runs.in_time(f"model-{pair}") else None
         if model is not None:
             found[pair] = model
@@ -61,9 +61,9 @@ def _model(runs: KeptRuns, pair: str) -> Path:
 def measured(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Datasets, models, and the networks that the models tune, as far as there is time."""
     found: dict[str, Any] = {"size": arguments.size, "models": {}, "networks": {}}
-    if not datasets(runs, arguments.size):
+    if not datasets(runs, arguments.data, arguments.size):
         return found
-    found["models"] = models(runs, arguments.size)
+    found["models"] = models(runs, arguments.data, arguments.size)
     if set(found["models"]) == set(samplers.SAMPLERS):
         searches = {
             pair: (*samplers.SEARCH, f"checkpoint={_model(runs, pair) / 'checkpoint'}")
@@ -80,6 +80,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--size", type=int, default=160, help="tasks of a dataset, each with 40 records (%(default)s)")
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--runs", type=int, default=1, help="seeds of each network (%(default)s)")
+    add("--data", type=Path, default=ROOT / "data", help="folder of the datasets samplers-* (%(default)s)")
     add_options(parser, "outputs/benchmarks/one_shot_tuner", str(MINUTES))
     add("overrides", nargs="*", metavar="OVERRIDE", help="for every foretune tune, after a --")
     return parser.parse_args(words)

@@ -56,6 +56,11 @@ def sampling(pair: str) -> tuple[str, ...]:
     return (*SAMPLERS[pair], *SAMPLING)
 
 
+def folder_of(data: Path, pair: str) -> Path:
+    """Folder of the dataset of a pair below `data`, as in `data/samplers-pgs-ebs`."""
+    return data / f"samplers-{pair.replace('_', '-')}"
+
+
 def grow(folder: Path, pair: str, tasks: int) -> None:
     """Measures the dataset of a pair up to so many tasks; what is there is kept.
 

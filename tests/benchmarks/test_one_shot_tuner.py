@@ -29,7 +29,12 @@ def test_the_six_pairs_are_those_of_the_experiment():
 
 def test_the_work_goes_on_where_it_was(tmp_path, monkeypatch):
     done = []
-    monkeypatch.setattr(samplers, "grow", lambda folder, pair, tasks: done.append((pair, tasks)))
+
+    def grow(folder, pair, tasks):
+        assert folder == tmp_path / "data" / f"samplers-{pair.replace('_', '-')}"
+        done.append((pair, tasks))
+
+    monkeypatch.setattr(samplers, "grow", grow)
     ranking = {"spearman": 0.5, "top_1": 0.8}
     monkeypatch.setattr(
         samplers, "fitted", lambda dataset, folder, on: {"tasks": 9, "records": 360, "ranking": ranking}
@@ -43,6 +48,7 @@ def test_the_work_goes_on_where_it_was(tmp_path, monkeypatch):
 
     monkeypatch.setattr(contest, "one_of_each", one_of_each)
     words = ["--size", "20", "--networks", "resnet18", "--runs-in", str(tmp_path)]
+    words += ["--data", str(tmp_path / "data")]
     late = arguments_of([*words, "--minutes", "-1"])
     runs = KeptRuns(late, 1.0)
     assert measured(late, runs)["networks"] == {} and runs.left_out == ["data-pgs_ebs-20"]
