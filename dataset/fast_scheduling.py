@@ -1,8 +1,8 @@
 """Instruction scheduling by LLVM that takes a bounded time on long unrolled code.
 
 Before LLVM orders the instructions of a basic block, it compares each memory access with up to a thousand
-earlier ones. With two hundred, bodies of some hundred loads and stores compile up to ten times as fast, and
-their code runs as fast. Most programs do not change at all.
+earlier ones. With two hundred, programs of a search take three quarters of the time to compile, and the
+slowest tenth of them half of it. Four in five stay as they are, and the others run as fast.
 """
 
 from __future__ import annotations

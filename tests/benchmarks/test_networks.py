@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from foretune.dataset.task_shapes import shape_hash
 from support.paths import ROOT
 
 from benchmarks.checkouts import cause_of, python_in, tune_command
+from benchmarks.networks import runs
 from benchmarks.networks.__main__ import SETS, arguments_of, describe
 from benchmarks.networks.overlap import overlap
 from benchmarks.networks.runs import of_report
@@ -46,6 +48,22 @@ def test_the_time_of_the_comparison_is_no_part_of_a_run():
     run = of_report({**report, "stage_s": stages, "contestants": rows})
     assert run["total_s"] == 70.0 - 4.0 - 9.0 - 7.0
     assert run["latency_s"] == {"tuned TVM": 0.008}
+
+
+def test_networks_side_by_side_are_timed_in_three_processes_each_with_another_first(monkeypatch, tmp_path):
+    orders = []
+    latencies = iter([(3.0, 1.0), (1.0, 5.0), (2.0, 9.0)])
+
+    def python_in(checkout, words, *, timeout_s):
+        assert words[:3] == ["-m", "benchmarks.networks.timing", "net"]
+        orders.append(words[3:])
+        return "loaded\n" + json.dumps(dict(zip(("one", "two"), next(latencies), strict=True)))
+
+    monkeypatch.setattr(runs, "python_in", python_in)
+    found = runs.side_by_side("net", {"one": tmp_path / "1.so", "two": tmp_path / "2.so"})
+    assert found == {"one": 2.0, "two": 5.0}
+    one, two = f"one={tmp_path / '1.so'}", f"two={tmp_path / '2.so'}"
+    assert orders[:2] == [[one, two], [two, one]] and len(orders) == runs.PROCESSES == 3
 
 
 def test_lines_of_runs_and_of_pairs():
