@@ -40,7 +40,7 @@ def with_bounded_scheduling(target: Target) -> Target:
     return _bounded(target_to_json(target))
 
 
-@lru_cache(maxsize=16)  # LLVM reads a target's options in a millisecond
+@lru_cache(maxsize=16)  # a process builds many modules for few targets
 def _bounded(target: str) -> Target:
     described = json.loads(target)
     options = list(described.get("cl-opt", ()))

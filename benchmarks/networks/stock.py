@@ -9,14 +9,11 @@ is as MetaSchedule has it. The last line printed is what the search took, as JSO
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-
-os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 
 from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task

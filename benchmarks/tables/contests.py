@@ -30,9 +30,16 @@ def contest_ratios(
     runs: Sequence[Mapping[str, Any]], search: str, base: str
 ) -> tuple[Spread, Spread, Spread]:
     """Programs, seconds and latency of a search over those of `base`, of runs that have both."""
-    programs, seconds = (
-        geometric_spread([run[search][what] / run[base][what] for run in runs])
-        for what in ("measured", "search_s")
-    )
-    latency = geometric_spread([run["side_by_side_s"][search] / run["side_by_side_s"][base] for run in runs])
-    return programs, seconds, latency
+    programs = geometric_spread([run[search]["measured"] / run[base]["measured"] for run in runs])
+    return programs, seconds_over(runs, search, base), latency_over(runs, search, base)
+
+
+def seconds_over(runs: Sequence[Mapping[str, Any]], search: str, base: str) -> Spread:
+    """Time of search and measurement over that of `base`."""
+    return geometric_spread([run[search]["search_s"] / run[base]["search_s"] for run in runs])
+
+
+def latency_over(runs: Sequence[Mapping[str, Any]], search: str, base: str) -> Spread:
+    """Latency of the tuned network over that of `base`, timed side by side."""
+    timed = [run["side_by_side_s"] for run in runs]
+    return geometric_spread([each[search] / each[base] for each in timed])

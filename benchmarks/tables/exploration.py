@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..common import geometric_mean
+from .contests import latency_over, seconds_over
 from .networks import NETWORKS, Runs, in_order, place
 from .reading import Result, Results, markdown, not_measured, times
 
@@ -125,8 +126,9 @@ def _cells(
     chosen: Mapping[str, Runs], names: Sequence[str], search: str, base: str, speed: bool
 ) -> list[str]:
     """Cells of a search by network, of all, and of its programs."""
+    power = -1 if speed else 1
     ratios = {
-        name: (_latency(runs, search, base) ** (-1 if speed else 1), _seconds(runs, search, base))
+        name: (latency_over(runs, search, base).middle ** power, seconds_over(runs, search, base).middle)
         for name, runs in chosen.items()
     }
     every = [geometric_mean(each) for each in zip(*ratios.values(), strict=True)]
@@ -139,12 +141,3 @@ def _cells(
 
 def _cell(latency: float, seconds: float) -> str:
     return f"{times(latency)} ({times(seconds)})"
-
-
-def _latency(runs: Runs, search: str, base: str) -> float:
-    timed = [run["side_by_side_s"] for run in runs]
-    return geometric_mean([one[search] / one[base] for one in timed])
-
-
-def _seconds(runs: Runs, search: str, base: str) -> float:
-    return geometric_mean([run[search]["search_s"] / run[base]["search_s"] for run in runs])
