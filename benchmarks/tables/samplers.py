@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..common import geometric_mean
+from .contests import latency_over
 from .networks import NETWORKS
 from .reading import Results, markdown, not_measured, times
 
@@ -24,7 +23,10 @@ def samplers(results: Results) -> str:
     for result in found:
         for pair, model in result.values["models"].items():
             tasks, programs = pair.split("_")
-            ratios = {name: _ratio(each["runs"], pair) for name, each in result.values["networks"].items()}
+            ratios = {
+                name: latency_over(each["runs"], pair, BASE).middle
+                for name, each in result.values["networks"].items()
+            }
             cells = [f"{model['ranking'][metric]:.3f}" for metric in ("spearman", "top_1")]
             cells += [times(ratios[name]) if name in ratios else "-" for name in names]
             counts = [f"{model[what]:,}" for what in ("tasks", "records")]
@@ -37,7 +39,3 @@ def samplers(results: Results) -> str:
         "timed side by side: latencies over those of the first row, geometric means of the runs."
     )
     return markdown([*heads, *(NETWORKS.get(name, name) for name in names), "all"], rows, note)
-
-
-def _ratio(runs: list[dict[str, Any]], pair: str) -> float:
-    return geometric_mean([run["side_by_side_s"][pair] / run["side_by_side_s"][BASE] for run in runs])
