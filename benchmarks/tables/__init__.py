@@ -86,6 +86,7 @@ TABLES: Mapping[str, Table] = {
     "repvgg-deeper": repvgg.deeper,
     "explorer": exploration.methods,
     "fasor": exploration.fasor,
+    "fasor-parts": exploration.fasor_parts,
     "fasor-stock": exploration.fasor_stock,
     "samplers": samplers.samplers,
     "records": records.records,

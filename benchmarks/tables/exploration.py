@@ -51,19 +51,24 @@ def methods(results: Results) -> str:
 
 
 SEARCHES = {
-    "fasor": "`fasor`",
-    "fasor_templates": "`fasor`, where a template fits its most promising one",
-    "without_pretuned": "`fasor` without pretuned starts",
-    "random": "`fasor`, random in place of the deep Q-network",
-    "evolutionary": "`fasor`, evolution in place of the deep Q-network",
-    "fasor_high_quality": "`fasor_high_quality`",
-    "high_quality_templates": "`fasor_high_quality` with the default's templates, reuse and end",
+    "fasor": "Fasor as published",
+    "fasor_templates": "`fasor`: with the most promising template where one fits",
+    "fasor_high_quality": "Fasor's high quality as published",
+    "high_quality_templates": "`fasor_high_quality`: with the default's templates, reuse and end",
     "pretuned": "default with pretuned starts",
     "sub_space_6": "default in a sub-space of 6 primitives",
     "dqn": "default with the deep Q-network",
     "high_efficiency": "`high_efficiency`",
 }
 """Searches beside the default one, by their name in a result."""
+
+
+EXCHANGED = {
+    "without_pretuned": "without pretuned starts",
+    "random": "random programs in place of the deep Q-network's",
+    "evolutionary": "evolution in place of the deep Q-network",
+}
+"""Searches that are Fasor's as published with a part exchanged (Figure 8), by their name in a result."""
 
 
 STOCK = "stock"
@@ -78,8 +83,20 @@ def fasor(results: Results) -> str:
     return markdown(
         *table,
         "Latency of the tuned network, and in brackets the time of search and measurement, over those of the "
-        "default search; networks are timed side by side. All: geometric means over the networks. Programs: "
-        "those measured, over those of the default search.",
+        "default search; networks are timed side by side. All: geometric means over so many networks. "
+        "Programs: those measured, over those of the default search.",
+    )
+
+
+def fasor_parts(results: Results) -> str:
+    """One row for each part exchanged and machine: latency and time beside Fasor's search as published."""
+    table = _beside(results, "fasor", EXCHANGED, programs=False)
+    if not table:
+        return not_measured("python -m benchmarks.fasor")
+    return markdown(
+        *table,
+        "Latency of the tuned network, and in brackets the time of search, over those of Fasor's search as "
+        "published in the same contest. All: geometric means over so many networks.",
     )
 
 
@@ -92,51 +109,59 @@ def fasor_stock(results: Results) -> str:
         *table,
         "Speed of the tuned network, and in brackets the time of search and measurement, over those of "
         "MetaSchedule's own search, which measures 64 programs a task; networks are timed side by side. All: "
-        "geometric means over the networks. Programs: those measured, over those of MetaSchedule's search.",
+        "geometric means over so many networks. Programs: those measured, over those of MetaSchedule's.",
     )
 
 
 def _beside(
-    results: Results, base: str, searches: Mapping[str, str], *, speed: bool = False
+    results: Results, base: str, searches: Mapping[str, str], *, speed: bool = False, programs: bool = True
 ) -> tuple[list[str], list[list[str]]] | None:
-    """Heads and rows of searches beside `base`, None where it did not run; `speed` in place of latency."""
-    found = [(result, ran) for result in results.of("fasor") if (ran := _with(result, base))]
-    if not found:
-        return None
-    names = sorted({name for _, ran in found for name in ran}, key=place)
-    rows = [
-        [result.machine, title, *_cells(chosen, names, search, base, speed)]
-        for result, ran in found
-        for search, title in searches.items()
-        if (chosen := {name: runs for name, each in ran.items() if (runs := _of(search, each))})
+    """Heads and rows of searches beside `base`, None where none ran; `speed` in place of latency."""
+    contests = [
+        (result.machine, search, chosen)
+        for result in results.of("fasor")
+        for search in searches
+        if (chosen := _with((search, base), result))
     ]
-    return ["machine", "search", *(NETWORKS.get(name, name) for name in names), "all", "programs"], rows
+    if not contests:
+        return None
+    names = sorted({name for *_, chosen in contests for name in chosen}, key=place)
+    rows = [
+        [machine, searches[search], *_cells(chosen, names, search, base, speed)]
+        + ([_programs(chosen, search, base)] if programs else [])
+        for machine, search, chosen in contests
+    ]
+    heads = ["machine", "search", *(NETWORKS.get(name, name) for name in names), "all"]
+    return [*heads, *(["programs"] if programs else [])], rows
 
 
-def _with(result: Result, search: str) -> dict[str, Runs]:
-    """Runs of the contests that a search took part in, by network."""
-    return {name: runs for name, each in in_order(result) if (runs := _of(search, each))}
-
-
-def _of(search: str, runs: Runs) -> Runs:
-    return [run for run in runs if search in run]
+def _with(searches: Sequence[str], result: Result) -> dict[str, Runs]:
+    """Contests that all of the searches took part in, by network."""
+    return {
+        name: runs
+        for name, each in in_order(result)
+        if (runs := [run for run in each if all(search in run for search in searches)])
+    }
 
 
 def _cells(
     chosen: Mapping[str, Runs], names: Sequence[str], search: str, base: str, speed: bool
 ) -> list[str]:
-    """Cells of a search by network, of all, and of its programs."""
+    """Cells of a search by network, and of all with their number."""
     power = -1 if speed else 1
     ratios = {
         name: (latency_over(runs, search, base).middle ** power, seconds_over(runs, search, base).middle)
         for name, runs in chosen.items()
     }
-    every = [geometric_mean(each) for each in zip(*ratios.values(), strict=True)]
-    programs, others = (
-        sum(run[one]["measured"] for runs in chosen.values() for run in runs) for one in (search, base)
-    )
+    latency, seconds = (geometric_mean(each) for each in zip(*ratios.values(), strict=True))
     cells = [_cell(*ratios[name]) if name in ratios else "-" for name in names]
-    return [*cells, _cell(*every), times(programs / others)]
+    return [*cells, f"{_cell(latency, seconds)} of {len(ratios)}"]
+
+
+def _programs(chosen: Mapping[str, Runs], search: str, base: str) -> str:
+    """Programs that a search measures over those of `base`."""
+    counts = [sum(run[one]["measured"] for runs in chosen.values() for run in runs) for one in (search, base)]
+    return times(counts[0] / counts[1])
 
 
 def _cell(latency: float, seconds: float) -> str:
