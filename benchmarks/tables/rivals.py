@@ -222,8 +222,12 @@ def _ratio(rows: Mapping[str, Row], rival: str) -> float | None:
 
 
 def _mean(ratios: Any) -> str:
-    known = [ratio for ratio in ratios if ratio]
-    return times(geometric_mean(known)) if known else "-"
+    """Geometric mean of the known ratios, with their number where some are not known."""
+    every = list(ratios)
+    known = [ratio for ratio in every if ratio]
+    if not known:
+        return "-"
+    return times(geometric_mean(known)) + ("" if len(known) == len(every) else f" of {len(known)}")
 
 
 def _types(values: Mapping[str, Any]) -> str:

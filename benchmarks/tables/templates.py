@@ -48,7 +48,7 @@ def contests(results: Results) -> str:
             kind = one["threads"], one["dtype"]
             peaks[kind] = max(peaks.get(kind, 0.0), *one["peak_gflops"].values())
         shares = {
-            (one["threads"], one["shape"], one["dtype"]): _of_peak(one, peaks[one["threads"], one["dtype"]])
+            (one["threads"], one["shape"], one["dtype"]): _shares(one, peaks[one["threads"], one["dtype"]])
             for one in found
         }
         if not shares:
@@ -56,10 +56,10 @@ def contests(results: Results) -> str:
         body = []
         for threads in dict.fromkeys(one["threads"] for one in found):
             for shape in dict.fromkeys(one["shape"] for one in found):
-                cells = [_shares(shares.get((threads, shape, dtype), {})) for dtype in TYPES]
+                cells = [shares.get((threads, shape, dtype), "-") for dtype in TYPES]
                 body.append([str(threads), shape, *cells])
             ratios = [
-                _ahead([of for key, of in shares.items() if key[0] == threads and key[2] == dtype])
+                _ahead([one for one in found if (one["threads"], one["dtype"]) == (threads, dtype)])
                 for dtype in TYPES
             ]
             body.append([str(threads), "templates over default rules, over oneDNN", *ratios])
@@ -67,29 +67,38 @@ def contests(results: Results) -> str:
     return "\n\n".join(tables) or not_measured("python -m benchmarks.templates")
 
 
-def _of_peak(contest: Mapping[str, Any], peak_gflops: float) -> dict[str, float | None]:
-    """Share of a peak by contestant, None for one that failed."""
+def _shares(contest: Mapping[str, Any], peak_gflops: float) -> str:
+    """Share of a peak by contestant, a dash for one that failed, a tilde before one that was disturbed."""
     own = max(contest["peak_gflops"].values())
-    return {
-        row["contestant"]: None if row["error"] else row["share_of_peak"] * own / peak_gflops
-        for row in contest["rows"]
-    }
+    rows = {row["contestant"]: row for row in contest["rows"]}
+    cells = []
+    for name in CONTESTANTS:
+        row = rows.get(name)
+        if row is None or row["error"]:
+            cells.append("-")
+        else:
+            share = row["share_of_peak"] * own / peak_gflops
+            cells.append(f"{'~' if row.get('disturbed', False) else ''}{100 * share:.0f} %")
+    return ", ".join(cells)
 
 
-def _shares(of: Mapping[str, float | None]) -> str:
-    shares = [of.get(name) for name in CONTESTANTS]
-    return ", ".join("-" if share is None else f"{100 * share:.0f} %" for share in shares)
-
-
-def _ahead(layers: Sequence[Mapping[str, float | None]]) -> str:
-    """Geometric means of the templates' speed over that of each other contestant."""
+def _ahead(layers: Sequence[Mapping[str, Any]]) -> str:
+    """Geometric means of the templates' speed over that of each other contestant, of undisturbed timings."""
+    known = [
+        {row["contestant"]: row["share_of_peak"] for row in one["rows"] if not _left_out(row)}
+        for one in layers
+    ]
     ratios = []
     for rival in CONTESTANTS:
         if rival != "templates":
-            pairs = [(of.get("templates"), of.get(rival)) for of in layers]
-            known = [ours / theirs for ours, theirs in pairs if ours is not None and theirs is not None]
-            ratios.append(times(statistics.geometric_mean(known) if known else None))
+            pairs = [(of["templates"], of[rival]) for of in known if {"templates", rival} <= of.keys()]
+            mean = statistics.geometric_mean([ours / theirs for ours, theirs in pairs]) if pairs else None
+            ratios.append(times(mean) + ("" if len(pairs) == len(layers) else f" of {len(pairs)}"))
     return ", ".join(ratios)
+
+
+def _left_out(row: Mapping[str, Any]) -> bool:
+    return bool(row["error"] or row.get("disturbed", False))
 
 
 def _contest_note(result: Result) -> str:
@@ -102,7 +111,7 @@ def _contest_note(result: Result) -> str:
         f"{version}."
     )
     if disturbed := sum(row.get("disturbed", False) for row in rows):
-        said += f" Other work disturbed {disturbed} of {len(rows)} timings."
+        said += f" Other work disturbed {disturbed} of {len(rows)} timings (~), which are not in the ratios."
     for row in rows:
         if row["error"]:
             said += f" Failed: {CONTESTANTS[row['contestant']]}: {row['error']}."

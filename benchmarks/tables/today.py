@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
-from ..common import Spread, geometric_mean, geometric_spread
-from . import networks, stock
-from .reading import Results, duration, joined, markdown, times, times_spread
+from ..common import geometric_mean, geometric_spread
+from . import networks, rivals, stock
+from .reading import Result, Results, duration, joined, markdown, times, times_spread
 
 
 def today(results: Results) -> str:
-    """Networks beside PyTorch eager and tasks beside stock, on the first machine of the tables."""
+    """Networks beside PyTorch eager and tasks beside stock, on the first machine of each; all rivals."""
     tuned = results.of("networks_headline")[0]
     runs = networks.in_order(tuned)
     rows = [
@@ -22,52 +23,64 @@ def today(results: Results) -> str:
         ]
         for name, each in runs
     ]
+    rows += [_beside_rivals(result) for result in results.of("rivals", "")]
     curves = results.of("tuning_curves", "")[0]
     found = [stock.beside(name, row) for name, row in stock.in_order(curves)]
     told = stock.groups(found)
+    plain = told.get("all but the softmax", told["all"])
+    of_networks = told.get("of networks", [])
     labels = {
-        "of networks": "the largest task of each of the three",
-        "all": f"{len(found)} tasks: these and {len(told['operators'])} operators",
-        "all but the softmax": "the same without the softmax",
+        "the largest task of each of the three": of_networks,
+        f"these and {len(plain) - len(of_networks)} operators": plain,
     }
-    for group, label in labels.items():
-        if group in told:
-            rows.append(
-                [
-                    label,
-                    f"1/{geometric_mean([one.less_time for one in told[group]]):.0f} of stock's time",
-                    f"{times_spread(geometric_spread([one.cold for one in told[group]]))} stock MetaSchedule",
-                    curves.path,
-                ]
-            )
+    for label, group in labels.items():
+        if group:
+            ahead = times_spread(geometric_spread([one.cold for one in group]))
+            rows.append([label, _less_time(group), f"{ahead} stock MetaSchedule", curves.path])
     mean = geometric_mean([networks.speed(each).middle for _, each in runs])
     note = (
         f"{tuned.machine}, {tuned.search}, {tuned.date}. Networks: medians of "
-        f"{networks.number_of_runs([tuned])} from an empty database, from start to report, least and "
-        f"most of the speed in brackets; {times(mean)} by the geometric mean. Tasks: geometric means of "
+        f"{networks.number_of_runs([tuned])} from an empty database; {times(mean)} by the "
+        "geometric mean. Tasks: geometric means of "
         f"medians of {joined(sorted({str(one.runs) for one in found}))} runs, against one run of stock with "
-        f"{stock.trials(found)} trials, timed with cold caches. {_warm(results)} Settings of the search were "
-        "chosen on tasks of these three networks and on these operators."
+        f"{stock.trials(found)} trials, timed with cold caches; its time ends within {stock.NEAR - 1:.0%} of "
+        f"its last program, in brackets after all. {_warm(results)} Settings were chosen on these networks "
+        "and operators."
     )
     return markdown(["what", "tuning takes", "speed of the result", "`benchmarks/results/`"], rows, note)
 
 
+def _beside_rivals(result: Result) -> list[str]:
+    named = rivals.by_network(result)
+    ahead = geometric_spread([best[1] for rows in named.values() if (best := rivals.best_rival(rows))])
+    ready = [rows[rivals.FORETUNE]["ready_s"] for rows in named.values()]
+    speed = f"{times_spread(ahead)} the best rival"
+    return [
+        f"{len(named)} networks, {result.machine}",
+        duration(statistics.median(ready)),
+        speed,
+        result.path,
+    ]
+
+
+def _less_time(found: Sequence[stock.Beside]) -> str:
+    near, whole = (
+        geometric_mean([getattr(one, name) for one in found]) for name in ("less_time_near", "less_time")
+    )
+    return f"1/{near:.0f} of stock's time to {stock.NEAR - 1:.0%} (1/{whole:.0f} of all)"
+
+
 def _warm(results: Results) -> str:
     """Sentence on the machines whose tasks were timed with warm caches, too."""
-    found: list[tuple[str, Spread, Spread]] = []
+    found = []
     for result in results.of("tuning_curves"):
-        every = [stock.beside(name, row) for name, row in stock.in_order(result)]
-        both = [one for one in every if one.warm is not None]
-        if both:
-            name = result.machine + (", earlier search" if result.manifest["variant"] else "")
-            warm = geometric_spread([one.warm for one in both if one.warm is not None])
-            found.append((name, geometric_spread([one.cold for one in both]), warm))
+        every = [stock.beside(name, row).warm for name, row in stock.in_order(result)]
+        warm = [ratio for ratio in every if ratio is not None]
+        if warm:
+            found.append(geometric_mean(warm))
     if not found:
         return "No machine was timed with warm caches."
-    return f"With warm caches, as stock's runner times: {_listed(found)}."
-
-
-def _listed(found: Sequence[tuple[str, Spread, Spread]]) -> str:
-    return "; ".join(
-        f"{times(warm.middle)} in place of {times(cold.middle)} ({name})" for name, cold, warm in found
+    return (
+        f"With warm caches, as stock's runner times: {times(min(found))} to {times(max(found))}, on "
+        f"{len(found)} machines."
     )

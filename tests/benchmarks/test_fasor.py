@@ -58,7 +58,9 @@ def test_the_table_has_latency_and_time_beside_the_default_search():
     }
     result = SimpleNamespace(values=values, machine="CPU")
     table = exploration.fasor(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| CPU | Fasor as published | 1.10x (0.10x) | 4.40x (0.40x) | 2.20x (0.20x) of 2 | 0.25x |" in table
+    assert (
+        "| CPU | Fasor as published | 1.10x (0.10x) | 4.40x (0.40x) | 2.20x (0.20x) of 2 | 0.25x |" in table
+    )
     assert "high_efficiency" not in table
     assert "python -m benchmarks.fasor" in exploration.fasor(SimpleNamespace(of=lambda benchmark: []))
 

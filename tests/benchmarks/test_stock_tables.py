@@ -10,7 +10,8 @@ from benchmarks.tables.stock import beside, groups, stock_of, warm_spread, with_
 
 def _row(foretune_s, cold_s, stock_cold_s, warm=None):
     def run(seconds, cold, warm_s):
-        return {"seconds": seconds, "cold_s": cold, "warm_s": warm_s}
+        curve = [(0.1 * seconds, 2 * cold), (0.4 * seconds, 1.04 * cold), (seconds, cold)] if cold else []
+        return {"seconds": seconds, "cold_s": cold, "warm_s": warm_s, "curve": curve}
 
     return {
         "trials": 1000,
@@ -25,6 +26,7 @@ def test_foretune_beside_stock_on_one_task():
     one = beside("C2D-0", _row([4.0, 10.0, 9.0], [1.0, 3.0, 2.0], 2.0))
     assert (one.seconds, one.cold_s, one.as_fast, one.runs) == (9.0, 2.0, 2, 3)
     assert one.less_time == pytest.approx(1000 / 9)
+    assert one.less_time_near == pytest.approx(400 / 9)  # 1.04 times the last latency
     assert one.cold == 1.0 and one.warm is None
 
 
