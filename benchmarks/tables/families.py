@@ -25,6 +25,9 @@ _GROUPINGS = {
 _RIVAL = "gradient"
 """Planner that others are compared with by replay."""
 
+_BY_SHARES = "shares"
+"""Planner that ends by itself, so that its search takes other seconds than those of the others."""
+
 NEAR = 1.05
 """Share of a rival's last latency that counts as near it."""
 
@@ -262,7 +265,7 @@ def predicted(results: Results) -> str:
                 runs = result.values["live"].get(network, {}).get("runs", ())
                 for name in by_name:
                     of_both = [run["side_by_side_s"] for run in runs if {name, _RIVAL} <= set(run)]
-                    if name == _RIVAL or not of_both:
+                    if name in (_RIVAL, _BY_SHARES) or not of_both:
                         continue
                     said = by_name[name]["full"] / by_name[_RIVAL]["full"]
                     found = geometric_mean([latency[name] / latency[_RIVAL] for latency in of_both])

@@ -34,8 +34,9 @@ def problems(results: Results) -> str:
     note = (
         "float16; flushed caches. A figure over 1x is the template's lead. torch.compile tunes its own "
         "kernels (`max-autotune-no-cudagraphs`). First choice: speed of the template that the closed form "
-        "puts first, over that of the fastest measured."
+        "puts first, over that of the fastest measured in one run."
     )
+    note = " ".join((note, *(result.manifest["notes"] for result in results.of("gpu_templates"))))
     return markdown([*heads, "first choice"], rows, note)
 
 

@@ -39,7 +39,7 @@ def networks(results: Results) -> str:
         "others begin with up to four adapted programs, with starts=0, the default where a target has "
         "templates, with none. The other rows have four: `short` gives sources three rounds and depthwise "
         "convolutions one; `shared` shares the surrogate in a family; `two_rounds` gives depthwise "
-        "convolutions a second round; `few_heavy` gives all rounds to tasks of a fifth of the latency alone.",
+        "convolutions a second round.",
     )
 
 

@@ -38,9 +38,10 @@ def test_a_pair_stands_beside_its_two_products(monkeypatch):
     rivals = {"library_s": lambda _: 4e-3, "compiler_s": lambda _: 3.5e-3}
     row = subject.row_of("pair", PAIR, GPUS[80], 8, lambda problem, _: seconds[problem], rivals)
     assert (row["latency_s"], row["apart_s"], row["library_s"]) == (2.5e-3, pytest.approx(3e-3), 4e-3)
-    result = SimpleNamespace(machine="h100", values={"problems": [row]})
+    result = SimpleNamespace(machine="h100", values={"problems": [row]}, manifest={"notes": "Once."})
     table = problems(SimpleNamespace(of=lambda benchmark: [result]))
     assert "| h100 | pair | 64x32x32, 4 warps | 2.50 ms | 1.60x | 1.40x | 1.20x | 1.00x |" in table
+    assert "Once." in table
 
 
 def test_nothing_is_claimed_without_a_gpu(monkeypatch, tmp_path):
