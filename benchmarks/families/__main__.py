@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import families
+from ..checkouts import commit_of
 from ..common import (
     RESULTS,
     ROOT,
@@ -36,10 +37,11 @@ class LimitReachedError(Exception):
 
 
 class Keeper:
-    """Runs what is not kept yet, within a limit of seconds."""
+    """Runs what is not kept yet of this commit and dataset, within a limit of seconds."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, dataset: Path) -> None:
         self._ends = time.monotonic() + limit_s
+        self._settings = {"commit": commit_of(ROOT), "dataset": str(dataset.resolve())}
 
     def __call__(self, name: str, settings: Mapping[str, Any], make: Callable[[], Any]) -> Any:
         def made() -> Any:
@@ -47,7 +49,8 @@ class Keeper:
                 raise LimitReachedError
             return make()
 
-        return kept_run(SCRATCH / "runs" / f"{name.replace('/', '-')}.json", settings, made)
+        path = SCRATCH / "runs" / f"{name.replace('/', '-')}.json"
+        return kept_run(path, {**self._settings, **settings}, made)
 
 
 def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
@@ -141,7 +144,7 @@ def main() -> None:
     parser.add_argument("--extend", action="store_true", help="of the part live: add seeds to committed runs")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="stop after so many seconds")
     arguments = parser.parse_args()
-    begun, keep = start(), Keeper(arguments.limit_s)
+    begun, keep = start(), Keeper(arguments.limit_s, arguments.dataset)
     try:
         if arguments.part == "accuracy":
             found, hardware = accuracy(keep, arguments.dataset), _device_of(arguments.dataset)

@@ -40,6 +40,7 @@ TABLES: Mapping[str, Table] = {
     "unseen": networks.unseen,
     "coverage": coverage.coverage,
     "rivals": rivals.networks,
+    "rivals-untouched": rivals.untouched,
     "rivals-bfloat16": partial(rivals.networks_in, "bfloat16"),
     "rivals-int8": partial(rivals.networks_in, "int8"),
     "rivals-gpus": rivals.networks_on_gpus,

@@ -19,6 +19,8 @@ NETWORKS = {
     "mobilenetv2": "MobileNetV2",
     "bert_base": "BERT-base, 128 tokens",
     "resnet50": "ResNet-50",
+    "resnext50": "ResNeXt-50",
+    "resnest50": "ResNeSt-50",
     "vgg16": "VGG-16",
     "densenet121": "DenseNet-121",
     "alexnet": "AlexNet",

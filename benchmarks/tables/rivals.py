@@ -32,6 +32,9 @@ RIVALS = {
 }
 """Titles of rivals in the order of the columns."""
 
+UNTOUCHED = ("resnext50", "resnest50", "mnasnet", "mobilenetv1", "alexnet", "mobilebert")
+"""Networks that were not beside rivals before 2026-11-27."""
+
 EVEN = 0.97
 """Ratio to the tuned network from which on a rival counts as no faster."""
 
@@ -68,6 +71,12 @@ def best_rival(rows: Mapping[str, Row]) -> tuple[str, float] | None:
 def networks(results: Results) -> str:
     """One row a network and machine, and the geometric means."""
     return _networks(results.of("rivals", ""), COMMAND)
+
+
+def untouched(results: Results) -> str:
+    """The same of networks that no setting was chosen on and no template was written for."""
+    command = f"{COMMAND} --variant untouched --networks {' '.join(UNTOUCHED)}"
+    return _networks(results.of("rivals", "untouched"), command)
 
 
 def networks_on_gpus(results: Results) -> str:
