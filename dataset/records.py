@@ -49,9 +49,9 @@ class Record:
     `trace` is TVM's JSON of the trace without postprocessing; it replays on the task's module. `run_secs` are
     the repeats in seconds, empty for a failure. `cut_short` marks a program far slower than the best of its
     task, measured by a single run. `probe_ratio` is the latency of the noise probe around the measurement
-    over its quiet latency, None without a probe; `disturbed` marks a latency that was measured under noise
-    and not repeated. `simulated` marks a latency without a device. `moved_bytes` are the bytes that a run
-    fetched from memory, by the CPU's counters; None if not counted.
+    over its quiet latency, None without a probe; `disturbed` marks a latency or a timeout that was measured
+    under noise and not repeated in quiet. `simulated` marks a latency without a device. `moved_bytes` are the
+    bytes that a run fetched from memory, by the CPU's counters; None if not counted.
     """
 
     workload_hash: str

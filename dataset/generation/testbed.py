@@ -11,6 +11,7 @@ from threading import Lock
 from tvm.target import Target
 
 from ..measure import Executor, MeasureJob, MeasureOutcome
+from ..records import FailureKind
 from .noise_probe import NoiseConfig, NoiseProbe
 from .throughput import StageClock
 
@@ -50,24 +51,29 @@ class Testbed:
         """Measure jobs; returns one measurement for each, in order.
 
         A repeated candidate keeps the shorter latency, as disturbances only add time. Candidates that failed
-        or were cut short are not repeated, as a few percent do not change their result.
+        or were cut short are not repeated, as a few percent do not change their result. They keep the ratio
+        of their own batch; a program that was cut short or timed out under noise is marked.
         """
         with self._turn:
             return self._measure(jobs, device)
 
     def _measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
         outcomes, ratio = self._between_probes(jobs, device)
+        ratios = [ratio] * len(outcomes)
         for _ in range(self._noise.retries):
             again = [number for number, outcome in enumerate(outcomes) if _is_timed(outcome)]
             if not self._is_disturbed(ratio) or not again:
                 break
             self.repeated += len(again)
             repeated, ratio_again = self._between_probes([jobs[number] for number in again], device)
+            ratio = min(filter(None, (ratio, ratio_again)))
             for number, outcome in zip(again, repeated, strict=True):
                 outcomes[number] = min(outcomes[number], outcome, key=lambda outcome: outcome.latency_s)
-            ratio = min(filter(None, (ratio, ratio_again)))
-        disturbed = self._is_disturbed(ratio)
-        return [Measurement(outcome, ratio, disturbed and _is_timed(outcome)) for outcome in outcomes]
+                ratios[number] = ratio
+        return [
+            Measurement(outcome, ratio, self._is_disturbed(ratio) and _depends_on_time(outcome))
+            for outcome, ratio in zip(outcomes, ratios, strict=True)
+        ]
 
     def _between_probes(
         self, jobs: Sequence[MeasureJob], device: int
@@ -91,3 +97,7 @@ class Testbed:
 
 def _is_timed(outcome: MeasureOutcome) -> bool:
     return outcome.failure is None and not outcome.cut_short
+
+
+def _depends_on_time(outcome: MeasureOutcome) -> bool:
+    return outcome.failure in (None, FailureKind.RUN_TIMEOUT)

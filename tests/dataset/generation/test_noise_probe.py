@@ -94,7 +94,16 @@ def test_failures_and_programs_cut_short_are_not_measured_again():
     slow = MeasureOutcome((1.0,), cut_short=True)
     testbed, measured = measure(latencies(failed, slow, 2e-3, 1e-3), scripted([2.0, 2.0, 2.0, 2.0]), jobs=3)
     assert [job.module for job in testbed.executor.asked] == ["m0", "m1", "m2", "m2"]
-    assert [m.disturbed for m in measured] == [False, False, True]
+    assert [m.disturbed for m in measured] == [False, True, True]
+
+
+def test_what_is_not_measured_again_keeps_the_noise_of_its_own_batch():
+    failed = MeasureOutcome(failure=FailureKind.RUN_ERROR)
+    slow = MeasureOutcome((1.0,), cut_short=True)
+    late = MeasureOutcome(failure=FailureKind.RUN_TIMEOUT)
+    _, measured = measure(latencies(failed, slow, late, 2e-3, 1e-3), scripted([4.0, 4.0, 1.0, 1.02]), jobs=4)
+    assert [m.probe_ratio for m in measured] == pytest.approx([4.0, 4.0, 4.0, 1.02])
+    assert [m.disturbed for m in measured] == [False, True, True, False]
 
 
 def test_a_probe_that_fails_says_nothing():
