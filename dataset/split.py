@@ -127,6 +127,15 @@ def with_shapes_of(data: LabelledFeatures, tasks: Collection[str]) -> NDArray[np
     return of_tasks | np.isin(data.shape, np.unique(data.shape[of_tasks]))
 
 
+def evenly_spaced(n: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Mask of a systematic sample of `share * n` of n positions, at least one unless `share` or n is 0."""
+    chosen = np.zeros(n, dtype=np.bool_)
+    count = min(max(round(share * n), 1), n) if share > 0 else 0
+    if count:
+        chosen[np.floor((np.arange(count) + rng.random()) * n / count).astype(np.int64)] = True
+    return chosen
+
+
 def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[np.bool_]) -> Split:
     """Split by masks over the rows; raises SplitError if no task is left to train on."""
     train = ~test & ~validation
@@ -155,7 +164,7 @@ def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collecti
 
 
 def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Random order of shapes, sorted by operator, so that `_evenly_spaced` stratifies by operator."""
+    """Random order of shapes, sorted by operator, so that `evenly_spaced` stratifies by operator."""
     shuffled = rng.permutation(len(operators))
     return shuffled[np.argsort(operators[shuffled], kind="stable")]
 
@@ -165,16 +174,7 @@ def _hold_out(candidates: NDArray[np.bool_], share: float, rng: np.random.Genera
     positions = np.flatnonzero(candidates)
     chosen = np.zeros(len(candidates), dtype=np.bool_)
     share_of_candidates = min(share * len(candidates) / max(len(positions), 1), 1.0)
-    chosen[positions[_evenly_spaced(len(positions), share_of_candidates, rng)]] = True
-    return chosen
-
-
-def _evenly_spaced(n: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Mask of a systematic sample of `share * n` of n positions, at least one unless `share` or n is 0."""
-    chosen = np.zeros(n, dtype=np.bool_)
-    count = min(max(round(share * n), 1), n) if share > 0 else 0
-    if count:
-        chosen[np.floor((np.arange(count) + rng.random()) * n / count).astype(np.int64)] = True
+    chosen[positions[evenly_spaced(len(positions), share_of_candidates, rng)]] = True
     return chosen
 
 
@@ -189,7 +189,7 @@ def _held_out_networks(
             "networks=[resnet18], or set split.by=task"
         )
     if not config.networks:
-        return sources[_evenly_spaced(len(sources), config.test, rng)]
+        return sources[evenly_spaced(len(sources), config.test, rng)]
     wanted = np.array([NETWORK_PREFIX + name.removeprefix(NETWORK_PREFIX) for name in config.networks])
     unknown = sorted(set(wanted) - set(sources))
     if unknown:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.network_weights import NETWORKS_FILE, read_networks
-from ..dataset.split import NETWORK_PREFIX, SplitConfig, SplitError, split_rows, with_shapes_of
+from ..dataset.split import NETWORK_PREFIX, SplitConfig, SplitError, evenly_spaced, split_rows, with_shapes_of
 
 
 def evaluation_networks(dataset: Path, data: LabelledFeatures) -> dict[str, dict[str, float]]:
@@ -35,17 +35,21 @@ def split_by_networks(
     networks: dict[str, dict[str, float]],
     seen: Collection[str] = (),
 ) -> SplitConfig:
-    """Split that holds out every task of the named networks, also if its source or its epilogue differs.
+    """Split that holds out every task of some networks, also if its source or its epilogue differs.
 
-    Tasks of `seen`, which a model that is trained further knows, are not held out. Other splits are returned
-    unchanged, and so is a split whose seed chooses the networks.
+    If none is named, the seed draws the share `test` of the networks that have a task to hold out. Tasks of
+    `seen`, which a model that is trained further knows, are not held out. Other splits are returned
+    unchanged, and so is one that holds out no network.
 
     Raises:
       SplitError: a network is unknown, or the dataset has no record of it.
     """
-    if config.by != "network" or not config.networks:
+    if config.by != "network":
         return config
-    wanted = [name.removeprefix(NETWORK_PREFIX) for name in config.networks]
+    named = [name.removeprefix(NETWORK_PREFIX) for name in config.networks]
+    wanted = named or _drawn_networks(config, data, networks, seen)
+    if not wanted:
+        return config
     if unknown := sorted(set(wanted) - set(networks)):
         known = ", ".join(sorted(networks)) or "none"
         raise SplitError(
@@ -64,3 +68,15 @@ def split_by_networks(
         test_tasks=sorted(set(data.workload_hash[test].tolist())),
         validation_tasks=sorted(set(rest.workload_hash[others.validation].tolist())),
     )
+
+
+def _drawn_networks(
+    config: SplitConfig,
+    data: LabelledFeatures,
+    networks: dict[str, dict[str, float]],
+    seen: Collection[str],
+) -> list[str]:
+    fresh = set(data.workload_hash[~with_shapes_of(data, seen)].tolist())
+    names = sorted(name for name, tasks in networks.items() if not fresh.isdisjoint(tasks))
+    chosen = evenly_spaced(len(names), config.test, np.random.default_rng(config.seed))
+    return [name for name, held_out in zip(names, chosen, strict=True) if held_out]

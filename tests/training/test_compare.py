@@ -307,6 +307,22 @@ def test_a_held_out_network_has_no_task_in_training(data):
     assert not set(data.workload_hash[split.validation]) & {"task000", *seen}
 
 
+def test_a_network_that_the_seed_draws_has_no_task_in_training(data):
+    networks = {"a": {"task000": 1.0, "task001": 1.0, "gone": 1.0}, "b": {"task001": 1.0, "task002": 1.0}}
+    by_network = SplitConfig(by="network", test=0.5, validation=0.2)
+    held_out = set()
+    for seed in range(9):
+        split = split_rows(data, split_by_networks(replace(by_network, seed=seed), data, networks))
+        held_out.add(tuple(np.unique(data.workload_hash[split.test]).tolist()))
+    assert held_out == {("task000", "task001"), ("task001", "task002")}
+    # The only unseen task of "a" is shared, and "none" has no record.
+    networks["none"] = {"gone": 1.0}
+    config = split_by_networks(by_network, data, networks, ["task000", "task002"])
+    assert config.test_tasks == ["task001"]
+    without = replace(by_network, test=0.0)
+    assert split_by_networks(without, data, networks) is without
+
+
 def test_networks_that_do_not_fit_are_refused(tmp_path, data):
     config = SplitConfig(by="network", networks=["vgg16"])
     with pytest.raises(SplitError, match="vgg16 are in no networks"):
