@@ -8,7 +8,7 @@ import os
 import tvm
 from tvm.target import Target
 
-from ..hardware import probe_cuda
+from ..hardware import cuda_name, probe_cuda
 from ..tvm_compat import available_cores
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig
@@ -20,12 +20,22 @@ from .toolchain import compiler_environment, cuda_environment
 def make_cuda_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
-    """Create an executor over the visible CUDA devices; raises ExecutorConfigError if there is none."""
+    """Create an executor over the visible CUDA devices, which must be of one kind.
+
+    Raises ExecutorConfigError if there is none, or if their names differ.
+    """
     visible = _visible_devices()[: config.devices]
     if not visible:
         raise ExecutorConfigError(
             "executor=local target=cuda: no CUDA device here; use executor=rpc or executor=ray for a remote "
             "device, or executor=dry_run to rehearse without one"
+        )
+    names = [cuda_name(index) for index in range(len(visible))] if len(visible) > 1 else []
+    if len(set(names)) > 1:
+        listed = ", ".join(f"{device}: {name}" for device, name in zip(visible, names, strict=True))
+        raise ExecutorConfigError(
+            f"executor=local target=cuda: the CUDA devices differ ({listed}), but a run needs devices "
+            "of one kind; choose them with CUDA_VISIBLE_DEVICES, or the first ones with executor.devices"
         )
     compiler = WorkerSpec("compiler", target, measure, compiler_environment(target, config.cuda_compiler))
     found = cuda_environment(config.cuda_compiler)
