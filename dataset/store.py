@@ -187,7 +187,7 @@ class RecordStore:
         self._staged = []
         try:
             yield
-            for partial in self._staged:
+            for partial in dict.fromkeys(self._staged):
                 partial.rename(partial.with_suffix(""))
         except BaseException:
             _unlink(self._staged)

@@ -203,6 +203,15 @@ def test_records_without_target_take_the_one_that_is_named(tmp_path, database, d
     assert [record.target for record in store.records()] == [target_to_json(TARGET)] * 2
 
 
+def test_records_of_two_targets_on_one_device_are_imported(tmp_path, database, device):
+    first, *rest = (database / RECORD_FILE).read_text().splitlines(keepends=True)
+    (database / RECORD_FILE).write_text("".join([first.replace('"num-cores":2', '"num-cores":1'), *rest]))
+    store = RecordStore(tmp_path / "set")
+    assert import_database(database, store, hardware=device).added == 2
+    assert len({record.target for record in store.records()}) == 2
+    assert store.hardware() == {HARDWARE.hardware_id: HARDWARE}
+
+
 def test_an_import_that_fails_leaves_the_dataset_as_it_was(imported, database, device, monkeypatch):
     def full(_):
         raise StoreError("disk full")

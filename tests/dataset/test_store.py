@@ -211,6 +211,13 @@ def test_what_fails_in_the_middle_shows_nothing(store, monkeypatch):
     assert [r.round for r in store.records()] == [0, 1, 2, 5, 6]
 
 
+def test_a_file_that_a_transaction_writes_twice_has_its_last_content(store):
+    with store.writing(), store.transaction():
+        store.put_file("note", b"first")
+        store.put_file("note", b"second")
+    assert (store.folder / "note").read_bytes() == b"second"
+
+
 def test_a_folder_without_dataset_is_an_error(tmp_path):
     with pytest.raises(StoreError, match="foretune generate"):
         RecordStore(tmp_path).require()
