@@ -193,7 +193,7 @@ def import_database(
                 counts.left_out += len(entries) - len(records)
                 known |= fresh.keys()
                 store.append_records(list(fresh.values()))
-                if fresh:
+                if records:  # also known ones, whose task an import that was killed may have left out
                     new_tasks[name] = entries[0].mod
             known_tasks = {row.workload_hash for row in store.tasks()}
             source = f"database:{folder.resolve().name}"

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from ..errors import UserError
 from .hardware import Hardware
+from .interruption import interrupts_deferred
 from .records import (
     COLUMN_DEFAULTS,
     KEY_COLUMNS,
@@ -182,13 +183,16 @@ class RecordStore:
     def transaction(self) -> Iterator[None]:
         """Make all writes of the block visible at its end, or none of them if the block fails.
 
-        A kill during the few renames at the end leaves a valid dataset with a part of the writes.
+        A kill during the few renames at the end leaves a valid dataset with a part of the writes: records
+        come last, after their tasks and devices. Ctrl-C waits for the renames.
         """
         self._staged = []
         try:
             yield
-            for partial in dict.fromkeys(self._staged):
-                partial.rename(partial.with_suffix(""))
+            staged = dict.fromkeys(self._staged)
+            with interrupts_deferred():
+                for partial in sorted(staged, key=lambda path: path.name.startswith(f"{_RECORDS.name}-")):
+                    partial.rename(partial.with_suffix(""))
         except BaseException:
             _unlink(self._staged)
             raise

@@ -212,6 +212,14 @@ def test_records_of_two_targets_on_one_device_are_imported(tmp_path, database, d
     assert store.hardware() == {HARDWARE.hardware_id: HARDWARE}
 
 
+def test_an_import_completes_one_that_left_out_a_task(imported, database, device):
+    tasks = imported.tasks()
+    for path in imported.folder.glob("tasks-*.parquet"):
+        path.unlink()
+    assert import_database(database, imported, hardware=device).known == 2
+    assert imported.tasks() == tasks and len(imported.records()) == 2
+
+
 def test_an_import_that_fails_leaves_the_dataset_as_it_was(imported, database, device, monkeypatch):
     def full(_):
         raise StoreError("disk full")

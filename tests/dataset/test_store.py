@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -216,6 +217,32 @@ def test_a_file_that_a_transaction_writes_twice_has_its_last_content(store):
         store.put_file("note", b"first")
         store.put_file("note", b"second")
     assert (store.folder / "note").read_bytes() == b"second"
+
+
+def test_a_ctrl_c_during_the_renames_of_a_transaction_waits_for_them(store, monkeypatch):
+    rename = Path.rename
+
+    def interrupted(path, to):
+        signal.raise_signal(signal.SIGINT)
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with store.writing(), pytest.raises(KeyboardInterrupt), store.transaction():
+        store.append_records([record(5, task="t1")])
+        store.append_tasks([task_row("t1")])
+    assert [r.round for r in store.records()] == [0, 1, 2, 5]
+    assert [row.workload_hash for row in store.tasks()] == [task_row().workload_hash, "t1"]
+
+
+def test_a_transaction_shows_records_after_their_tasks_and_devices(tmp_path, monkeypatch):
+    shown, rename = [], Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, to: shown.append(to.name) or rename(path, to))
+    store = RecordStore(tmp_path)
+    with store.writing(), store.transaction():
+        store.append_records([record(0)])
+        store.append_tasks([task_row()])
+        store.put_hardware(HARDWARE)
+    assert [name.split("-")[0] for name in shown] == ["tasks", "hardware", "records"]
 
 
 def test_a_folder_without_dataset_is_an_error(tmp_path):
