@@ -210,19 +210,20 @@ class RecordStore:
         self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
 
     def put_hardware(self, hardware: Hardware) -> None:
-        """Write a device's description, keeping the higher of its measured and stored peaks.
+        """Write a device's description unless a stored one has peaks that are as high.
 
-        A device that also does other work does not reach its peaks, so lower figures are ignored. Raises
-        StoreError if a stored description is damaged.
+        Of measured and stored peaks the higher one is kept: a device that also does other work does not reach
+        its peaks. Raises StoreError if a stored description is damaged.
         """
-        known = self.hardware().get(hardware.hardware_id, hardware)
-        best = replace(
-            hardware,
-            peak_gflops=max(hardware.peak_gflops, known.peak_gflops),
-            bandwidth_gbs=max(hardware.bandwidth_gbs, known.bandwidth_gbs),
-        )
+        known = self.hardware().get(hardware.hardware_id)
+        if known is not None:
+            peak_gflops = max(hardware.peak_gflops, known.peak_gflops)
+            bandwidth_gbs = max(hardware.bandwidth_gbs, known.bandwidth_gbs)
+            if (peak_gflops, bandwidth_gbs) == (known.peak_gflops, known.bandwidth_gbs):
+                return
+            hardware = replace(hardware, peak_gflops=peak_gflops, bandwidth_gbs=bandwidth_gbs)
         path = self.folder / f"hardware-{hardware.hardware_id}.json"
-        self._write_atomically(path, best.to_json().encode())
+        self._write_atomically(path, hardware.to_json().encode())
 
     def put_file(self, name: str, content: bytes) -> None:
         """Write a file beside the shards atomically; raises StoreError."""

@@ -390,7 +390,7 @@ def test_a_busy_machine_does_not_lower_the_ceilings_of_its_device(tmp_path):
     store = RecordStore(tmp_path)
     store.put_hardware(HARDWARE)
     quiet = store.content_hash()
-    store.put_hardware(replace(HARDWARE, peak_gflops=HARDWARE.peak_gflops / 3))
+    store.put_hardware(replace(HARDWARE, peak_gflops=HARDWARE.peak_gflops / 3, details={"load": 0.9}))
     assert store.hardware() == {HARDWARE.hardware_id: HARDWARE}
     assert store.content_hash() == quiet
     store.put_hardware(replace(HARDWARE, bandwidth_gbs=2 * HARDWARE.bandwidth_gbs))
