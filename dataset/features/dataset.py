@@ -1,8 +1,9 @@
 """Features of a dataset's records, by replaying traces on their tasks, with a cache for each task.
 
-The cache key is a hash of FEATURE_VERSION and all inputs of a task's features. The cache is only an
-optimisation and may be deleted at any time. After a dataset has grown or was merged, only new tasks and
-records are replayed; an interrupted run continues where it stopped.
+The cache key is a hash of FEATURE_VERSION and all inputs of a task's features. The hardware vectors are
+inserted after reading, so that a device's peaks and details are no inputs. The cache is only an optimisation
+and may be deleted at any time. After a dataset has grown or was merged, tasks with new records are replayed
+with all of their records; an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +68,15 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
             f"dataset={store.folder}: no record with a latency has a trace that replays; generate more with "
             "foretune generate"
         )
-    return LabelledFeatures.concatenate(parts)
+    devices = {name: hardware for each in work for name, hardware in each.hardware.items()}
+    return _with_hardware(LabelledFeatures.concatenate(parts), devices)
+
+
+def _with_hardware(data: LabelledFeatures, devices: dict[str, Hardware]) -> LabelledFeatures:
+    """Data with the hardware vectors of `devices`, by id; the cached ones may be older."""
+    names, rows = np.unique(data.hardware_id, return_inverse=True)
+    vectors = np.stack([devices[name].features() for name in names.tolist()])
+    return replace(data, features=replace(data.features, hardware=vectors[rows]))
 
 
 def _default_cache() -> Path:
@@ -89,8 +98,8 @@ class _TaskWork:
             FEATURE_VERSION,
             _CACHE_VERSION,
             [row.workload_hash, row.operator, row.settings, row.source, row.tir],
+            # A replay reads only those facts of a device that `hardware_id` is a hash of.
             [[r.trace, r.target, r.hardware_id, r.latency_s, r.moved_bytes] for r in self.records],
-            [hardware.to_json() for _, hardware in sorted(self.hardware.items())],
         ]
         return folder / f"features-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]}.npz"
 

@@ -7,11 +7,12 @@ import contextlib
 import io
 import math
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import tvm
 from foretune.configuration import from_hydra
 from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
+from foretune.dataset.features.table import FeatureTable
 from foretune.dataset.generation import noise_probe
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.dataset.generation.noise_probe import NoiseConfig
@@ -169,6 +171,23 @@ def test_only_what_is_new_to_a_dataset_is_replayed(dataset, tmp_path):
     instructions = labelled.instructions
     assert set(instructions[labelled.workload_hash == first.workload_hash]) == {7.0}
     assert instructions[labelled.workload_hash == second.workload_hash].min() > 7.0
+
+
+def test_a_device_with_a_higher_peak_needs_no_replay(dataset, tmp_path, monkeypatch):
+    store = RecordStore(shutil.copytree(dataset, tmp_path / "set"))
+    before = load_labelled_features(store.folder, cache=tmp_path / "cache").features
+    (device,) = store.hardware().values()
+    faster = replace(device, peak_gflops=4 * device.peak_gflops, frequency_ghz=9.0, details={"new": 1})
+    store.put_hardware(faster)
+    with monkeypatch.context() as patch:
+        patch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", None)
+        cached = load_labelled_features(store.folder, cache=tmp_path / "cache").features
+    np.testing.assert_array_equal(cached.hardware, np.tile(faster.features(), (len(before), 1)))
+    assert not np.array_equal(cached.hardware, before.hardware)
+    replayed = load_labelled_features(store.folder, cache=tmp_path / "other").features
+    for field in fields(FeatureTable):
+        np.testing.assert_array_equal(getattr(cached, field.name), getattr(replayed, field.name))
+        assert getattr(cached, field.name).dtype == getattr(replayed, field.name).dtype
 
 
 def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(dataset, tmp_path, monkeypatch):
