@@ -37,6 +37,10 @@ class VerifyConfig:
     dataset: Path
     replay: int = 0
 
+    def __post_init__(self) -> None:
+        if self.replay < 0:
+            raise ConfigError(f"replay={self.replay}: must be at least 0")
+
 
 @dataclass(frozen=True)
 class MergeConfig:

@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -322,7 +322,8 @@ class RecordStore:
             else:
                 self._staged.append(partial)
         except OSError as error:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only file system refuses this for a missing file too
+                partial.unlink(missing_ok=True)
             raise StoreError(
                 f"{path}: could not be written ({error.strerror}); free some space or use another folder, "
                 "then run the same command again: earlier writes are kept"

@@ -72,10 +72,10 @@ class AdviseConfig:
 
     def __post_init__(self) -> None:
         check_activations(self.activations)
-        for name in ("programs", "drawn", "align"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise AdviseConfigError(f"{name}={value}: must be at least 1")
+        least = {"programs": 1, "drawn": 1, "align": 1, "workers": 1, "seed": 0}
+        for name, smallest in least.items():
+            if (value := getattr(self, name)) is not None and value < smallest:
+                raise AdviseConfigError(f"{name}={value}: must be at least {smallest}")
         if not 0 <= self.nearly_free <= 1:
             raise AdviseConfigError(f"nearly_free={self.nearly_free}: a share of the network, in [0, 1]")
         if not self.predict and not self.search.measure:

@@ -34,6 +34,7 @@ _LEAST: dict[str, float] = {
     "templates": 0,
     "template_margin": 0,
     "min_latency_share": 0,
+    "seed": 0,
 }
 
 _NESTED: dict[str, Any] = {

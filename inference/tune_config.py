@@ -61,8 +61,9 @@ class TuneConfig:
         self._check_set()
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
-        if self.timing_repeats < 1:
-            raise TuneConfigError(f"timing_repeats={self.timing_repeats}: must be at least 1")
+        for name, least in (("timing_repeats", 1), ("workers", 1), ("seed", 0)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise TuneConfigError(f"{name}={value}: must be at least {least}")
         check_rivals(self.rivals)
         if not self.rival_limit_s > 0:
             raise TuneConfigError(f"rival_limit_s={self.rival_limit_s}: must be seconds over 0")

@@ -7,7 +7,6 @@ sections follow "Datasheets for Datasets" (Gebru et al. 2021): composition, coll
 from __future__ import annotations
 
 import json
-import shutil
 from html import escape
 from pathlib import Path
 from string import Template
@@ -58,11 +57,11 @@ def write_datasheet(store: RecordStore, label_noise: Path | None = None) -> Path
     kept = store.folder / LABEL_NOISE_FILE
     if label_noise:
         _read_label_noise(label_noise)
-        shutil.copyfile(label_noise, kept)
+        store.put_file(LABEL_NOISE_FILE, label_noise.read_bytes())
     noise = _read_label_noise(kept) if kept.exists() else None
     path = store.folder / "datasheet.md"
-    path.write_text(_markdown(overview, noise), encoding="utf-8")
-    path.with_suffix(".html").write_text(_page(overview, noise), encoding="utf-8")
+    store.put_file(path.name, _markdown(overview, noise).encode())
+    store.put_file(path.with_suffix(".html").name, _page(overview, noise).encode())
     return path
 
 

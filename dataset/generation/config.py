@@ -43,9 +43,10 @@ class GenerateConfig:
     measure: MeasureConfig = field(default_factory=MeasureConfig)
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "records_per_task", "per_round"):
-            if getattr(self, name) < 1:
-                raise GenerateConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        least = {"tasks": 1, "records_per_task": 1, "per_round": 1, "workers": 1, "seed": 0}
+        for name, smallest in least.items():
+            if (value := getattr(self, name)) is not None and value < smallest:
+                raise GenerateConfigError(f"{name}={value}: must be at least {smallest}")
         elsewhere = {
             "tasks_from": self.tasks_from,
             "program_sampling.database": self.program_sampling.database,

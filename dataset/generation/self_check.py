@@ -35,8 +35,8 @@ def check_measurement(executor: Executor, target: Target) -> None:
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
     wrong = [outcome for outcome in failed if outcome.failure is FailureKind.WRONG_OUTPUT]
     if wrong or len(failed) == len(outcomes):
-        shown = (wrong or failed)[0]
-        cause = f"{shown.failure.value}: {shown.message}" if shown.failure else "no valid program"
+        shown = next(iter(wrong or failed), None)
+        cause = f"{shown.failure.value}: {shown.message}" if shown and shown.failure else "no valid program"
         raise SelfCheckError(
             f"target={target}: the self-check could not measure {task.name} ({cause}); fix this first, "
             "or skip the check with self_check=false"

@@ -160,6 +160,11 @@ def test_verification_names_a_damaged_shard(first, kind, capsys):
     assert path.name in capsys.readouterr().out
 
 
+def test_verification_replays_no_negative_number_of_records(first, capsys):
+    assert status_of("verify", first.folder, "replay=-1") == 2
+    assert "replay=-1: must be at least 0" in capsys.readouterr().err
+
+
 def test_verification_names_a_damaged_device(first, capsys):
     path = next(first.folder.glob("hardware-*.json"))
     path.write_text("{")

@@ -127,6 +127,14 @@ def test_a_limit_in_seconds_is_positive_or_none(field: str) -> None:
         composed(f"{field}=0.0")
 
 
+@pytest.mark.parametrize(
+    "setting", ["timing_repeats=0", "workers=0", "workers=-1", "seed=-1", "search.seed=-1"]
+)
+def test_a_count_or_a_seed_out_of_range_is_named(setting: str) -> None:
+    with pytest.raises((TuneConfigError, OneShotConfigError), match=rf"{setting}: must be at least [01]"):
+        composed(setting)
+
+
 def test_schedules_are_either_required_or_searched_again() -> None:
     assert composed("require_database=true").require_database
     with pytest.raises(TuneConfigError, match=r"require_database=true retune=true: .*leave one out"):

@@ -12,7 +12,7 @@ from foretune.dataset.datasheet.plots import plots
 from foretune.dataset.datasheet.write import LABEL_NOISE_FILE, LabelNoiseError, write_datasheet
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.records import FailureKind
-from foretune.dataset.store import RecordStore
+from foretune.dataset.store import RecordStore, StoreError
 from foretune.figures import CSS_VARIABLES
 from support.records import HARDWARE, record, task_row
 
@@ -165,6 +165,19 @@ def test_label_noise_is_told_from_then_on(store, tmp_path):
     assert "| Label noise | 3.1% |" in write_datasheet(store, label_noise=result).read_text()
     assert (store.folder / LABEL_NOISE_FILE).exists()
     assert "| Label noise | 3.1% |" in write_datasheet(store).read_text()
+
+
+def test_label_noise_may_be_given_from_within_the_dataset(store):
+    (store.folder / LABEL_NOISE_FILE).write_text(json.dumps(NOISE))
+    text = write_datasheet(store, label_noise=store.folder / LABEL_NOISE_FILE).read_text()
+    assert "| Label noise | 3.1% |" in text
+
+
+@pytest.mark.parametrize("name", ["datasheet.md", "datasheet.html"])
+def test_a_datasheet_that_cannot_be_written_is_named(store, name):
+    (store.folder / name).mkdir()
+    with pytest.raises(StoreError, match=f"{name}: could not be written"):
+        write_datasheet(store)
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"records": 3}'])

@@ -316,7 +316,10 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
     assert not (tmp_path / "set").exists()
 
 
-@pytest.mark.parametrize("field, value", [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5)])
+@pytest.mark.parametrize(
+    "field, value",
+    [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5), ("workers", 0), ("workers", -1), ("seed", -1)],
+)
 def test_settings_out_of_range_are_named(tmp_path, field, value):
     with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
         config(tmp_path, **{field: value})
@@ -549,6 +552,12 @@ def test_the_self_check_accepts_a_device_with_room_for_some_programs_only():
     none_runs = FakeExecutor(lambda job: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room"))
     with pytest.raises(SelfCheckError, match="no room"):
         check_measurement(none_runs, parse_target("llvm"))
+
+
+def test_a_self_check_without_a_program_says_so(monkeypatch):
+    monkeypatch.setattr(RandomSampler, "propose", lambda self: [])
+    with pytest.raises(SelfCheckError, match=r"no valid program.*self_check=false"):
+        check_measurement(FakeExecutor(), parse_target("llvm"))
 
 
 def test_a_database_is_measured_on_its_own_tasks(fake_run, tmp_path):

@@ -121,6 +121,8 @@ def test_a_target_without_a_model_of_latencies(tmp_path: Path) -> None:
     [
         ({"programs": 0}, "programs=0: must be at least 1"),
         ({"align": 0}, "align=0"),
+        ({"workers": 0}, "workers=0: must be at least 1"),
+        ({"seed": -1}, "seed=-1: must be at least 0"),
         ({"nearly_free": 1.5}, "nearly_free=1.5"),
         ({"search": OneShotConfig(rounds=1, measure=False)}, "search.measure=false"),
     ],
