@@ -27,15 +27,15 @@ class ProgramPool:
         """Reads the records of a dataset.
 
         `hardware` is the id or the name of a device, "" the only one that the dataset has records of. Raises
-        PoolError, and StoreError for a folder without a dataset or with a damaged shard.
+        PoolError, and StoreError for a folder without a dataset, with a damaged shard or without the
+        description of a device.
         """
         store = RecordStore(folder).require().require_intact()
         records = [record for record in store.records() if not record.simulated]
-        described = store.hardware()
-        measured = {record.hardware_id for record in records}
-        chosen = [name for name in sorted(measured) if hardware in ("", name, described[name].name)]
+        described = store.hardware_of(record.hardware_id for record in records)
+        chosen = [name for name, device in described.items() if hardware in ("", name, device.name)]
         if len(chosen) != 1:
-            known = ", ".join(f"{name} ({described[name].name})" for name in sorted(measured)) or "no device"
+            known = ", ".join(f"{name} ({device.name})" for name, device in described.items()) or "no device"
             raise PoolError(
                 f"hardware={hardware!r} of the pool {folder}: name one of the devices that it has measured "
                 f"programs of; it has {known}"

@@ -141,6 +141,18 @@ class RecordStore:
             described[hardware.hardware_id] = hardware
         return described
 
+    def hardware_of(self, hardware_ids: Iterable[str]) -> dict[str, Hardware]:
+        """Descriptions of the devices of records, by id; raises StoreError for one without a description."""
+        described = self.hardware()
+        wanted = sorted(set(hardware_ids))
+        if missing := [name for name in wanted if name not in described]:
+            raise StoreError(
+                f"{self.folder}/hardware-{missing[0]}.json: is missing, and describes the device of some "
+                "records; copy it from the dataset they are from, or merge that one: foretune dataset merge "
+                f"{self.folder} OTHER into={self.folder}"
+            )
+        return {name: described[name] for name in wanted}
+
     def content_hash(self) -> str:
         """32 hex digits over the devices and the names of all shards, which contain content hashes."""
         names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..features.dataset import EmptyDatasetError, labelled
+from ..features.dataset import EmptyDatasetError, labelled, learned_records
 from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
-from ..records import FailureKind, Record, TaskRow
+from ..records import Record, TaskRow
 from ..store import RecordStore
 from .features import draft_vectors
 from .read_traces import SketchReader
@@ -39,19 +39,11 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
     from ..traffic import compulsory_bytes
     from .read_structure import read_structure
 
-    store = RecordStore(dataset).require().require_intact()
-    by_task: defaultdict[str, list[Record]] = defaultdict(list)
-    for record in store.records():
-        # As in features.dataset: records of other failures have no latency to learn from.
-        if not record.simulated and record.failure in (None, FailureKind.RUN_TIMEOUT):
-            by_task[record.workload_hash].append(record)
-    hardware = store.hardware()
+    learned, hardware = learned_records(RecordStore(dataset).require())
     vectors: list[NDArray[np.float32]] = []
     devices: list[NDArray[np.float32]] = []
     kept: list[tuple[TaskRow, Record, ProgramCounts]] = []
-    for row in store.tasks():
-        if not (records := by_task.get(row.workload_hash)):
-            continue
+    for row, records in learned:
         mod = tvm.ir.load_json(row.tir)
         structure, task = read_structure(mod), task_features(mod)
         least_bytes = compulsory_bytes(mod)

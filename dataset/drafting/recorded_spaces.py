@@ -55,13 +55,13 @@ def load_recorded_spaces(
     found: list[RecordedSpace] = []
     for dataset in datasets:
         store = RecordStore(dataset).require().require_intact()
-        hardware = store.hardware()
         by_task: defaultdict[str, list[Record]] = defaultdict(list)
         rows = [row for row in store.tasks() if wanted(row)]
         names = {row.workload_hash for row in rows}
         for record in store.records():
             if record.workload_hash in names and not record.simulated:
                 by_task[record.workload_hash].append(record)
+        hardware = store.hardware_of(record.hardware_id for each in by_task.values() for record in each)
         for row in rows:
             found += _of_task(row, by_task.get(row.workload_hash, ()), hardware, least)
     if not found:

@@ -105,6 +105,18 @@ class _TaskWork:
 
 
 def _work_in(store: RecordStore) -> list[_TaskWork]:
+    learned, hardware = learned_records(store)
+    return [
+        _TaskWork(row, records, {record.hardware_id: hardware[record.hardware_id] for record in records})
+        for row, records in learned
+    ]
+
+
+def learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Record]]], dict[str, Hardware]]:
+    """Tasks with their measured records to learn from, and by id the devices of these records.
+
+    Prints how many records are simulated or have no task. Raises StoreError.
+    """
     by_task: defaultdict[str, list[Record]] = defaultdict(list)
     stored = store.require_intact().records()
     measured = [record for record in stored if not record.simulated]
@@ -114,13 +126,13 @@ def _work_in(store: RecordStore) -> list[_TaskWork]:
         # Other failures have no latency to learn from.
         if record.failure in (None, FailureKind.RUN_TIMEOUT):
             by_task[record.workload_hash].append(record)
-    hardware = store.hardware()
-    work = []
-    for row in store.tasks():
-        if records := by_task.get(row.workload_hash):
-            used = {record.hardware_id: hardware[record.hardware_id] for record in records}
-            work.append(_TaskWork(row, records, used))
-    return work
+    learned = [(row, by_task.pop(row.workload_hash)) for row in store.tasks() if row.workload_hash in by_task]
+    if without_task := sum(map(len, by_task.values())):
+        print(
+            f"{store.folder}: leaving out {without_task} of {len(stored)} records, whose tasks it does not "
+            "have; merge the dataset that has them"
+        )
+    return learned, store.hardware_of(record.hardware_id for _, records in learned for record in records)
 
 
 def labelled(

@@ -6,9 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from foretune.cli import main
+from foretune.dataset.drafting.dataset import load_draft_features
+from foretune.dataset.drafting.recorded_spaces import load_recorded_spaces
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.merge import MergeCounts, merge_datasets
+from foretune.dataset.program_pool import ProgramPool
 from foretune.dataset.records import RECORD_SCHEMA, FailureKind
 from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
 from foretune.dataset.verification import problems
@@ -193,6 +196,30 @@ def test_simulated_records_are_told_and_not_trained_on(tmp_path, capsys):
     with pytest.raises(EmptyDatasetError):
         load_labelled_features(tmp_path / "set", cache=tmp_path)
     assert "leaving out 1 of 1 records, which are simulated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda folder: load_labelled_features(folder, cache=folder),
+        load_draft_features,
+        lambda folder: load_recorded_spaces([folder], least=1),
+        ProgramPool,
+    ],
+)
+def test_a_device_without_a_description_is_named(first, load):
+    name = f"hardware-{HARDWARE.hardware_id}.json"
+    (first.folder / name).unlink()
+    with pytest.raises(StoreError, match=f"{name}: is missing.*merge"):
+        load(first.folder)
+
+
+@pytest.mark.parametrize("load", [load_labelled_features, load_draft_features])
+def test_records_without_a_task_are_told_and_not_trained_on(tmp_path, load, capsys):
+    make_dataset(tmp_path / "set", [task_row()], [record(0, task="t8"), record(1, task="t9")])
+    with pytest.raises(EmptyDatasetError):
+        load(tmp_path / "set")
+    assert "leaving out 2 of 2 records, whose tasks it does not have" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["tasks", "records"])
