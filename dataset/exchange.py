@@ -24,7 +24,7 @@ from tvm.target import Target
 from ..errors import UserError
 from .database_lines import FAILED_S, RECORD_FILE, WORKLOAD_FILE
 from .described_task import described_task
-from .hardware import Hardware, named_hardware, probe_cuda
+from .hardware import Hardware, described_hardware, probe_cuda
 from .records import Record, TaskRow, latency_of
 from .replay import candidate_trace_json, check_decisions, replay, trace_to_json, without_postprocessing
 from .store import RecordStore
@@ -244,24 +244,11 @@ class _ImportSource:
 def find_hardware(name: str, target: Target) -> Hardware:
     """Device with a name: HERE probes this machine, else a file of a description or a named device.
 
-    Raises UnknownHardwareError, and DatabaseError if the device cannot run programs of the target.
+    Raises what `described_hardware` raises.
     """
-    on_gpu = target.kind.name == "cuda"
-    if name == HERE:
-        return probe_cuda() if on_gpu else target_hardware(target)
-    if Path(name).is_file():
-        try:
-            hardware = Hardware.from_json(Path(name).read_text())
-        except ValueError as error:
-            raise DatabaseError(f"hardware={name}: {error}") from error
-    else:
-        hardware = named_hardware(name)
-    if on_gpu != (hardware.kind == "cuda"):
-        raise DatabaseError(
-            f"hardware={name}: {hardware.name} cannot run programs of the target {target}; use the device "
-            "that measured them"
-        )
-    return hardware
+    if name != HERE:
+        return described_hardware(name, target)
+    return probe_cuda() if target.kind.name == "cuda" else target_hardware(target)
 
 
 def _replayed(

@@ -3,15 +3,23 @@
 from .cpu import cpu_name, probe_cpu
 from .cuda import NoCudaDeviceError, cuda_name, probe_cuda
 from .description import HARDWARE_DIM, Hardware
-from .named import UnknownHardwareError, hardware_names, named_hardware
+from .named import (
+    UnfitHardwareError,
+    UnknownHardwareError,
+    described_hardware,
+    hardware_names,
+    named_hardware,
+)
 
 __all__ = [
     "HARDWARE_DIM",
     "Hardware",
     "NoCudaDeviceError",
+    "UnfitHardwareError",
     "UnknownHardwareError",
     "cpu_name",
     "cuda_name",
+    "described_hardware",
     "hardware_names",
     "named_hardware",
     "probe_cpu",

@@ -48,7 +48,7 @@ class Hardware:
 
     def features(self) -> NDArray[np.float32]:
         """Hardware vector, float32 [HARDWARE_DIM]: 1 for a GPU, then log2(1 + x) (Fasor section 4.1)."""
-        numbers = [getattr(self, field.name) for field in fields(self) if field.name not in _NOT_FEATURES]
+        numbers = [getattr(self, name) for name in _NUMBERS]
         return np.array(
             [self.kind == "cuda", *(np.log2(1.0 + number) for number in numbers)], dtype=np.float32
         )
@@ -60,12 +60,18 @@ class Hardware:
     def from_json(cls, text: str) -> Hardware:
         """Parse a description; raises ValueError if `text` is not one."""
         try:
-            return cls(**json.loads(text))
+            found = cls(**json.loads(text))
         except (TypeError, json.JSONDecodeError) as error:
             raise ValueError(
                 f"hardware description: {error}; expected a JSON object of {cls.__name__}"
             ) from error
+        for name in _NUMBERS:
+            if not isinstance(value := getattr(found, name), (int, float)):
+                raise ValueError(f"hardware description: {name} is {value!r}; expected a number")
+        return found
 
 
-HARDWARE_DIM = 1 + len(fields(Hardware)) - len(_NOT_FEATURES)
+_NUMBERS = [field.name for field in fields(Hardware) if field.name not in _NOT_FEATURES]
+
+HARDWARE_DIM = 1 + len(_NUMBERS)
 """Length of `Hardware.features`."""

@@ -1,4 +1,4 @@
-"""Hardware descriptions by name, for devices that are not at hand."""
+"""Hardware descriptions by name or from a file, for devices that are not at hand."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UserError
 from .description import Hardware
 
+if TYPE_CHECKING:
+    from tvm.target import Target
+
 _FILE = Path(__file__).with_name("named_hardware.json")
+_KINDS = {"llvm": "cpu", "cuda": "cuda"}
+"""Kind of the devices that run a target's programs; a device of any kind may run those of other targets."""
 _VENDOR_WORDS = frozenset({"nvidia", "geforce", "tesla", "intel", "amd", "core"})
 
 
 class UnknownHardwareError(UserError, ValueError):
     """No description has this name."""
+
+
+class UnfitHardwareError(UserError, ValueError):
+    """A description cannot be read, or its device cannot run the programs of a target."""
 
 
 def hardware_names() -> list[str]:
@@ -38,6 +47,29 @@ def named_hardware(name: str) -> Hardware:
             f"hardware={name!r} has no description; use one of {', '.join(hardware_names())}, or the path of "
             "a probed description (hardware-*.json of a dataset)"
         ) from None
+
+
+def described_hardware(name: str, target: Target) -> Hardware:
+    """Description of a device for programs of `target`: the path of a file, or a name for `named_hardware`.
+
+    Raises UnknownHardwareError and UnfitHardwareError.
+    """
+    path = Path(name)
+    if path.is_file():
+        try:
+            hardware = Hardware.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UnfitHardwareError(
+                f"hardware={name}: {error}; foretune dataset hardware writes descriptions"
+            ) from error
+    else:
+        hardware = named_hardware(name)
+    if hardware.kind != _KINDS.get(target.kind.name, hardware.kind):
+        raise UnfitHardwareError(
+            f"hardware={name}: {hardware.name} cannot run programs of the target {target}; use the device "
+            "that measures them"
+        )
+    return hardware
 
 
 @cache

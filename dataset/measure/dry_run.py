@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm.target import Target
 
-from ..hardware import Hardware, named_hardware
+from ..hardware import Hardware, described_hardware, named_hardware
 from ..roofline import roofline_latency_s
 from ..target_hardware import target_hardware
 from ..task import count_flops
@@ -83,7 +83,7 @@ def make_dry_run_executor(
 
 def _simulated_hardware(config: ExecutorConfig, target: Target) -> Hardware:
     if config.hardware:
-        device = named_hardware(config.hardware)
+        device = described_hardware(config.hardware, target)
     elif target.kind.name == "llvm":
         device = target_hardware(target)
     else:

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from ..hardware import Hardware, named_hardware
+from ..hardware import described_hardware
 from ..tvm_compat import available_cores
 from .bench import Bench
 from .config import ExecutorConfig, ExecutorConfigError
@@ -83,14 +83,14 @@ class RpcDevice(Role):
 def make_rpc_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
-    """Create an executor over the servers registered by a key; raises ExecutorConfigError."""
+    """Create an executor over the servers registered by a key; raises UserError."""
     _refuse_other_architectures(target)
     if config.session_timeout_s <= measure.run_timeout_s:
         raise ExecutorConfigError(
             f"executor.session_timeout_s={config.session_timeout_s:g}: must be greater than "
             f"measure.run_timeout_s={measure.run_timeout_s:g}"
         )
-    description = _described(config.hardware)
+    description = described_hardware(config.hardware, target)
     servers = _wait_for_servers(config)
     device = WorkerSpec(
         "rpc_device",
@@ -124,17 +124,6 @@ def _refuse_other_architectures(target: Target) -> None:
             f"target mtriple={triple}: this machine links only for {platform.machine()}; run foretune on a "
             f"machine with {architecture}, using executor=local or executor=ray"
         )
-
-
-def _described(hardware: str) -> Hardware:
-    """Description from a JSON file, or of a named device; raises UserError."""
-    path = Path(hardware)
-    if not path.is_file():
-        return named_hardware(hardware)
-    try:
-        return Hardware.from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ExecutorConfigError(f"executor.hardware={hardware}: {error}") from error
 
 
 def _wait_for_servers(config: ExecutorConfig) -> int:

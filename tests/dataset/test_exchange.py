@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tvm
@@ -16,7 +17,7 @@ from foretune.dataset.exchange import (
     read_database,
     read_traces,
 )
-from foretune.dataset.hardware import UnknownHardwareError
+from foretune.dataset.hardware import UnfitHardwareError, UnknownHardwareError
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.records import FailureKind
 from foretune.dataset.replay import candidate_trace_json, instantiate, replay
@@ -237,13 +238,23 @@ def test_an_import_that_fails_leaves_the_dataset_as_it_was(imported, database, d
 def test_a_device_must_run_the_target(device, tmp_path):
     assert find_hardware(device, TARGET) == HARDWARE
     assert find_hardware("v100", parse_target("nvidia/nvidia-v100")).kind == "cuda"
-    with pytest.raises(DatabaseError, match="cannot run programs"):
+    with pytest.raises(UnfitHardwareError, match="cannot run programs"):
         find_hardware("v100", TARGET)
     with pytest.raises(UnknownHardwareError):
         find_hardware("v1000", TARGET)
+    assert find_hardware("v100", parse_target("vulkan")).kind == "cuda"
     (tmp_path / "empty.json").write_text("{}")
-    with pytest.raises(DatabaseError, match=r"empty\.json"):
+    with pytest.raises(UnfitHardwareError, match=r"empty\.json"):
         find_hardware(str(tmp_path / "empty.json"), TARGET)
+
+
+def test_a_description_that_may_not_be_read_is_named(device, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UnfitHardwareError, match="Permission denied"):
+        find_hardware(device, TARGET)
 
 
 def test_verification_replays_records(imported):

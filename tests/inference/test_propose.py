@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import pytest
 from foretune.dataset import generate
-from foretune.dataset.exchange import RECORD_FILE, DatabaseError, read_database
+from foretune.dataset.exchange import RECORD_FILE, read_database
 from foretune.dataset.generation.config import GenerateConfig
+from foretune.dataset.hardware import UnfitHardwareError
 from foretune.dataset.measure.process import WorkerLostError
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import ProgramSamplingConfig
@@ -183,7 +184,7 @@ def test_programs_for_a_gpu_need_none(dataset, tmp_path):
 
 
 def test_a_device_that_does_not_run_the_target_is_refused(dataset, tmp_path):
-    with pytest.raises(DatabaseError, match="cannot run programs of the target"):
+    with pytest.raises(UnfitHardwareError, match="cannot run programs of the target"):
         propose(dataset, tmp_path / "new", hardware="a100")
     assert not (tmp_path / "new").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -45,6 +46,13 @@ def test_details_change_neither_features_nor_id():
     assert plain != detailed
     assert Hardware.from_json(detailed.to_json()) == detailed
     assert len({plain, detailed}) == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("cores", "4"), ("bandwidth_gbs", None)])
+def test_a_description_of_other_types_is_refused(name, value):
+    described = json.loads(SHIPPED.read_text()) | {name: value}
+    with pytest.raises(ValueError, match=f"{name} is {value!r}; expected a number"):
+        Hardware.from_json(json.dumps(described))
 
 
 # -- names

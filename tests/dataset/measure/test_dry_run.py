@@ -3,9 +3,11 @@
 import math
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 import tvm
+from foretune.dataset.hardware import UnfitHardwareError, named_hardware
 from foretune.dataset.measure import (
     ExecutorConfig,
     ExecutorConfigError,
@@ -61,6 +63,16 @@ def test_programs_of_this_cpu_are_compiled_and_never_run():
     with make_executor(DRY, parse_target("llvm"), MEASURE, workers=1) as executor:
         (outcome,) = executor.measure([job(Sleeps)])
     assert outcome.simulated and outcome.latency_s < 1.0
+
+
+def test_a_dry_run_imitates_a_described_device_that_can_run_the_target(tmp_path):
+    described = replace(named_hardware("h100"), name="A board")
+    (tmp_path / "board.json").write_text(described.to_json())
+    board = replace(DRY, hardware=str(tmp_path / "board.json"))
+    with make_executor(board, H100, MEASURE, workers=1) as executor:
+        assert executor.hardware() == replace(described, name="dry run of A board")
+    with pytest.raises(UnfitHardwareError, match="cannot run programs of the target"):
+        make_executor(board, parse_target("llvm"), MEASURE, workers=1)
 
 
 @given(st.floats(0, 10), st.integers(0, 16**16 - 1))

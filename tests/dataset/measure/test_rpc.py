@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from foretune.dataset.hardware import named_hardware
+from foretune.dataset.hardware import UnfitHardwareError, named_hardware
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
@@ -62,7 +62,7 @@ def start_server(tracker: int) -> subprocess.Popen:
 
 
 def config(port: int, **settings) -> ExecutorConfig:
-    chosen = {"key": "board", "hardware": "t4", "session_timeout_s": 20.0, "wait_s": 300.0, **settings}
+    chosen = {"key": "board", "hardware": "epyc-7452", "session_timeout_s": 20.0, "wait_s": 300.0, **settings}
     return ExecutorConfig(kind="rpc", port=port, **chosen)
 
 
@@ -71,7 +71,7 @@ def test_programs_are_timed_on_a_server_and_survive_its_death(tracker):
     try:
         with make_executor(config(tracker), TARGET, MEASURE, workers=1) as executor:
             assert executor.devices == 1
-            assert executor.hardware() == named_hardware("t4")
+            assert executor.hardware() == named_hardware("epyc-7452")
             good, wrong = executor.measure([checked(DoubledInTiles), checked(Tripled)])
             assert good.failure is None and 0 < good.latency_s < 0.1
             assert wrong.failure is FailureKind.WRONG_OUTPUT
@@ -108,6 +108,11 @@ def test_a_key_without_servers_is_named(tracker):
 def test_a_session_must_outlast_a_program():
     with pytest.raises(ExecutorConfigError, match=r"must be greater than measure\.run_timeout_s=4"):
         make_executor(config(1, session_timeout_s=4.0), TARGET, MEASURE, workers=1)
+
+
+def test_a_device_that_cannot_run_the_target_is_refused():
+    with pytest.raises(UnfitHardwareError, match=r"hardware=a100: .*cannot run programs of the target"):
+        make_executor(config(1, hardware="a100"), TARGET, MEASURE, workers=1)
 
 
 def test_another_architecture_is_refused():
