@@ -18,7 +18,7 @@ from typing import Any
 from ..hardware import Hardware
 from ..records import FailureKind
 from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
-from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT
+from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT, warn_unchecked
 from .process import WorkerLostError, WorkerSpec, WorkerStartError
 from .roles import LIBRARIES_KEPT
 from .scratch import ScratchFolder
@@ -182,7 +182,7 @@ class Pipeline:
         in_use = {candidate.reference.key for candidate in self._pending if candidate.reference}
         for key in list(self._references)[:-REFERENCES_KEPT]:
             if key not in in_use and self._references[key].done:
-                self._references.pop(key).path.unlink()
+                self._references.pop(key).path.unlink(missing_ok=True)
 
     def _forward(self, candidate: Candidate) -> None:
         if candidate.ready and candidate in self._pending:
@@ -270,15 +270,12 @@ class Pipeline:
                     candidate.device = None
 
     def _finish_reference(self, reference: Reference, problem: str | None) -> None:
-        """Release the candidates that wait for a reference, or fail them with it."""
-        reference.done = problem is None
+        """Release the candidates that wait for a reference; a failed one is not run again."""
+        reference.done, reference.failed = True, problem is not None
         if problem is not None:
-            self._references.pop(reference.key, None)
+            warn_unchecked(problem)
         for candidate in reference.waiting:
-            if problem is None:
-                self._forward(candidate)
-            else:
-                self._fail(candidate, FailureKind.RUN_ERROR, f"unscheduled program: {problem}")
+            self._forward(candidate)
         reference.waiting.clear()
 
     def _compiled(self, candidate: Candidate, reply: dict[str, Any], build_s: float) -> None:

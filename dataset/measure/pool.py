@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
@@ -28,6 +29,15 @@ REFERENCE_TIMEOUT_S = 60.0
 """Time limit of an unscheduled program in seconds, which is slow and runs once for each task."""
 
 REFERENCES_KEPT = 16
+
+_LOG = logging.getLogger(__name__)
+
+
+def warn_unchecked(problem: str) -> None:
+    """Warn that an unscheduled program failed, so that nothing is compared with its outputs."""
+    _LOG.warning(
+        "an unscheduled program failed (%s); the programs of its task are measured unchecked", problem
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class WorkerPool:
         self._folder = ScratchFolder()
         # By content key of the module or reference, least recently used first.
         self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
-        self._expected: OrderedDict[str, Path] = OrderedDict()
+        self._expected: OrderedDict[str, Path | None] = OrderedDict()  # None for a reference that failed
         # A worker ends with the thread that starts it, and `measure` may run in a short-lived thread.
         self._starter = ThreadPoolExecutor(1)
         self._workers = [self._start() for _ in range(workers or available_cores())]
@@ -115,8 +125,8 @@ class WorkerPool:
         with self._measuring:
             while len(outcomes) < len(jobs):
                 pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
-                outcomes.update(self._make_references(pending))
-                built = self._build({n: job for n, job in pending.items() if n not in outcomes}, outcomes)
+                self._make_references(pending)
+                built = self._build(pending, outcomes)
                 with self.timing_context():
                     for number, (worker, build_s) in built.items():
                         if worker not in self._workers:
@@ -126,8 +136,8 @@ class WorkerPool:
                         best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
         return [outcomes[number] for number in range(len(jobs))]
 
-    def _make_references(self, jobs: Mapping[int, MeasureJob]) -> dict[int, MeasureOutcome]:
-        """Run missing references; returns outcomes of jobs whose reference failed."""
+    def _make_references(self, jobs: Mapping[int, MeasureJob]) -> None:
+        """Run missing references; one that failed is not run again, and its jobs are measured unchecked."""
         wanted = {job.reference_key: job.reference for job in jobs.values() if job.reference is not None}
         requests = {
             key: _Request(
@@ -137,19 +147,15 @@ class WorkerPool:
             for key, module in wanted.items()
             if key not in self._expected
         }
-        failures = {}
         for key, answer in self._ask_all(requests).items():
-            if answer.problem is None:
-                self._expected[key] = self._expected_path(key)
-            else:
-                failures[key] = MeasureOutcome(
-                    failure=FailureKind.RUN_ERROR, message=f"unscheduled program: {answer.problem}"
-                )
-        for key in wanted.keys() - failures.keys():
+            self._expected[key] = None if answer.problem else self._expected_path(key)
+            if answer.problem:
+                warn_unchecked(answer.problem)
+        for key in wanted:
             self._expected.move_to_end(key)
         while len(self._expected) > max(REFERENCES_KEPT, len(wanted)):
-            self._expected.popitem(last=False)[1].unlink()
-        return {n: failures[job.reference_key] for n, job in jobs.items() if job.reference_key in failures}
+            forgotten, _ = self._expected.popitem(last=False)
+            self._expected_path(forgotten).unlink(missing_ok=True)
 
     def _expected_path(self, key: str) -> Path:
         return self._folder.path / f"{key}.npz"
@@ -218,13 +224,13 @@ class WorkerPool:
         self, worker: WorkerProcess, number: int, job: MeasureJob, best_s: float, build_s: float
     ) -> MeasureOutcome:
         key = _name(number, job)
-        expected = str(self._expected[job.reference_key]) if job.reference is not None else None
+        expected = self._expected[job.reference_key] if job.reference is not None else None
         worker.send(
             {
                 "op": "run",
                 "key": key,
                 "best_latency_s": best_s,
-                "expected": expected,
+                "expected": str(expected) if expected else None,
                 "keep": job.keep_built,
                 "count": job.count_bytes,
             }

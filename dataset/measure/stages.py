@@ -21,6 +21,8 @@ class Reference:
     path: Path
     waiting: list[Candidate] = field(default_factory=list)
     done: bool = False
+    failed: bool = False
+    """Whether it ended without outputs; its candidates are measured unchecked."""
 
     def request(self) -> dict[str, Any]:
         return {"op": "reference", "module": self.module, "path": str(self.path)}
@@ -58,7 +60,7 @@ class Candidate:
             "op": "time",
             "artefact": self.artefact,
             "best_latency_s": self.best_s[self.job.task],
-            "expected": str(self.reference.path) if self.reference else None,
+            "expected": str(self.reference.path) if self.reference and not self.reference.failed else None,
             "keep": self.job.keep_built,
         }
 

@@ -61,6 +61,14 @@ def test_every_way_to_fail_has_its_kind_and_spares_its_neighbours(two_devices):
     assert all(0 < outcomes[number].latency_s < 0.1 and outcomes[number].build_s > 0 for number in (0, 6))
 
 
+def test_a_reference_that_fails_is_told_once_and_leaves_its_programs_unchecked(two_devices, caplog):
+    for _ in range(2):
+        outcomes = two_devices.measure([checked(Tripled, reference=Segfaults), checked(Tripled)])
+        assert [outcome.failure for outcome in outcomes] == [None, FailureKind.WRONG_OUTPUT]
+    (told,) = caplog.messages
+    assert "an unscheduled program failed (killed by signal 11" in told and "unchecked" in told
+
+
 def test_a_device_that_is_asked_for_is_taken(two_devices):
     outcomes = two_devices.measure([job(Doubled, device=number % 2) for number in range(6)])
     assert [outcome.device for outcome in outcomes] == [0, 1, 0, 1, 0, 1]
