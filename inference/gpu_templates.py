@@ -7,7 +7,6 @@ of its own beside the database keeps it.
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -28,7 +27,7 @@ from ..dataset.templates.gpu.function import kernel_function
 from ..dataset.templates.gpu.problem import GpuTemplateError, Problem
 from ..dataset.templates.gpu.profiler import profile
 from ..dataset.templates.gpu.tiling import Gpu, gpu_of
-from ..dataset.tvm_compat import as_task_module, workload_hash
+from ..dataset.tvm_compat import as_task_module, available_cores, workload_hash
 from .database_folder import TEMPLATES_FILE, append_notes, read_notes
 from .result import TaskResult
 
@@ -166,7 +165,7 @@ class GpuTemplates:
         if compile_ is not None:
             yield from zip(due, map(compile_, problems, *given), strict=False)
             return
-        workers = min(len(problems), os.cpu_count() or 1)
+        workers = min(len(problems), available_cores())
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
 

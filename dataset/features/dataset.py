@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
@@ -28,6 +29,7 @@ from ...errors import UserError
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
+from ..threads import available_cores
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
@@ -42,12 +44,16 @@ class EmptyDatasetError(UserError, ValueError):
     """The dataset has no record with features and a latency."""
 
 
+class FeatureProcessError(UserError, RuntimeError):
+    """A process that computed features died."""
+
+
 def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
     """Load features and latencies of all records whose trace replays, leaving out simulated records.
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Without a cache entry, a record takes about
-    25 ms of one core. Raises StoreError if the dataset is missing or damaged, and EmptyDatasetError if it has
-    no such record.
+    25 ms of one core. Raises StoreError if the dataset is missing or damaged, EmptyDatasetError if it has no
+    such record, and FeatureProcessError.
     """
     store = RecordStore(dataset).require()
     folder = cache or _default_cache()
@@ -55,13 +61,20 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     found = [_read(each.path_in(folder)) for each in work]
     missing = [number for number, part in enumerate(found) if part is None]
     if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
-            made = processes.map(_make, [work[number] for number in missing], [folder] * len(missing))
-            for number, part in track(
-                zip(missing, made, strict=True), description="features", total=len(missing), transient=True
-            ):
-                found[number] = part
+        with suppress(OSError):  # the features are then computed again next time
+            folder.mkdir(parents=True, exist_ok=True)
+        processes = min(len(missing), available_cores())
+        try:
+            with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+                made = pool.map(_make, [work[number] for number in missing], [folder] * len(missing))
+                numbered = zip(missing, made, strict=True)
+                for number, part in track(numbered, "features", len(missing), transient=True):
+                    found[number] = part
+        except BrokenProcessPool as error:
+            raise FeatureProcessError(
+                f"dataset={store.folder}: a process that computed features died, as it does without memory "
+                f"left; free some and run the same command again, which goes on from what is in {folder}"
+            ) from error
     parts = [part for part in found if part is not None]
     if not parts:
         raise EmptyDatasetError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..threads import available_cores
 from .expressions import IMPORT_LLVM, dtype_as_wide, importing_llvm, lane_dtype, lanes_of
 from .intrinsics import (
     load_cpu_intrinsics,
@@ -34,7 +35,6 @@ from .search import (
 )
 from .targets import (
     UnknownTargetError,
-    available_cores,
     configure_thread_pool,
     cpu_target,
     missing_instruction_sets,

@@ -16,11 +16,7 @@ from tvm.target.codegen import llvm_cpu_has_features, llvm_get_cpu_features, llv
 from tvm.tirx import PrimFunc
 
 from ...errors import UserError
-
-
-def available_cores() -> int:
-    """Number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from ..threads import available_cores
 
 
 class UnknownTargetError(UserError, ValueError):

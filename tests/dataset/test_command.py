@@ -1,5 +1,7 @@
 """Tests of `foretune dataset`: output and exit status, merging and verification."""
 
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,7 +10,11 @@ import pytest
 from foretune.cli import main
 from foretune.dataset.drafting.dataset import load_draft_features
 from foretune.dataset.drafting.recorded_spaces import load_recorded_spaces
-from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
+from foretune.dataset.features.dataset import (
+    EmptyDatasetError,
+    FeatureProcessError,
+    load_labelled_features,
+)
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.merge import MergeCounts, merge_datasets
 from foretune.dataset.program_pool import ProgramPool
@@ -212,6 +218,25 @@ def test_a_device_without_a_description_is_named(first, load):
     (first.folder / name).unlink()
     with pytest.raises(StoreError, match=f"{name}: is missing.*merge"):
         load(first.folder)
+
+
+def test_features_start_no_more_processes_than_tasks_and_name_their_death(first, tmp_path, monkeypatch):
+    started = []
+
+    class Dying(ThreadPoolExecutor):
+        def __init__(self, processes, **settings):
+            super().__init__(processes)
+            started.append(processes)
+
+        def map(self, *arguments):
+            raise BrokenProcessPool
+
+    monkeypatch.setattr("foretune.dataset.features.dataset.available_cores", lambda: 4)
+    monkeypatch.setattr("foretune.dataset.features.dataset.ProcessPoolExecutor", Dying)
+    (tmp_path / "file").touch()
+    with pytest.raises(FeatureProcessError, match=r"died.*goes on from what is in .*file/cache"):
+        load_labelled_features(first.folder, cache=tmp_path / "file" / "cache")  # which cannot be made
+    assert started == [1]
 
 
 @pytest.mark.parametrize("load", [load_labelled_features, load_draft_features])
