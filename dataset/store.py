@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..errors import UserError
@@ -33,7 +34,7 @@ from .records import (
 )
 
 SHARD_ROWS = 20_000
-"""Largest number of rows of a shard, so that no operation holds a whole dataset in memory."""
+"""Largest number of rows of a shard, so that a full one is never read and written again to compact."""
 
 _HASH_DIGITS = 16
 _SET_ASIDE = "set-aside"
@@ -109,10 +110,12 @@ class RecordStore:
         """Distinct tasks in the order of writing; sets `bad_shards`."""
         return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
 
-    def records(self) -> list[Record]:
-        """Distinct records in the order of writing; sets `bad_shards`."""
-        batches = self.columns(*RECORD_SCHEMA.names).to_batches()
-        return [_record(row) for batch in batches for row in batch.to_pylist()]
+    def records(self, workload_hashes: Iterable[str] | None = None) -> list[Record]:
+        """Distinct records in the order of writing, of all tasks or of some; sets `bad_shards`."""
+        rows = self.columns(*RECORD_SCHEMA.names)
+        if workload_hashes is not None:
+            rows = rows.filter(pc.is_in(rows["workload_hash"], pa.array(workload_hashes, pa.string())))
+        return [_record(row) for batch in rows.to_batches() for row in batch.to_pylist()]
 
     def columns(self, *names: str) -> pa.Table:
         """Columns of the distinct records in the order of writing; sets `bad_shards`.

@@ -27,8 +27,8 @@ class EarlierRecords:
         self.done = {name for name in workload_hashes if counts[name] >= enough}
         begun = {name for name in workload_hashes if 0 < counts[name] < enough}
         self._records: defaultdict[str, list[Record]] = defaultdict(list)
-        for record in store.records() if begun else []:
-            if record.workload_hash in begun and (record.hardware_id, record.target) == (hardware_id, target):
+        for record in store.records(begun) if begun else []:
+            if (record.hardware_id, record.target) == (hardware_id, target):
                 self._records[record.workload_hash].append(record)
 
     def take(self, workload_hash: str) -> list[Record]:

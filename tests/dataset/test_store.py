@@ -52,6 +52,13 @@ def test_a_measurement_stored_twice_is_read_once(store):
     assert store.records()[0].run_secs == (2e-3, 1e-3)
 
 
+def test_records_of_some_tasks_are_read_alone(store):
+    with store.writing():
+        store.append_records([record(3, task="t1"), record(4), record(5, task="t2")])
+    assert store.records({"t1", "t2"}) == [record(3, task="t1"), record(5, task="t2")]
+    assert store.records([]) == []
+
+
 def test_compacting_keeps_every_record(store):
     before = store.records()
     with store.writing():
