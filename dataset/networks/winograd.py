@@ -3,7 +3,8 @@
 A function is offered if
 
 - it is one convolution of float32 or bfloat16, of a 3x3 kernel, stride 1 and dilation 1 without groups,
-  channels last, with a constant weight and at most element-wise steps around it;
+  padded alike on opposite sides, channels last, with a constant weight and at most element-wise steps around
+  it;
 - its channels are whole vectors of the target, which its templates need;
 - `gain` expects it to be at least LEAST_GAIN times as fast;
 - `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it, which leaves tiles of
@@ -167,11 +168,11 @@ def _convolution(piece: Piece, dtype: str) -> tuple[Conv2d, Contraction, int] | 
     mod = as_task_module(func)
     operator, settings = describe(mod)
     contraction = read_contraction(mod) if operator == Conv2d.operator and "kernel" in settings else None
-    if contraction is None:
+    if contraction is None or contraction.types != (dtype, dtype, WIDE):
         return None
     conv = Conv2d.from_dict({name: value for name, value in settings.items() if name != "prepack"})
-    fits = (conv.layout, conv.dtype) == ("NHWC", dtype) and contraction.types == (dtype, dtype, WIDE)
-    if not fits or (conv.kernel, conv.stride, conv.dilation) != ((KERNEL, KERNEL), (1, 1), (1, 1)):
+    window = conv.kernel, conv.stride, conv.dilation
+    if conv.layout != "NHWC" or window != ((KERNEL, KERNEL), (1, 1), (1, 1)):
         return None
     weights = [
         index

@@ -116,18 +116,15 @@ class Pool2d(SlidingWindow):
         channels_first = data.region[1].min.same_as(anchor.iter_vars[1].var)
         layout = "NCHW" if channels_first else "NHWC"
         taps = anchor.iter_vars[4:]
-        values, source = cls.read_window(layout, data, taps, function)
-        if values.pop("dilation") != [1, 1]:
+        values = cls.read_window(layout, data, taps, function)
+        if values is None or values.pop("dilation") != [1, 1]:
             return None
-        return values | {
-            "channels": extents(source)[layout.index("C")],
-            "kernel": [int(tap.dom.extent) for tap in taps],
-            "mode": _MODES[anchor.name_hint],
-        }
+        channels = extents(data.source)[layout.index("C")]
+        return values | {"channels": channels, "mode": _MODES[anchor.name_hint]}
 
     @classmethod
     def type_of(cls, function: TirFunction) -> str | None:
-        """Pooling of other ranks, with dilation or with windows of different sizes."""
+        """Pooling of other ranks, with dilation, uneven padding or windows of different sizes."""
         return "pool" if _ANY_POOL.match(function.anchor.name_hint) else None
 
     @classmethod

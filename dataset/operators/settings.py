@@ -157,7 +157,8 @@ class OperatorSettings(CheckedFields, ABC):
     def type_of(cls, function: TirFunction) -> str | None:
         """Operator type of a function that no `read_tir` reads, if it is related to this operator.
 
-        By default the operator's own name for functions with its marker; else one of `task.CATEGORIES`.
+        By default the operator's own name for functions with its marker; otherwise its own name or one of
+        `task.CATEGORIES`.
         """
         return cls.operator if cls.marker and cls.marker in function.blocks else None
 

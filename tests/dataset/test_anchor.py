@@ -108,6 +108,39 @@ def test_relatives_of_known_operators_keep_their_category() -> None:
     )
 
 
+def convolved(size: int, padding: list[int], stride: int) -> tvm.IRModule:
+    """3x3 convolution of a square image; padding is top, left, bottom and right."""
+    image, kernel = (
+        te.placeholder((1, 4, size, size), name="image"),
+        te.placeholder((5, 4, 3, 3), name="kernel"),
+    )
+    output = topi.nn.conv2d(image, kernel, stride, padding, 1, "NCHW", "OIHW", "float32")
+    return function(image, kernel, output)
+
+
+@pytest.mark.parametrize("padding", [[0, 0, 1, 1], [2, 2, 0, 0], [0, 1, 0, 0]], ids=str)
+def test_padding_that_differs_between_the_sides_is_no_setting(padding: list[int]) -> None:
+    operator, described = describe(convolved(6, padding, 1))
+    assert operator == "conv2d" and list(described) == ["arguments"]
+    image = te.placeholder((1, 4, 6, 6), name="image")
+    assert (
+        describe(function(image, topi.nn.pool2d(image, [3, 3], [1, 1], [1, 1], padding, "max")))[0] == "pool"
+    )
+
+
+def test_padding_that_no_window_reads_makes_no_difference() -> None:
+    """The windows of 6 pixels begin at -1, 1 and 3, and the last ends at 5."""
+    for padding in ([1, 1, 1, 1], [1, 1, 0, 0]):
+        settings = describe(convolved(6, padding, 2))[1]
+        assert (settings["padding"], settings["stride"]) == ([1, 1], [2, 2])
+
+
+def test_a_single_output_has_the_smallest_stride_that_leaves_it_single() -> None:
+    for size, padding, stride in ((3, 0, 1), (4, 0, 2), (2, 1, 2)):  # with stride 1 the last two have four
+        settings = describe(convolved(size, [padding] * 4, 2))[1]
+        assert (settings["padding"], settings["stride"]) == ([padding] * 2, [stride] * 2)
+
+
 def test_groups_that_no_operator_has_are_not_read() -> None:
     volume = te.placeholder((1, 4, 5, 5, 5), name="volume")
     image = te.placeholder((1, 4, 6, 6), name="image")

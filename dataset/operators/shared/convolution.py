@@ -16,7 +16,7 @@ from ..settings import Pair, Triple
 from .checks import SettingsError
 from .convolution_call import CONVOLUTION, ConvolutionCall
 from .epilogue import fuse
-from .tir import TirFunction, extents, per_axis
+from .tir import TirFunction, extents
 from .torch_call import TorchCall
 from .uniform import LARGEST_GROUPS, up_to
 from .window import SlidingWindow, kernel_layout, tensor_shape
@@ -93,23 +93,34 @@ class Convolution(SlidingWindow):
 
     @classmethod
     def read_tir(cls, function: TirFunction) -> dict[str, Any] | None:
-        match = _ANCHOR.match(function.anchor.name_hint)
-        layout = match.group(1).upper() if match else ""
-        if layout not in cls.layouts:
+        layout, channels = cls._read_channels(function)
+        if not channels:
             return None
-        data, weight = function.anchor.reads
         # The reduction runs over the channel and the window, in the layout's order.
         reduction = function.anchor.iter_vars[len(layout) :]
         taps = reduction[1:] if layout.startswith("NC") else reduction[:-1]
-        by_letter = dict(zip(kernel_layout(layout), extents(weight.source), strict=True))
-        out_channels, channels_per_group = by_letter.pop("O"), by_letter.pop("I")
-        values, source = cls.read_window(layout, data, taps, function)
-        in_channels = extents(source)[layout.index("C")]
-        groups = in_channels // channels_per_group
+        values = cls.read_window(layout, function.anchor.reads[0], taps, function)
+        return None if values is None else values | _of(cls, channels)
+
+    @classmethod
+    def type_of(cls, function: TirFunction) -> str | None:
+        """Convolutions whose padding no settings have."""
+        return cls.operator if cls._read_channels(function)[1] else super().type_of(function)
+
+    @classmethod
+    def _read_channels(cls, function: TirFunction) -> tuple[str, dict[str, int]]:
+        """Layout of the data, and channels and groups; none of these for another operator."""
+        match = _ANCHOR.match(function.anchor.name_hint)
+        layout = match.group(1).upper() if match else ""
+        if layout not in cls.layouts:
+            return layout, {}
+        data, weight = (extents(region.source) for region in function.anchor.reads)
+        by_letter = dict(zip(kernel_layout(layout), weight, strict=True))
+        in_channels, out_channels = data[layout.index("C")], by_letter["O"]
+        groups = in_channels // by_letter["I"]
         if not cls.has_channels(in_channels, out_channels, groups):
-            return None
-        values |= {"in_channels": in_channels, "kernel": per_axis(list(by_letter.values()))}
-        return values | _of(cls, {"out_channels": out_channels, "groups": groups})
+            return layout, {}
+        return layout, {"in_channels": in_channels, "out_channels": out_channels, "groups": groups}
 
     @classmethod
     def read_call(cls, call: TorchCall) -> Self | None:

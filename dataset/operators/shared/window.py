@@ -82,8 +82,10 @@ class SlidingWindow(OperatorSettings):
     @classmethod
     def read_window(
         cls, layout: str, data: Any, taps: Sequence[Any], function: TirFunction
-    ) -> tuple[dict[str, Any], Any]:
-        """Batch, extents, stride, padding, dilation, layout and dtype, and the input buffer before padding.
+    ) -> dict[str, Any] | None:
+        """Batch, extents, kernel, stride, padding, dilation, layout and dtype.
+
+        None where these settings have another output, as of a padding that differs between the sides.
 
         Args:
             layout: order of the data's axes.
@@ -100,16 +102,24 @@ class SlidingWindow(OperatorSettings):
                 source = read.source
         stride = [linear(data.region[i].min, anchor.iter_vars[i])[0] for i in positions]
         dilation = [linear(data.region[i].min, tap)[0] for i, tap in zip(positions, taps, strict=True)]
-        shape = extents(source)
+        kernel = [int(tap.dom.extent) for tap in taps]
+        shape, outputs = extents(source), extents(anchor.writes[0].source)
+        for axis, index in enumerate(positions):
+            room = shape[index] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1
+            if outputs[index] == 1:  # whose stride no index tells
+                stride[axis] = max(0, room) + 1
+            if outputs[index] != room // stride[axis] + 1:
+                return None
         return {
             "batch": shape[0],
             **{name: shape[index] for name, index in zip(cls.axes, positions, strict=True)},
+            "kernel": per_axis(kernel),
             "stride": per_axis(stride),
             "padding": per_axis(padding),
             "dilation": per_axis(dilation),
             "layout": layout,
             "dtype": str(source.dtype),
-        }, source
+        }
 
     @classmethod
     def most_padding(cls, kernel: int) -> int:

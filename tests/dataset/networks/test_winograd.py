@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,40 @@ def test_auto_is_off_where_another_setting_rules_it_out(rules_out: dict[str, Any
 def test_records_are_not_of_alternatives(tmp_path: Path) -> None:
     with pytest.raises(GenerateConfigError, match=r"lowering\.winograd=\[4\]: records are of"):
         GenerateConfig(tmp_path, networks=["resnet18"], lowering=Lowering(winograd=[4]))
+
+
+@pytest.mark.parametrize("pads", [[1, 1, 1, 1], [0, 0, 1, 1], [2, 2, 0, 0]], ids=str)
+def test_padding_that_differs_between_the_sides_keeps_its_outputs(pads: list[int], tmp_path: Path) -> None:
+    """Pads of an ONNX file are top, left, bottom and right."""
+    network = load_network(str(onnx_convolution(tmp_path / "padded.onnx", pads)))
+    mod, found = found_in(network, target=parse_target("llvm"))
+    assert bool(found) == (pads == [1, 1, 1, 1])
+    (reference,) = network.reference_outputs()
+    (output,) = compile_network(with_alternatives(mod, found[:1]), parse_target("llvm"))(*network.inputs)
+    np.testing.assert_allclose(output, reference, atol=2e-5 * np.abs(reference).max())
+
+
+def onnx_convolution(path: Path, pads: list[int]) -> Path:
+    """ReLU of a 3x3 convolution of 32 channels over [1, 32, 12, 12]."""
+    onnx = pytest.importorskip("onnx")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    weight = np.random.default_rng(0).standard_normal((32, 32, 3, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=pads), helper.make_node("Relu", ["y"], ["z"])],
+        "padded",
+        [helper.make_tensor_value_info("x", real, [1, 32, 12, 12])],
+        [helper.make_tensor_value_info("z", real, None)],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_other_types_are_not_offered() -> None:
+    network = network_of(bias=False)
+    network.module.double()
+    double = replace(network, inputs=tuple(x.astype(np.float64) for x in network.inputs))
+    assert found_in(double)[1] == []
 
 
 @given(
