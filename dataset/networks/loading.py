@@ -84,17 +84,19 @@ class Network:
     def rounding_error(self, reference: Sequence[NDArray[Any]]) -> float:
         """Largest difference of `reference`, the module's own outputs, from those in double precision.
 
-        Deep networks amplify roundings. 0 where double precision is not to be had.
+        Deep networks amplify roundings. Integers, booleans and infinite differences do not count. 0 where
+        double precision is not to be had.
         """
         exact = self.outputs_in(torch.float64)
         if exact is None:
             return 0.0
-        gaps = [
-            np.abs(other.astype(np.float64) - array.astype(np.float64)).max(initial=0.0)
+        gaps = (
+            np.abs(other.astype(np.float64) - array.astype(np.float64))
             for other, array in zip(exact, reference, strict=True)
-        ]
-        found = max(map(float, gaps), default=0.0)
-        return found if np.isfinite(found) else 0.0
+            if array.dtype.kind not in "biu"
+        )
+        with np.errstate(invalid="ignore"):  # of infinite elements
+            return max((float(gap.max(initial=0.0, where=np.isfinite(gap))) for gap in gaps), default=0.0)
 
 
 def load_network(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...dataset.networks import Network
 from ...dataset.networks.quantisation import INT8, runtime_outputs
 from ..result import Agreement
-from .outputs import compare_outputs
+from .outputs import narrow_difference
 
 INPUTS = 8
 """Random inputs on which the largest outputs are compared."""
@@ -28,7 +28,7 @@ def measure_agreement(
     theirs = _rival_outputs(network, dtype)
     difference = None
     if theirs is not None:
-        difference = compare_outputs(network.reference_outputs(), theirs).max_abs_difference
+        difference = narrow_difference(network.reference_outputs(), theirs)
     shares, rival_shares = [], []
     for seed in range(1, inputs + 1):
         other = network.with_other_inputs(seed)

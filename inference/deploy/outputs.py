@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 RELATIVE_TOLERANCE = 1e-4
-"""Largest accepted difference over the largest reference output; reordered sums stay far below it."""
+"""Largest accepted difference over the output's largest element; reordered sums stay far below it."""
 
 ROUNDING_FACTOR = 3.0
 """Largest accepted difference over the reference's own rounding error, where that is known."""
 
 NARROW_TOLERANCE = {"bfloat16": 2.0**-5, "int8": 2.0**-2}
-"""Largest accepted difference of a network in a narrower data type from float32 over the largest reference
-output, where the rival's own difference is not known: several roundings of 2^-9 each; in int8 of 2^-9 of an
+"""Largest accepted difference of a network in a narrower data type from float32 over the output's largest
+element, where the rival's own difference is not known: several roundings of 2^-9 each; in int8 of 2^-9 of an
 array's range, which a few large values stretch."""
 
 NARROW_ROUNDING = {"bfloat16": 2.0**-8, "int8": 2.0**-6}
-"""Difference of such a network over the largest reference output that is always accepted."""
+"""Difference of such a network over the output's largest element that is always accepted."""
 
 NARROW_FACTOR = 2.0
 """Largest accepted difference of such a network over that of the rival in the data type."""
@@ -30,13 +30,17 @@ NARROW_FACTOR = 2.0
 
 @dataclass(frozen=True)
 class OutputCheck:
-    """Difference of a compiled network's outputs from the reference."""
+    """Difference of a compiled network's outputs from the reference.
+
+    Each output is compared by itself. The numbers are those of the output that differs most, among those that
+    disagree where there are any.
+    """
 
     max_abs_difference: float
-    """Largest over all elements of all outputs; inf where either is not finite."""
+    """Largest over all elements of the output; inf where an element is NaN, or is infinite in only one of the
+    two, or where only one of the two is of integers or booleans."""
     tolerance: float
-    """RELATIVE_TOLERANCE times the largest absolute reference output, or ROUNDING_FACTOR times its rounding
-    error where that is more."""
+    """Largest accepted difference."""
 
     @property
     def agrees(self) -> bool:
@@ -49,18 +53,17 @@ def compare_outputs(
 ) -> OutputCheck:
     """Compares outputs in order with `Network.reference_outputs`; raises ValueError if shapes differ.
 
-    `rounding_error` is that of the reference, as `Network.rounding_error` finds it.
+    The tolerance is RELATIVE_TOLERANCE times the output's largest finite element, or ROUNDING_FACTOR times
+    `rounding_error`, that of the reference as `Network.rounding_error` finds it, where that is more. Integers
+    and booleans have none.
     """
-    shapes = [array.shape for array in reference], [array.shape for array in actual]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"the outputs have shapes {shapes[1]}, expected {shapes[0]}")
-    difference = scale = 0.0
-    for expected, got in zip(reference, actual, strict=True):
-        if expected.size:
-            gap = np.abs(got.astype(np.float64) - expected.astype(np.float64))
-            difference = max(difference, float(np.where(np.isfinite(gap), gap, np.inf).max()))
-            scale = max(scale, float(np.abs(expected.astype(np.float64)).max()))
-    return OutputCheck(difference, max(RELATIVE_TOLERANCE * scale, ROUNDING_FACTOR * rounding_error))
+
+    def tolerance(expected: NDArray[Any]) -> float:
+        if _is_exact(expected):
+            return 0.0
+        return max(RELATIVE_TOLERANCE * _scale(expected), ROUNDING_FACTOR * rounding_error)
+
+    return _worst(_paired(reference, actual), tolerance)
 
 
 def compare_narrow_outputs(
@@ -72,14 +75,63 @@ def compare_narrow_outputs(
     """Compares outputs of a network in bfloat16 or int8 with `reference`, those in float32.
 
     The accepted difference is NARROW_FACTOR times that of a rival in the data type, or NARROW_TOLERANCE
-    relative to the largest output where that is None or not finite.
+    relative to the output's largest finite element where that is None or not finite.
     """
-    check = compare_outputs(reference, actual)
-    scale = max(
-        (float(np.abs(array.astype(np.float64)).max(initial=0.0)) for array in reference), default=0.0
-    )
-    if rival_difference is None or not math.isfinite(rival_difference):
-        return OutputCheck(check.max_abs_difference, NARROW_TOLERANCE[dtype] * scale)
-    return OutputCheck(
-        check.max_abs_difference, max(NARROW_FACTOR * rival_difference, NARROW_ROUNDING[dtype] * scale)
+
+    def tolerance(expected: NDArray[Any]) -> float:
+        scale = _scale(expected)
+        if rival_difference is None or not math.isfinite(rival_difference):
+            return NARROW_TOLERANCE[dtype] * scale
+        return max(NARROW_FACTOR * rival_difference, NARROW_ROUNDING[dtype] * scale)
+
+    return _worst(_narrow_pairs(reference, actual), tolerance)
+
+
+def narrow_difference(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> float:
+    """Largest difference among the outputs that `compare_narrow_outputs` compares."""
+    return max((_difference(*pair) for pair in _narrow_pairs(reference, actual)), default=0.0)
+
+
+_Pair: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+
+
+def _paired(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[_Pair]:
+    shapes = [array.shape for array in reference], [array.shape for array in actual]
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the outputs have shapes {shapes[1]}, expected {shapes[0]}")
+    return list(zip(reference, actual, strict=True))
+
+
+def _narrow_pairs(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[_Pair]:
+    """Outputs without integers and booleans, unless there are no others.
+
+    Integers are often places of the largest of nearly equal elements, which a narrower type changes.
+    """
+    pairs = _paired(reference, actual)
+    return [pair for pair in pairs if not _is_exact(pair[0])] or pairs
+
+
+def _is_exact(array: NDArray[Any]) -> bool:
+    return array.dtype.kind in "biu"
+
+
+def _scale(array: NDArray[Any]) -> float:
+    """Largest finite absolute element; 0 where there is none."""
+    wide = np.abs(array.astype(np.float64))
+    return float(wide.max(initial=0.0, where=np.isfinite(wide)))
+
+
+def _difference(expected: NDArray[Any], got: NDArray[Any]) -> float:
+    if _is_exact(expected) != _is_exact(got):
+        return math.inf
+    wanted, found = expected.astype(np.float64), got.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of infinite elements, which agree where they are equal
+        gap = np.where(wanted == found, 0.0, np.abs(found - wanted))
+    return float(np.where(np.isfinite(gap), gap, np.inf).max(initial=0.0))
+
+
+def _worst(pairs: Sequence[_Pair], tolerance: Callable[[NDArray[Any]], float]) -> OutputCheck:
+    checks = [OutputCheck(_difference(expected, got), tolerance(expected)) for expected, got in pairs]
+    return max(
+        checks, key=lambda check: (not check.agrees, check.max_abs_difference), default=OutputCheck(0.0, 0.0)
     )

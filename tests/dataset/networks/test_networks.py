@@ -422,3 +422,16 @@ def test_a_rounding_error_is_the_distance_to_double_precision() -> None:
     assert network.rounding_error(reference) == 3.0
     assert Network("narrow", inputs, Absorbing(narrow=True)).rounding_error(reference) == 0.0
     assert Network("file", inputs, onnx_path=Path("network.onnx")).rounding_error(reference) == 0.0
+
+
+class Choosing(Absorbing):
+    """Returns the place of the largest element, and the elements with one that is infinite, as well."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        absorbed = super().forward(x)
+        return absorbed, 1000 * absorbed.argmin(), absorbed.log()
+
+
+def test_the_rounding_error_is_of_finite_and_floating_outputs() -> None:
+    network = Network("choosing", (np.array([2.0, -3.0], np.float32),), Choosing())
+    assert network.rounding_error(network.reference_outputs()) == 3.0

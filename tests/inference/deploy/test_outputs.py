@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from foretune.inference.deploy.outputs import OutputCheck, compare_outputs
+from foretune.inference.deploy.outputs import (
+    OutputCheck,
+    compare_narrow_outputs,
+    compare_outputs,
+    narrow_difference,
+)
 
 REFERENCE = [np.array([2.0, -20.0], np.float32)]
 
@@ -29,7 +34,42 @@ def test_outputs_are_compared_to_the_largest_reference(
     assert check.agrees is agrees
 
 
-def test_a_reference_that_is_not_finite_never_agrees() -> None:
+def test_each_output_has_a_tolerance_of_its_own() -> None:
+    reference = [np.array([1000.0]), np.array([1.0])]
+    check = compare_outputs(reference, [np.array([1000.05]), np.array([1.05])])
+    assert check.max_abs_difference == pytest.approx(0.05) and check.tolerance == pytest.approx(1e-4)
+    assert compare_outputs(reference, [np.array([1000.05]), np.array([1.00005])]).agrees
+    assert not compare_narrow_outputs(reference, [np.array([1000.0]), np.array([2.0])], None).agrees
+
+
+def test_integers_and_booleans_agree_only_where_they_are_equal() -> None:
+    scores, ids, mask = np.array([0.1, 0.9]), np.array([30000, 5]), np.array([True, False])
+    assert compare_outputs([scores, ids, mask], [scores, ids, mask]).agrees
+    assert not compare_outputs([scores, ids, mask], [scores, ids + 1, mask]).agrees
+    assert not compare_outputs([scores, ids, mask], [scores, ids, ~mask]).agrees
+    assert not compare_outputs([scores, ids, mask], [1 - scores, ids, mask]).agrees
+    assert not compare_outputs([ids], [ids.astype(float)]).agrees
+
+
+def test_integers_of_a_narrow_type_count_only_where_nothing_else_does() -> None:
+    """Rounding changes which of nearly equal scores is the largest."""
+    scores, ids = np.array([0.1, 0.9]), np.array([30000, 5])
+    assert compare_narrow_outputs([scores, ids], [scores, ids[::-1]], 0.0).agrees
+    assert narrow_difference([scores, ids], [scores + 0.5, ids[::-1]]) == pytest.approx(0.5)
+    assert not compare_narrow_outputs([ids], [ids[::-1]], 0.0).agrees
+    assert narrow_difference([ids], [ids[::-1]]) == 29995
+
+
+def test_infinite_elements_agree_in_their_places() -> None:
+    reference = [np.array([-np.inf, 1.0])]
+    check = compare_outputs(reference, [np.array([-np.inf, 1.0])])
+    assert check.agrees and check.tolerance == pytest.approx(1e-4)
+    for output in ([-np.inf, 100.0], [np.inf, 1.0], [-1e30, 1.0]):
+        assert not compare_outputs(reference, [np.array(output)]).agrees
+        assert not compare_narrow_outputs(reference, [np.array(output)], None).agrees
+
+
+def test_a_reference_that_is_not_a_number_never_agrees() -> None:
     reference = [np.array([np.nan, 1.0], np.float32)]
     assert not compare_outputs(reference, [np.array([np.nan, 1.0])]).agrees
 
