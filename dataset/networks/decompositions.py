@@ -242,7 +242,20 @@ def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     return square if exponent == 2 else square * (x if exponent == 3 else square)
 
 
+def _add(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:
+    """A sum with a multiple; TVM leaves the factor out."""
+    return NotImplemented if alpha == 1 else x + other * alpha
+
+
+def _sub(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:
+    return NotImplemented if alpha == 1 else x - other * alpha
+
+
 OWN: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.add.Scalar: _add,
+    _ATEN.add.Tensor: _add,
+    _ATEN.sub.Scalar: _sub,
+    _ATEN.sub.Tensor: _sub,
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.convolution.default: _transposed_convolution,
     _ATEN.im2col.default: _im2col,

@@ -351,6 +351,25 @@ def test_loading_tells_of_a_network_without_a_tensor() -> None:
         load_network("support.networks:Nothing", inputs=[[2]])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.add(x, y, alpha=0.2),
+        lambda x, y: torch.add(x, 2, alpha=3),
+        lambda x, y: torch.sub(x, y, alpha=3),
+        lambda x, y: torch.rsub(x, y, alpha=3),
+        lambda x, y: torch.rsub(x, 2, alpha=3),
+        lambda x, y: (2 * x).add_(y, alpha=3),
+    ],
+)
+def test_sums_keep_the_factor_of_their_second_operand(
+    function: Callable[..., torch.Tensor], target: tvm.target.Target
+) -> None:
+    scaled = network(lambda _, *inputs: function(*inputs), floats(2, 3), floats(2, 3))
+    outputs = compile_network(to_relax(scaled, target), target)(*scaled.inputs)
+    assert compare_outputs(scaled.reference_outputs(), outputs).agrees
+
+
 @pytest.mark.parametrize(("exponent", "calls"), [(2, 0), (3.0, 0), (4, 0), (2.5, 1)])
 def test_small_powers_are_multiplications(exponent: float, calls: int, target: tvm.target.Target) -> None:
     cubed = network(lambda _, x: x**exponent, np.abs(floats(2, 3)))
