@@ -235,11 +235,15 @@ def _places(extent: int, s: int, padding: int) -> list[_Place]:
 
 
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
-    """A power as multiplications: TVM calls the C library for each element, which no vector unit runs."""
+    """A power as multiplications: TVM calls the C library for each element, which no vector unit runs.
+
+    Integers and booleans become what PyTorch makes of them first: float32 with a floating exponent.
+    """
+    base = x.to(torch.result_type(x, exponent))
     if exponent not in (2, 3, 4):
-        return NotImplemented
-    square = x * x
-    return square if exponent == 2 else square * (x if exponent == 3 else square)
+        return NotImplemented if base is x else base**exponent
+    square = base * base
+    return square if exponent == 2 else square * (base if exponent == 3 else square)
 
 
 def _add(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:

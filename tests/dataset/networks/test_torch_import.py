@@ -370,6 +370,17 @@ def test_sums_keep_the_factor_of_their_second_operand(
     assert compare_outputs(scaled.reference_outputs(), outputs).agrees
 
 
+@pytest.mark.parametrize(("exponent", "dtype"), [(2, np.int64), (2.0, np.float32), (0.5, np.float32)])
+@pytest.mark.parametrize("base", [np.arange(6), np.arange(6) > 2], ids=["integers", "booleans"])
+def test_powers_of_integers_and_booleans_have_pytorchs_type(
+    base: np.ndarray[Any, Any], exponent: float, dtype: type, target: tvm.target.Target
+) -> None:
+    power = network(lambda _, x: x**exponent, base)
+    (output,) = compile_network(to_relax(power, target), target)(*power.inputs)
+    assert output.dtype == dtype
+    assert compare_outputs(power.reference_outputs(), [output]).agrees
+
+
 @pytest.mark.parametrize(("exponent", "calls"), [(2, 0), (3.0, 0), (4, 0), (2.5, 1)])
 def test_small_powers_are_multiplications(exponent: float, calls: int, target: tvm.target.Target) -> None:
     cubed = network(lambda _, x: x**exponent, np.abs(floats(2, 3)))
