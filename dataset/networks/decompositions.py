@@ -255,6 +255,22 @@ def _sub(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:
     return NotImplemented if alpha == 1 else x - other * alpha
 
 
+def _by_factors(resize: Any) -> Callable[..., Any]:
+    """PyTorch's decomposition of a resizing whose factors are not the ratios of the extents.
+
+    The importer knows the extents alone, and PyTorch goes by the factors where it has some: 10 pixels become
+    15 by a factor of 1.55.
+    """
+
+    def decompose(x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        sizes = [size * factor for size, factor in zip(x.shape[2:], arguments[-1] or (), strict=False)]
+        if all(math.isclose(size, math.floor(size)) for size in sizes):
+            return NotImplemented
+        return decomposition_table[resize](x, *arguments)
+
+    return decompose
+
+
 OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.add.Scalar: _add,
     _ATEN.add.Tensor: _add,
@@ -265,6 +281,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.im2col.default: _im2col,
     _ATEN.pow.Tensor_Scalar: _pow,
     _ATEN.unfold.default: _unfold,
+    _ATEN.upsample_bilinear2d.vec: _by_factors(_ATEN.upsample_bilinear2d.vec),
+    _ATEN.upsample_nearest2d.vec: _by_factors(_ATEN.upsample_nearest2d.vec),
 }
 """Decompositions of operators that PyTorch's tables lack, or decompose into what TVM lacks or runs slowly."""
 

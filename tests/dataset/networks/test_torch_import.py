@@ -351,6 +351,22 @@ def test_loading_tells_of_a_network_without_a_tensor() -> None:
         load_network("support.networks:Nothing", inputs=[[2]])
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("factor", [1.55, (2.0, 1.55), 1.5, 0.7], ids=str)
+def test_resizing_goes_by_its_factors(mode: str, factor: Any, target: tvm.target.Target) -> None:
+    """By a factor of 1.55, row 3 of 15 is row floor(3 / 1.55) = 1 of 10, not floor(3 * 10 / 15) = 2."""
+    resized = network(
+        lambda _, x: torch.nn.functional.interpolate(x, scale_factor=factor, mode=mode), floats(1, 2, 10, 10)
+    )
+    mod = to_relax(resized, target)
+    ratio = factor in (1.5, 0.7)  # of the extents 10 and 15, and 10 and 7
+    assert any("resize2d" in var.name_hint for var in mod.get_global_vars()) == ratio
+    (output,) = compile_network(mod, target)(*resized.inputs)
+    assert compare_outputs(resized.reference_outputs(), [output]).agrees
+    if (mode, factor) == ("nearest", 1.55):
+        np.testing.assert_array_equal(output[0, 0, 3, 0], resized.inputs[0][0, 0, 1, 0])
+
+
 @pytest.mark.parametrize(
     "function",
     [
