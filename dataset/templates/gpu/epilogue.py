@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 from numpy.typing import NDArray
 from scipy import special
 from tvm import tirx
@@ -34,8 +35,14 @@ REFERENCES: Mapping[str, Callable[[Values], Values]] = {
 }
 """Activations of `problem.ACTIVATIONS` in NumPy."""
 
+RANGE = 8.0
+"""Largest absolute sum among the samples that are drawn."""
+
+LARGE = (100.0, 600.0)
+"""Absolute sums at which the blocks are sampled as well; their exp is finite."""
+
 TOLERANCE = 1e-4
-"""Difference from an activation, over its largest value, up to which blocks compute it."""
+"""Difference from an activation, over the larger of its value and RANGE, up to which blocks compute it."""
 
 _BINARY: Mapping[str, Callable[..., Values]] = {
     "Add": np.add,
@@ -88,28 +95,47 @@ def read_epilogue(func: tirx.PrimFunc, sums: Any, behind: Sequence[SBlock]) -> E
         sums: array that the product writes, whose last axis are the columns.
         behind: element-wise blocks behind it, in order; the last one writes the output.
     """
-    reading = _Reading(func, sums)
+    reading = _Reading(func, sums, _constants(behind))
     try:
-        found = reading.values(behind)
+        with np.errstate(all="ignore"):
+            found = reading.values(behind)
     except _UnknownError:
         return None
     for name, reference in REFERENCES.items():
         expected = reference(reading.added)
-        if np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max():
+        if np.all(np.abs(found - expected) <= TOLERANCE * np.maximum(np.abs(expected), RANGE)):
             return Epilogue(name, reading.bias, reading.residual)
     return None
 
 
+def _constants(blocks: Sequence[SBlock]) -> list[float]:
+    """Finite constants of the blocks, such as the bounds of a clamp."""
+    found: list[float] = []
+    for block in blocks:
+        tvm_ffi.structural_walk(block, (tirx.FloatImm, lambda constant: found.append(constant.value)))
+    return [value for value in found if isfinite(value)]
+
+
 class _Reading:
-    """Values of the arrays of an epilogue, at as many elements as there are samples."""
+    """Values of the arrays of an epilogue, at as many elements as there are samples.
 
-    SAMPLES = 64
+    The samples lie on both sides of each constant, so that a bound outside RANGE is seen too.
+    """
 
-    def __init__(self, func: tirx.PrimFunc, sums: Any) -> None:
+    DRAWN = 64
+
+    def __init__(self, func: tirx.PrimFunc, sums: Any, constants: Sequence[float]) -> None:
         self._params = list(func.params)
         self._shape = extents(sums)
         self._random = np.random.default_rng(0)
-        self.added = self._random.uniform(-8.0, 8.0, self.SAMPLES)
+        drawn = self._random.uniform(-RANGE, RANGE, self.DRAWN)
+        beyond = [
+            value + side * distance
+            for value in constants
+            for side in (-1.0, 1.0)
+            for distance in (RANGE, RANGE + abs(value))
+        ]
+        self.added = np.concatenate([drawn, LARGE, np.negative(LARGE), beyond])
         """Sums, and what was added to them so far."""
         self._known: list[tuple[Any, Values]] = [(sums, self.added)]
         self.bias: int | None = None
@@ -165,7 +191,7 @@ class _Reading:
             self.residual = number
         else:
             raise _UnknownError
-        values = self._random.uniform(-2.0, 2.0, self.SAMPLES)
+        values = self._random.uniform(-2.0, 2.0, self.added.size)
         self._known.append((load.source, values))
         self.added = self.added + values
         return values

@@ -92,6 +92,16 @@ def test_what_no_template_computes() -> None:
     assert (residual.problem.bias, residual.problem.residual) == ("", "fp32")
 
 
+@pytest.mark.parametrize("bounds", [(0.0, 20.0), (-50.0, 50.0), (-1000.0, 65504.0), (-1e6, 30.0)])
+def test_a_clamp_far_from_zero_is_no_activation(bounds: tuple[float, float]) -> None:
+    assert matched(product(lambda sums, bias: topi.clip(sums + bias, *bounds))) is None
+
+
+def test_a_bound_on_a_scaled_sum_is_no_activation() -> None:
+    bounded = product(lambda sums, bias: topi.minimum((sums + bias) * 0.01, 1.0) * 100.0)
+    assert matched(bounded) is None
+
+
 @pytest.mark.parametrize(
     ("arch", "rules"), [("sm_70", None), ("sm_80", 80), ("sm_86", 80), ("sm_90", 90), ("sm_100", 80)]
 )
