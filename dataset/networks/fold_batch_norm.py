@@ -6,7 +6,7 @@ before them; those then decompose into a subtraction, division, multiplication a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,8 @@ def _scale_and_shift(
 def _fold_into(convolution: str, biased: bool, func: relax.Function) -> relax.Function:
     weight, bias = is_const(), is_const()
     conv = is_op(convolution)(wildcard(), weight)
-    added = is_op("relax.add")(conv, is_op("relax.reshape")(bias, wildcard())) if biased else conv
+    shaped = is_op("relax.reshape")(bias, wildcard())
+    added = is_op("relax.add")(conv, shaped) if biased else conv
     output, norm, parameters = _batch_norm_pattern(added)
 
     def rewrite(expr: relax.Expr, matches: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
@@ -70,6 +71,8 @@ def _fold_into(convolution: str, biased: bool, func: relax.Function) -> relax.Fu
         if norm_call.attrs.training or norm_call.attrs.axis != axis or per_group:
             return expr
         kernel = matches[weight].value.numpy()
+        if biased and not _is_along(matches[shaped].ty.shape, axis, kernel.ndim):
+            return expr
         scale, shift = _scale_and_shift(norm_call, [matches[p] for p in parameters])
         if biased:
             shift = shift + scale * matches[bias].value.numpy().reshape(-1)
@@ -103,6 +106,13 @@ def _to_scale_and_shift(func: relax.Function) -> relax.Function:
 def _along(values: NDArray[np.float64], axis: int, ndim: int) -> NDArray[np.float64]:
     """Reshapes [channels] so that it broadcasts along `axis` of an `ndim`-dimensional tensor."""
     return values.reshape([-1 if i == axis else 1 for i in range(ndim)])
+
+
+def _is_along(shape: Sequence[Any], axis: int, ndim: int) -> bool:
+    """Whether a constant of this shape broadcasts along `axis` alone of an `ndim`-dimensional tensor."""
+    missing = ndim - len(shape)
+    extents = enumerate(map(int, shape), missing)
+    return missing >= 0 and all(extent == 1 or place == axis for place, extent in extents)
 
 
 def _constant(values: NDArray[Any], dtype: Any) -> tvm.ir.GenericConst:

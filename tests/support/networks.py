@@ -69,6 +69,22 @@ class SharedConvolution(nn.Module):
         return self.norm(y) * torch.sigmoid(y)
 
 
+class ColumnTables(nn.Module):
+    """Convolutions and batch norms with a value for each of four columns between: of 4 channels, and of 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv2d(2, 4, 1, bias=False), nn.Conv2d(4, 3, 1, bias=False)])
+        self.norms = nn.ModuleList([nn.BatchNorm2d(4), nn.BatchNorm2d(3)])
+        self.tables = nn.ParameterList(nn.Parameter(torch.randn(4)) for _ in range(2))
+        randomise_batch_norms(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for conv, norm, table in zip(self.convs, self.norms, self.tables, strict=True):
+            x = norm(conv(x) + table.view(1, 1, 1, 4))
+        return x
+
+
 class ChannelShuffle(nn.Module):
     """ShuffleNet's shuffle, split and second shuffle, which compilation would fuse once more by default."""
 

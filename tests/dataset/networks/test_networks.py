@@ -218,7 +218,11 @@ def run(mod: tvm.IRModule, network: Network, target: tvm.target.Target) -> list[
 @pytest.mark.parametrize(
     ("factory", "shape", "multiplications"),
     # Left to multiply: the norm alone, the one behind groups, the one behind a linear layer.
-    [("EveryBatchNorm", [2, 3, 8, 8], 3), ("SharedConvolution", [1, 2, 5, 5], 1)],
+    [
+        ("EveryBatchNorm", [2, 3, 8, 8], 3),
+        ("SharedConvolution", [1, 2, 5, 5], 1),
+        ("ColumnTables", [1, 2, 5, 4], 2),
+    ],
 )
 def test_folding_keeps_the_outputs(
     factory: str, shape: list[int], multiplications: int, target: tvm.target.Target
