@@ -20,7 +20,7 @@ from ...dataset.networks.quantisation import INT8
 from ...dataset.tvm_compat import available_cores
 from ..result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
-from .outputs import compare_outputs
+from .outputs import OutputCheck
 from .rivals import onnx_export
 from .rivals.base import CPU, Engine, Form
 from .rivals.process import save_arrays
@@ -30,6 +30,9 @@ from .timing import Timing, time_in_turns
 
 TVM_LIMIT_S = 900.0
 """Seconds that a network compiled by TVM may take to load and to run once: an untuned one is slow."""
+
+Compare = Callable[[Sequence[NDArray[Any]]], OutputCheck]
+"""Compares a contestant's outputs with those of the original; the same for all contestants."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +154,9 @@ class Comparison:
             before_s = self._network.quantised_s if by_file and self._dtype == INT8 else 0.0
             self._entries.append(_Entry(runner, before_s, Contestant(kind.title)))
 
-    def prepare(self, reference: Sequence[NDArray[Any]], tolerance: float | None = None) -> None:
-        """Loads the contestants, runs each once and compares its outputs with `reference`.
+    def prepare(self, compare: Compare) -> None:
+        """Loads the contestants, runs each once and compares its outputs by `compare`.
 
-        `tolerance` is the largest difference of those that run in another data type than float32.
         They load the network one after the other, so that no `ready_s` is another's fault.
         """
         for entry in self._entries:
@@ -163,7 +165,7 @@ class Comparison:
             self._export(self._exporter)
         for entry in self._entries:
             if not entry.row.error:
-                _attempt(entry, lambda entry=entry: self._load(entry, reference, tolerance))  # type: ignore[misc]
+                _attempt(entry, lambda entry=entry: self._load(entry, compare))  # type: ignore[misc]
 
     def time(self, repeats: int) -> list[Contestant]:
         """Times those whose outputs are those of the reference; returns a row for each contestant."""
@@ -253,13 +255,11 @@ class Comparison:
         finally:
             exporter.close()
 
-    def _load(self, entry: _Entry, reference: Sequence[NDArray[Any]], narrow_tolerance: float | None) -> None:
+    def _load(self, entry: _Entry, compare: Compare) -> None:
         loaded = entry.runner.load()
         ready_s = entry.before_s + loaded.ready_s
         entry.row = replace(entry.row, version=loaded.version, ready_s=ready_s, dtype=loaded.dtype)
-        check = compare_outputs(reference, loaded.outputs)
-        if narrow_tolerance is not None and loaded.dtype != "float32":
-            check = replace(check, tolerance=narrow_tolerance)
+        check = compare(loaded.outputs)
         entry.row = replace(entry.row, max_abs_difference=check.max_abs_difference)
         if not check.agrees and entry.row.name not in self._forms:
             raise RunnerError(

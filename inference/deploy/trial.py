@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -32,7 +33,7 @@ from ..result import (
 )
 from ..tuning_database import TuningDatabase
 from .agreement import measure_agreement
-from .comparison import Comparison, CompiledForm
+from .comparison import Compare, Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
 from .fresh_process import FreshProcessError, time_in_fresh_process
 from .outputs import OutputCheck, compare_narrow_outputs, compare_outputs
@@ -73,6 +74,18 @@ class Tuned:
     results: Sequence[TaskResult]
     lowering_s: float
     """Seconds that the conversion to Relax took."""
+
+
+def comparison_in_float32(network: Network) -> Compare:
+    """Comparison with the network's own outputs; the first that disagrees asks for their rounding error."""
+    reference = network.reference_outputs()
+    rounding_error = cache(partial(network.rounding_error, reference))
+
+    def compare(outputs: Sequence[NDArray[Any]]) -> OutputCheck:
+        check = compare_outputs(reference, outputs)
+        return check if check.agrees else compare_outputs(reference, outputs, rounding_error())
+
+    return compare
 
 
 class Trial:
@@ -167,10 +180,10 @@ class Trial:
             with self.watch.stage("link"), self.console.status("generating code"):
                 comparison.enter(forms)  # rivals import beside the check
             with self.watch.stage("check outputs"):
-                reference = network.reference_outputs()
-                check, agreement = self._checked(network, compiled, reference)
+                compare, agreement = self._comparison_with_original(network, compiled)
+                check = compare(compiled(*network.inputs))
             with self.watch.stage("start the rivals"), self.console.status("starting the rivals"):
-                comparison.prepare(reference, None if agreement is None else check.tolerance)
+                comparison.prepare(compare)
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
         exported = self._export(config.export, compiled, network, on_cpu) if check.agrees else []
@@ -189,18 +202,21 @@ class Trial:
                 timed, profile=compiled.profile(*network.inputs), peak_gflops=fma_peak_gflops(target)
             )
 
-    def _checked(
-        self, network: Network, compiled: CompiledNetwork, reference: Sequence[NDArray[Any]]
-    ) -> tuple[OutputCheck, Agreement | None]:
-        """Difference of the outputs from the original's, and their agreement in another data type."""
-        outputs = compiled(*network.inputs)
-        if (dtype := self.config.lowering.dtype) != WIDE:
-            agreement = measure_agreement(network, dtype, compiled)
-            return compare_narrow_outputs(reference, outputs, agreement.rival_difference, dtype), agreement
-        check = compare_outputs(reference, outputs)
-        if not check.agrees:
-            check = compare_outputs(reference, outputs, network.rounding_error(reference))
-        return check, None
+    def _comparison_with_original(
+        self, network: Network, compiled: CompiledNetwork
+    ) -> tuple[Compare, Agreement | None]:
+        """Comparison with the original's outputs, and the network's agreement in another data type."""
+        dtype = self.config.lowering.dtype
+        if dtype == WIDE:
+            return comparison_in_float32(network), None
+        agreement = measure_agreement(network, dtype, compiled)
+        compare = partial(
+            compare_narrow_outputs,
+            network.reference_outputs(),
+            rival_difference=agreement.rival_difference,
+            dtype=dtype,
+        )
+        return compare, agreement
 
     def _export(
         self, library: Path | None, compiled: CompiledNetwork, network: Network, on_cpu: bool

@@ -15,6 +15,7 @@ from foretune.inference.deploy import comparison as subject
 from foretune.inference.deploy.comparison import Comparison, CompiledForm
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from foretune.inference.deploy.rivals import registry
+from foretune.inference.deploy.trial import comparison_in_float32
 from foretune.inference.result import TUNED, UNTUNED, Contestant
 from support import engines
 from support.paths import ROOT
@@ -64,7 +65,7 @@ def compare(
     with Comparison(network, ARGUMENTS, forms, rivals, **arguments) as comparison:
         comparison.start()
         comparison.enter(ours)
-        comparison.prepare(network.reference_outputs())
+        comparison.prepare(comparison_in_float32(network))
         rows = comparison.time(2)
         left_out = comparison.left_out
         assert processes() == sum(row.own_process and not row.error for row in rows)
@@ -104,6 +105,26 @@ def test_a_failing_rival_is_a_row_and_the_comparison_goes_on(
     )  # export and load after what went before
     assert doubling.ready_s is not None and doubling.ready_s < 1.0
     assert tuned.version.startswith("apache-tvm ") and doubling.version == f"numpy {np.__version__}"
+
+
+def test_a_rival_may_be_as_far_as_the_rounding_of_the_original(
+    network: Network, compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Network, "rounding_error", lambda *_: 100.0)
+    rows, _ = compare(network, compiled, "Tripling")
+    assert rows["tripling"].error == "" and rows["tripling"].max_abs_difference > 0.1
+
+
+def test_the_rounding_error_is_found_once_and_only_for_outputs_that_disagree(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[float] = []
+    monkeypatch.setattr(Network, "rounding_error", lambda *_: found.append(0.5) or 0.5)
+    (reference,) = network.reference_outputs()
+    check = comparison_in_float32(network)
+    assert check([reference]).agrees and found == []
+    assert check([reference + 1.4]).agrees and not check([reference + 1.6]).agrees  # three times 0.5
+    assert found == [0.5]
 
 
 def test_without_a_compiler_the_tuned_network_is_timed_in_this_process(
