@@ -151,7 +151,7 @@ class TuningRun:
         return result
 
     def _loaded(self) -> Network:
-        """The network, in int8 with its quantised form beside the report."""
+        """The network, in int8 with its quantised form beside the report; runs a file that is timed here."""
         config = self.config
         network = load_network(**config.network_arguments)
         if config.lowering.dtype == INT8:
@@ -168,6 +168,9 @@ class TuningRun:
                 style="yellow",
                 soft_wrap=True,
             )
+        if network.module is None and config.executor.kind == "local":
+            with self.work.stage("reference outputs"):
+                network.reference_outputs()  # an error comes before the search; the check asks again
         return network
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,30 @@ class Network:
         return tuple(torch.from_numpy(array) for array in self.inputs)
 
     def reference_outputs(self) -> list[NDArray[Any]]:
-        """Outputs for the example inputs, by PyTorch eager or by ONNX's own (slow) reference evaluator."""
+        """Outputs for the example inputs, by PyTorch eager or by ONNX's own (slow) reference evaluator.
+
+        ONNX Runtime runs files with operators that the evaluator lacks, such as those of com.microsoft.
+        Raises BadInputShapeError where neither runs the file, MissingExtraError.
+        """
         if self.module is None:
-            assert self.onnx_path is not None
-            return onnx_import.reference_outputs(self.onnx_path, self.inputs)
+            return self._onnx_outputs
         with torch.inference_mode():
             return output_arrays(self.module(*self.torch_inputs()))
+
+    @cached_property
+    def _onnx_outputs(self) -> list[NDArray[Any]]:
+        assert self.onnx_path is not None
+        try:
+            return onnx_import.reference_outputs(self.onnx_path, self.inputs)
+        except UserError:
+            raise
+        except Exception as error:  # NumPy and onnx raise many types
+            outputs = onnx_import.runtime_outputs(self.onnx_path, self.inputs)
+            if outputs is None:
+                raise _does_not_run(
+                    self.onnx_path, self.inputs, error, "or install onnxruntime for operators that onnx lacks"
+                ) from error
+            return outputs
 
     def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
         """Outputs of the module in another floating type, by PyTorch eager; None where it runs in none."""
@@ -130,7 +148,7 @@ def load_network(
         path = Path(name_or_path)
         if not path.is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
-        specs = inputs if inputs is not None else _onnx_specs(path, batch)
+        specs = _onnx_specs(path, batch) if inputs is None else _of_each_input(path, inputs)
         return Network(path.stem, example_inputs(specs, seed), onnx_path=path)
 
     factory: Callable[[], nn.Module]
@@ -158,11 +176,18 @@ def load_network(
     except BadOutputError as error:
         raise BadOutputError(f"network={name_or_path}: {error}") from error
     except Exception as error:  # a user's forward may raise anything
-        raise BadInputShapeError(
-            f"network={name_or_path} does not run on inputs {[list(a.shape) for a in arrays]} "
-            f"of {[str(a.dtype) for a in arrays]}: {first_line(error)}; correct inputs="
-        ) from error
+        raise _does_not_run(name_or_path, arrays, error) from error
     return network
+
+
+def _does_not_run(
+    name_or_path: str | Path, arrays: Sequence[NDArray[Any]], error: Exception, remedy: str = ""
+) -> BadInputShapeError:
+    return BadInputShapeError(
+        f"network={name_or_path} does not run on inputs {[list(a.shape) for a in arrays]} "
+        f"of {[str(a.dtype) for a in arrays]}: {first_line(error)}; correct inputs="
+        + (f", {remedy}" if remedy else "")
+    )
 
 
 def first_line(error: Exception) -> str:
@@ -218,6 +243,17 @@ def _working_directory_importable() -> Iterator[None]:
 
 def _with_batch(spec: Mapping[str, Any], batch: int) -> dict[str, Any]:
     return {**spec, "shape": [batch, *spec["shape"][1:]]}
+
+
+def _of_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence[InputSpec]:
+    """The specifications, one for each input of the file; raises BadInputShapeError for another number."""
+    names = [name for name, *_ in onnx_import.input_signature(path)]
+    if len(specs) != len(names):
+        raise BadInputShapeError(
+            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(names)} "
+            f"inputs: {', '.join(names)}"
+        )
+    return specs
 
 
 def _onnx_specs(path: Path, batch: int) -> list[dict[str, Any]]:

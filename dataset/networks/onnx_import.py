@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from .known import require_extra
 
 if TYPE_CHECKING:
     import tvm
+
+
+_Result = TypeVar("_Result")
 
 
 class BadOnnxError(UserError, ValueError):
@@ -85,3 +89,37 @@ def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArra
     return [
         np.asarray(output) for output in evaluator(model).run(None, dict(zip(names, inputs, strict=True)))
     ]
+
+
+def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]] | None:
+    """Outputs of an ONNX file by ONNX Runtime; None where that is not installed, or does not run it.
+
+    Its graph is run as it is. On a CPU without VNNI the fused integer operators have other outputs.
+    """
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        return None
+
+    def run() -> list[NDArray[Any]]:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_inputs()]
+        found = session.run(None, dict(zip(names, inputs, strict=True)))
+        return [np.asarray(output) for output in found]
+
+    try:
+        return in_thread(run)
+    except Exception:  # its own types
+        return None
+
+
+def in_thread(work: Callable[[], _Result]) -> _Result:
+    """Result of ONNX Runtime's work in a thread that ends with it.
+
+    ONNX Runtime configures the tiles of AMX once in a thread. Where a network of TVM has configured them
+    otherwise since, its next product ends the process.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()

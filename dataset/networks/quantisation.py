@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
@@ -25,10 +23,9 @@ from .calibration import calibration_inputs
 from .known import require_extra
 from .loading import Network, first_line
 from .onnx_export import export_onnx
+from .onnx_import import in_thread
 
 INT8 = "int8"
-
-_Result = TypeVar("_Result")
 
 _QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
 """Operators that are quantised. Rounding to unsigned integers replaces a ReLU behind a product."""
@@ -96,7 +93,7 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as scratch, _quiet():
         try:
-            _in_thread(lambda: _quantise(network, runs, Path(scratch), path))
+            in_thread(lambda: _quantise(network, runs, Path(scratch), path))
         except UserError:
             raise
         except Exception as error:  # the exporter and ONNX Runtime raise many types
@@ -105,40 +102,6 @@ def quantised(network: Network, calibration: str | Path | None, path: Path) -> N
                 "give an ONNX file in QDQ form, or use another data type"
             ) from error
     return replace(network, quantised_path=path, quantised_s=time.perf_counter() - start)
-
-
-def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]] | None:
-    """Outputs of an ONNX file by ONNX Runtime; None where that is not installed, or does not run it.
-
-    Its graph is run as it is. On a CPU without VNNI the fused integer operators have other outputs.
-    """
-    try:
-        import onnxruntime as ort
-    except ImportError:
-        return None
-
-    def run() -> list[NDArray[Any]]:
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        names = [value.name for value in session.get_inputs()]
-        found = session.run(None, dict(zip(names, inputs, strict=True)))
-        return [np.asarray(output) for output in found]
-
-    try:
-        return _in_thread(run)
-    except Exception:  # its own types
-        return None
-
-
-def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """Result of ONNX Runtime's work in a thread that ends with it.
-
-    ONNX Runtime configures the tiles of AMX once in a thread. Where a network of TVM has configured them
-    otherwise since, its next product ends the process.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
 
 
 def _quantise(network: Network, runs: Sequence[Sequence[NDArray[Any]]], scratch: Path, path: Path) -> None:

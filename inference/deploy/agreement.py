@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ...dataset.networks import Network
-from ...dataset.networks.quantisation import INT8, runtime_outputs
+from ...dataset.networks.onnx_import import runtime_outputs
+from ...dataset.networks.quantisation import INT8
 from ..result import Agreement
 from .outputs import narrow_difference
 

@@ -12,11 +12,15 @@ import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune.dataset.measure import ExecutorConfig
+from foretune.dataset.networks.inputs import BadInputShapeError
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
 from foretune.inference.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.result_file import load_result
-from foretune.inference.tune import _as_built
+from foretune.inference.tune import TuningRun, _as_built
+from foretune.inference.tune_config import TuneConfig
+from rich.console import Console
 from support.checkpoints import random_checkpoint
 from support.results import make_task
 
@@ -243,6 +247,35 @@ def test_bad_input_is_one_clear_error(command, checkpoint, overrides, network, m
     assert line.startswith("status ") and line != "status 0\n"
     assert re.search(message, errors), errors
     assert "Traceback" not in errors
+
+
+def test_a_file_that_does_not_run_ends_a_run_before_its_search(tmp_path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        [helper.make_tensor_value_info("x", real, ["rows", "columns"])],
+        [helper.make_tensor_value_info("y", real, ["rows", 2])],
+        [onnx.numpy_helper.from_array(np.ones((4, 2), np.float32), "w")],
+    )
+    path = tmp_path / "product.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+    def loaded(columns, executor="local"):
+        config = TuneConfig(
+            network=str(path),
+            inputs=[[3, columns]],
+            output=tmp_path / "report",
+            database=tmp_path / "database",
+            executor=ExecutorConfig(executor),
+        )
+        return TuningRun(config, Console(quiet=True), time.time())._loaded()
+
+    assert loaded(4).reference_outputs()[0].shape == (3, 2)
+    with pytest.raises(BadInputShapeError, match=r"product\.onnx does not run on inputs \[\[3, 5\]\]"):
+        loaded(5)
+    loaded(5, "dry_run")  # is not timed here
 
 
 def test_a_task_whose_schedule_did_not_build_counts_as_untuned() -> None:

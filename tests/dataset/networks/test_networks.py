@@ -388,6 +388,46 @@ def test_a_broken_onnx_file_is_named(tmp_path: Path) -> None:
         load_network(str(path))
 
 
+def bias_gelu_file(path: Path) -> Path:
+    """An operator of ONNX Runtime alone: GELU of [2, 3] with a bias of (1, -1, 0.5)."""
+    onnx = pytest.importorskip("onnx")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("BiasGelu", ["x", "b"], ["y"], domain="com.microsoft")],
+        "fused",
+        [helper.make_tensor_value_info("x", real, [2, 3])],
+        [helper.make_tensor_value_info("y", real, [2, 3])],
+        [onnx.numpy_helper.from_array(np.array([1, -1, 0.5], np.float32), "b")],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_onnx_runtime_runs_what_the_evaluator_lacks(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    network = load_network(str(bias_gelu_file(tmp_path / "fused.onnx")))
+    (output,) = network.reference_outputs()
+    x = torch.from_numpy(network.inputs[0]) + torch.tensor([1, -1, 0.5])
+    np.testing.assert_allclose(output, torch.nn.functional.gelu(x), rtol=1e-5, atol=1e-6)
+
+
+def test_an_onnx_file_that_does_not_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    path = bias_gelu_file(tmp_path / "fused.onnx")
+    with pytest.raises(BadInputShapeError, match=r"fused\.onnx does not run .* install onnxruntime"):
+        load_network(str(path)).reference_outputs()
+    channels = load_network(str(onnx_file(tmp_path / "tiny.onnx", 1)), inputs=[[1, 5, 4, 4]])
+    with pytest.raises(BadInputShapeError, match=r"tiny\.onnx does not run on inputs \[\[1, 5, 4, 4\]\]"):
+        channels.reference_outputs()
+
+
+def test_an_onnx_file_takes_as_many_inputs_as_it_has(tmp_path: Path) -> None:
+    path = onnx_file(tmp_path / "tiny.onnx", 1)
+    with pytest.raises(BadInputShapeError, match="has 2 specifications, and the file takes 1 inputs: x"):
+        load_network(str(path), inputs=[[1, 2, 4, 4], [1, 2, 4, 4]])
+
+
 # Whole networks
 
 

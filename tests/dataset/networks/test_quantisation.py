@@ -10,12 +10,8 @@ import pytest
 from foretune.dataset.networks import Lowering, Network, extract_tasks, load_network, to_relax
 from foretune.dataset.networks.integer_products import FLOAT_PRODUCTS
 from foretune.dataset.networks.lowering import LoweringError
-from foretune.dataset.networks.quantisation import (
-    QuantisationError,
-    is_quantised,
-    quantised,
-    runtime_outputs,
-)
+from foretune.dataset.networks.onnx_import import runtime_outputs
+from foretune.dataset.networks.quantisation import QuantisationError, is_quantised, quantised
 from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import parse_target
