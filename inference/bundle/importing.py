@@ -48,7 +48,8 @@ class ImportedTask:
     schedules: int
     """Schedules or starting points taken."""
     left_out: int
-    """Schedules that do not apply to the task, or whose program this device rejects."""
+    """Schedules that do not apply to the task, have other instructions than MetaSchedule's rules and the
+    templates, or whose program this device rejects."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def import_bundle(
     the next tuning measures first; without it they are refused.
 
     Args:
-        bundle: file that `export_bundle` wrote. Its latencies are believed.
+        bundle: file that `export_bundle` wrote. Its latencies are believed, and its schedules become native
+            code.
         database: folder of `foretune tune`.
         target: target that is tuned for, by default that of the bundle or, to adapt, this machine's.
         hardware: device that is tuned for, see `find_hardware`.

@@ -15,6 +15,7 @@ from ...dataset.exchange import parsed_tuning_record
 from ...dataset.replay import trace_to_json
 from ...dataset.tvm_compat import workload_hash
 from .format import Bundle
+from .instructions import check_instructions
 
 Warn = Callable[[str], None]
 """Takes a line about a schedule that is left out."""
@@ -38,11 +39,11 @@ class ReadTask:
     traces: list[str] = field(default_factory=list)
     """Canonical traces of the same schedules, see `trace_to_json`."""
     left_out: int = 0
-    """Schedules that do not apply."""
+    """Schedules that do not apply, or that `check_instructions` refuses."""
 
 
 def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
-    """Tasks of a bundle, one for each of its workloads; `warn` hears of schedules that do not apply."""
+    """Tasks of a bundle, one for each of its workloads; `warn` hears of schedules that are left out."""
     workloads, tasks = [], []
     for line in bundle.workloads:
         workload, task = _read_workload(line, bundle)
@@ -53,6 +54,7 @@ def read_tasks(bundle: Bundle, warn: Warn) -> list[ReadTask]:
         try:
             if workload is None:
                 raise ValueError(f"TVM {tvm.__version__} does not read its task")
+            check_instructions(record.content[0])
             trace = trace_to_json(parsed_tuning_record(record.content, workload).trace)
         except Exception as error:  # TVM raises InternalError, TypeError, ValueError and others
             task.left_out += 1

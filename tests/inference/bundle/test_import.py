@@ -18,6 +18,7 @@ from foretune.inference import export_bundle, import_bundle, read_bundle
 from foretune.inference.bundle import exporting, importing
 from foretune.inference.bundle.archive import BundleError
 from foretune.inference.bundle.format import Bundle, write_bundle
+from foretune.inference.bundle.instructions import KINDS
 from foretune.inference.config import OneShotConfig
 from foretune.inference.database_folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
 from foretune.inference.tasks.tuner import NetworkTuner
@@ -25,6 +26,7 @@ from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from support.fake_executor import HARDWARE, FakeExecutor
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.schedule import InstructionKind
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
 OTHER_TARGET = {"kind": "llvm", "num-cores": 4}
@@ -154,6 +156,32 @@ def test_a_schedule_that_does_not_apply_is_left_out_and_counted(bundles, device,
     assert [task.left_out for task in report.tasks] == [0, 1]
     assert len(told) == 1 and report.tasks[1].name in told[0]
     assert TuningDatabase(tmp_path / "db", TARGET, HARDWARE).best_latency_s(TASKS[1]) is None
+
+
+@pytest.mark.parametrize("adapt", [False, True])
+@pytest.mark.parametrize(
+    ("instruction", "named"),
+    [
+        (["Annotate", ["b0", '"declare void @f()"'], ["pragma_import_llvm"], []], "pragma_import_llvm"),
+        (["UnsafeHideBufferAccess", ["b0", '"read"', [0]], [], []], "UnsafeHideBufferAccess"),
+    ],
+)
+def test_a_schedule_with_code_of_its_own_is_left_out(bundles, device, tmp_path, instruction, named, adapt):
+    first, second = read_bundle(bundles / "best.zip").records
+    (instructions, decisions), *rest = second.content
+    changed = [[[*instructions, instruction], decisions], *rest]
+    records = [first, StoredRecord(second.workload, second.latency_s, changed)]
+    path = rewritten(bundles / "best.zip", tmp_path / "a.zip", records=records)
+    told = []
+    here = device("other" if adapt else "here")
+    report = import_bundle(path, tmp_path / "db", hardware=here, adapt=adapt, warn=told.append)
+    assert [task.left_out for task in report.tasks] == [0, 1]
+    assert len(told) == 1 and report.tasks[1].name in told[0] and named in told[0]
+
+
+def test_every_instruction_of_a_schedule_is_known_to_tvm():
+    for kind in KINDS:
+        assert InstructionKind.get(kind).name == kind
 
 
 def test_a_folder_in_use_and_a_damaged_bundle_leave_the_database_as_it_was(bundles, device, tmp_path):
