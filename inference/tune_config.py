@@ -10,11 +10,11 @@ from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ..dataset.measure import ExecutorConfig, MeasureConfig
+from ..dataset.measure.linker import linker
 from ..dataset.networks import AS_FASTEST, Lowering
 from ..errors import UserError
 from .checkpoint_fit import AUTO
 from .config import OneShotConfig
-from .deploy.linker import linker
 from .deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
 from .network_set import Member, check_export, export_of, members_of
 from .report.energy import ReportConfig

@@ -20,6 +20,7 @@ from ..async_copies import check_copies
 from ..code_generation import improve_code
 from ..templates.gpu.function import kernel_modules
 from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
+from .linker import linker
 
 HOST = Target("llvm")
 """CPU of this process, for programs whose speed does not matter."""
@@ -95,9 +96,9 @@ def jit(mod: tvm.IRModule, target: Target) -> tvm.runtime.Module:
 
 
 def export(mod: tvm.IRModule, target: Target, path: Path) -> Any:
-    """Compile a module and write the shared library to `path`; returns the executable."""
+    """Compile a module and write the shared library to `path`; returns the executable. Raises LinkerError."""
     executable = compile_module(mod, target)
-    executable.export_library(str(path))
+    executable.export_library(str(path), fcompile=linker(target))
     return executable
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import socket
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..tvm_compat import available_cores
 from .bench import Bench
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig
+from .linker import linker
 from .pipeline import Pipeline
 from .process import START_TIMEOUT_S, WorkerSpec
 from .roles import DeviceLostError, Role, StaleSessionError
@@ -84,7 +84,7 @@ def make_rpc_executor(
     config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
 ) -> Pipeline:
     """Create an executor over the servers registered by a key; raises UserError."""
-    _refuse_other_architectures(target)
+    linker(target)  # an architecture that this machine links no libraries for is refused
     if config.session_timeout_s <= measure.run_timeout_s:
         raise ExecutorConfigError(
             f"executor.session_timeout_s={config.session_timeout_s:g}: must be greater than "
@@ -112,18 +112,6 @@ def make_rpc_executor(
         [device] * min(servers, config.devices or servers),
         lambda: description,
     )
-
-
-def _refuse_other_architectures(target: Target) -> None:
-    """Raise ExecutorConfigError unless this machine's C compiler links for the target's architecture."""
-    host = target if target.kind.name == "llvm" else target.host
-    triple = str(host.attrs.get("mtriple", "")) if host is not None else ""
-    architecture = triple.partition("-")[0]
-    if architecture and architecture != platform.machine():
-        raise ExecutorConfigError(
-            f"target mtriple={triple}: this machine links only for {platform.machine()}; run foretune on a "
-            f"machine with {architecture}, using executor=local or executor=ray"
-        )
 
 
 def _wait_for_servers(config: ExecutorConfig) -> int:

@@ -19,6 +19,7 @@ from tvm.target import Target
 
 from ...dataset.code_generation import improve_code
 from ...dataset.measure.isolation import pinned_to_first_core
+from ...dataset.measure.linker import linker
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
 from ...dataset.templates.gpu.function import kernel_modules
@@ -26,7 +27,6 @@ from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, wor
 from ...errors import UserError
 from ..result import NetworkProfile
 from .description import describe, with_description
-from .linker import linker
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
 

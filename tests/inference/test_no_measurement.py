@@ -15,11 +15,11 @@ from foretune.dataset.measure import (
     MeasureOutcome,
     make_executor,
 )
+from foretune.dataset.measure.linker import LinkerError
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.deploy.compile import compile_network
-from foretune.inference.deploy.linker import LinkerError
 from foretune.inference.predicted_schedules import PredictedSchedules
 from foretune.inference.proposal import Candidate, Measurement
 from foretune.inference.result import TuneResult

@@ -2,16 +2,21 @@
 
 import contextlib
 import os
+import platform
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
+import tvm
 from foretune.dataset.hardware import UnfitHardwareError, named_hardware
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
+from foretune.dataset.measure.compilation import export
+from foretune.dataset.measure.linker import LinkerError
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from support.programs import Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
@@ -115,7 +120,23 @@ def test_a_device_that_cannot_run_the_target_is_refused():
         make_executor(config(1, hardware="a100"), TARGET, MEASURE, workers=1)
 
 
-def test_another_architecture_is_refused():
+def test_another_architecture_takes_its_compiler(monkeypatch):
     board = parse_target({"kind": "llvm", "mtriple": "riscv64-linux-gnu"})
-    with pytest.raises(ExecutorConfigError, match="mtriple=riscv64-linux-gnu"):
-        make_executor(config(1), board, MEASURE, workers=1)
+    port = free_port()
+    with pytest.raises(LinkerError, match=r"mtriple=riscv64-linux-gnu .* no riscv64-linux-gnu-g\+\+"):
+        make_executor(config(port), board, MEASURE, workers=1)
+    monkeypatch.setattr("shutil.which", lambda name: name if name == "riscv64-linux-gnu-g++" else None)
+    with pytest.raises(ExecutorConfigError, match="no tracker found"):
+        make_executor(config(port, wait_s=0.1), board, MEASURE, workers=1)
+
+
+def test_a_library_is_linked_by_the_compiler_of_its_architecture(tmp_path, monkeypatch):
+    triple = f"{platform.machine()}-linux-gnu"
+    compiler = tmp_path / f"{triple}-g++"
+    compiler.write_text('#!/bin/sh\ntouch "$0.ran"\nexec g++ "$@"\n')
+    compiler.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("platform.machine", lambda: "another")
+    export(Doubled, parse_target({"kind": "llvm", "mtriple": triple}), tmp_path / "doubled.so")
+    assert Path(f"{compiler}.ran").exists()
+    assert tvm.runtime.load_module(str(tmp_path / "doubled.so")).implements_function("main")

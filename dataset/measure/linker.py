@@ -1,4 +1,4 @@
-"""Choice of the compiler that links a network's library for the architecture of its target."""
+"""Choice of the compiler that links a library for the architecture of its target."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ def linker(target: Target) -> Callable[..., Any] | None:
 
     Raises LinkerError where the target has another architecture and no compiler for it is installed.
     """
-    triple = str(target.attrs.get("mtriple", ""))
+    host = target if target.kind.name == "llvm" else target.host
+    triple = "" if host is None else str(host.attrs.get("mtriple", ""))
     architecture = triple.partition("-")[0]
-    if target.kind.name != "llvm" or not triple or _same(architecture, platform.machine()):
+    if not triple or _same(architecture, platform.machine()):
         return None
     names = [f"{triple}-g++", f"{architecture}-linux-gnu-g++"]
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         raise LinkerError(
-            f"export: a library for mtriple={triple} is linked by a compiler for {architecture}, and this "
-            f"machine has no {names[-1]}; install one (on Debian g++-{architecture}-linux-gnu), or leave "
-            "export out"
+            f"target: a library for mtriple={triple} is linked by a compiler for {architecture}, and this "
+            f"machine has no {names[-1]}; install one (on Debian g++-{architecture}-linux-gnu), or use a "
+            f"machine with {architecture}"
         )
     compiler: Callable[..., Any] = cc.cross_compiler(found)
     return compiler
