@@ -11,7 +11,7 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,9 @@ fastest `latency_s` in seconds (null where none ran), `title` and `module`, TVM'
 
 DEVICE_FILE = "foretune_device.json"
 """File with the `target` and the `hardware` that the schedules of the folder are for."""
+
+_LOCK_FILE = ".lock"
+"""File that a process locks while it reads or writes lines of the folder."""
 
 
 class DatabaseInUseError(UserError, RuntimeError):
@@ -68,9 +71,22 @@ def held_alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def held_briefly(folder: Path) -> Iterator[None]:
+    """Holds the lines of a folder while they are read or written, and waits for processes that do so.
+
+    Folders that cannot be written and file systems without locks are used without one.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            lock = stack.enter_context((folder / _LOCK_FILE).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def write_whole(path: Path, text: str) -> None:
     """Replaces a file by another one, whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -92,11 +108,36 @@ def drop_unfinished_lines(folder: Path, *notes: str) -> int:
 
     `notes` are the names of files beside MetaSchedule's own. Returns the number of lines dropped.
     """
-    return sum(drop_unfinished_line(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+    with held_briefly(folder):
+        return sum(_cut_off(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
 
 
 def drop_unfinished_line(path: Path) -> int:
     """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
+    if not path.exists():
+        return 0
+    with held_briefly(path.parent):
+        return _cut_off(path)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines to a file whose folder is held, after cutting off one that a kill left unfinished."""
+    if not _ends_whole(path):
+        _cut_off(path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+
+
+def _ends_whole(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _cut_off(path: Path) -> int:
+    """`drop_unfinished_line` of a file whose folder is held."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     if _is_finished(lines):
         return 0
@@ -122,10 +163,9 @@ def read_notes(path: Path) -> list[dict[str, Any]]:
 
 def append_notes(path: Path, notes: Iterable[Mapping[str, Any]]) -> None:
     """Adds notes to a file."""
-    text = "".join(json.dumps(note) + "\n" for note in notes)
-    if text:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
+    if lines := [json.dumps(note) for note in notes]:
+        with held_briefly(path.parent):
+            append_lines(path, lines)
 
 
 def read_rounds(folder: Path) -> dict[str, tuple[int, int]]:

@@ -29,6 +29,7 @@ from ..dataset.task import Task
 from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
+from .database_folder import append_lines, held_briefly, whole_lines
 
 
 class DatabaseUnreadableError(UserError, ValueError):
@@ -49,17 +50,20 @@ class StoredSchedules:
 
     def __init__(self, folder: Path) -> None:
         """Reads the folder's files, which may be missing. Raises DatabaseUnreadableError."""
+        self._folder = folder
         self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
         self._hashes: list[str] = []  # by the number that records refer to
         self._workloads: dict[str, str] = {}
         self._lines: defaultdict[str, list[_Line]] = defaultdict(list)
         self._count = 0
-        for number, line in enumerate(_lines(self._workload_file), 1):
+        with held_briefly(folder):
+            workloads, records = _lines(self._workload_file), _lines(self._record_file)
+        for number, line in enumerate(workloads, 1):
             try:
                 self._note_workload(parsed_workload(line), line)
             except ValueError as error:
                 raise _unreadable(self._workload_file, number, error) from error
-        for number, line in enumerate(_lines(self._record_file), 1):
+        for number, line in enumerate(records, 1):
             try:
                 record = parsed_record(line, len(self._hashes))
             except json.JSONDecodeError as error:
@@ -92,17 +96,28 @@ class StoredSchedules:
         return database
 
     def add(self, task: Task, contents: Sequence[Sequence[Any]]) -> None:
-        """Appends records of a task, each as `record_content` makes it."""
-        if task.workload_hash not in self._workloads:
-            line = json.dumps(ms.database.Workload(task.mod).as_json(), separators=(",", ":"))
-            _append(self._workload_file, [line])
-            self._note_workload(task.workload_hash, line)
-        index = self._hashes.index(task.workload_hash)
-        records = [StoredRecord(index, float(min(content[1])), list(content)) for content in contents]
-        lines = [record.line(index) for record in records]
-        _append(self._record_file, lines)
+        """Appends records of a task, each as `record_content` makes it.
+
+        Other processes may add to the folder, too: tasks are numbered by what the file has by now.
+        """
+        with held_briefly(self._folder):
+            index = self._number_of(task)
+            records = [StoredRecord(index, float(min(content[1])), list(content)) for content in contents]
+            lines = [record.line(index) for record in records]
+            append_lines(self._record_file, lines)
         for record, line in zip(records, lines, strict=True):
             self._note_record(record, line)
+
+    def _number_of(self, task: Task) -> int:
+        """The number that records of a task refer to; a task that the file lacks is added to it."""
+        if task.workload_hash not in self._workloads:
+            for line in whole_lines(self._workload_file)[len(self._hashes) :]:
+                self._note_workload(parsed_workload(line), line)
+        if task.workload_hash not in self._workloads:
+            line = json.dumps(ms.database.Workload(task.mod).as_json(), separators=(",", ":"))
+            append_lines(self._workload_file, [line])
+            self._note_workload(task.workload_hash, line)
+        return self._hashes.index(task.workload_hash)
 
     def _note_workload(self, workload_hash: str, line: str) -> None:
         self._hashes.append(workload_hash)
@@ -130,11 +145,6 @@ def _arguments(task: Task) -> list[Any]:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-def _append(path: Path, lines: Sequence[str]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
 
 
 def _unreadable(path: Path, number: int, error: ValueError) -> DatabaseUnreadableError:
