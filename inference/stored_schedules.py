@@ -29,7 +29,7 @@ from ..dataset.task import Task
 from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
-from .database_folder import append_lines, held_briefly, whole_lines
+from .database_folder import append_lines, held_briefly, whole_lines, write_whole
 
 
 class DatabaseUnreadableError(UserError, ValueError):
@@ -95,16 +95,22 @@ class StoredSchedules:
                 database.commit_tuning_record(record)
         return database
 
-    def add(self, task: Task, contents: Sequence[Sequence[Any]]) -> None:
+    def add(self, task: Task, contents: Sequence[Sequence[Any]], *, replaces: bool = False) -> None:
         """Appends records of a task, each as `record_content` makes it.
 
         Other processes may add to the folder, too: tasks are numbered by what the file has by now.
+        `replaces` drops the records of the task that this one has read or added.
         """
         with held_briefly(self._folder):
             index = self._number_of(task)
             records = [StoredRecord(index, float(min(content[1])), list(content)) for content in contents]
             lines = [record.line(index) for record in records]
-            append_lines(self._record_file, lines)
+            if replaces:
+                known = {line.text for line in self._lines.pop(task.workload_hash, ())}
+                kept = [line for line in whole_lines(self._record_file) if line not in known]
+                write_whole(self._record_file, "".join(f"{line}\n" for line in [*kept, *lines]))
+            else:
+                append_lines(self._record_file, lines)
         for record, line in zip(records, lines, strict=True):
             self._note_record(record, line)
 

@@ -129,11 +129,12 @@ class TuningDatabase:
         notes = read_notes(self.folder / STARTS_FILE)
         return [note["trace"] for note in notes if note["workload"] == task.workload_hash]
 
-    def commit(self, task: Task, measurements: Sequence[Measurement]) -> None:
-        """Adds every candidate that ran."""
+    def commit(self, task: Task, measurements: Sequence[Measurement], *, replaces: bool = False) -> None:
+        """Adds every candidate that ran; `replaces` drops the schedules that the task had before."""
         ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
         # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.
-        self._schedules.add(task, [record_content(self._target, task, m.record, [m.latency_s]) for m in ran])
+        contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
+        self._schedules.add(task, contents, replaces=replaces)
 
 
 def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase, int]:

@@ -127,7 +127,7 @@ class _NoDatabase:
     def note_rounds(self, task: Task, rounds: int, of: int) -> None:
         pass
 
-    def commit(self, task: Task, measurements: Sequence[Any]) -> None:
+    def commit(self, task: Task, measurements: Sequence[Any], *, replaces: bool) -> None:
         pass
 
 

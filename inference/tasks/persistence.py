@@ -27,7 +27,7 @@ class Ledger:
         retune: bool = False,
         predicted: PredictedSchedules | None = None,
     ) -> None:
-        """`rounds` is how many a task gets in all; `retune` takes nothing from the database.
+        """`rounds` is how many a task gets in all; `retune` takes nothing from the database and replaces it.
 
         `predicted` are schedules of a run that measures nothing: they serve tasks without a measured one.
         """
@@ -78,6 +78,8 @@ class Ledger:
             self._database.notes.note_ended(search.task, NOTHING_TO_TUNE)
         elif search.rounds and search.known_s is None:
             slower = search.untuned_s <= search.best_s < math.inf
+            if slower and self._retune:
+                self._database.commit(search.task, (), replaces=True)
             self._database.notes.note_ended(search.task, UNTUNED_IS_FASTER if slower else "")
 
     def commit(self, search: TaskSearch) -> None:
@@ -85,7 +87,8 @@ class Ledger:
         if search.best_s >= search.untuned_s:
             return
         committed = self._committed.get(id(search), 0)
-        self._database.commit(search.task, search.loop.known[committed:])
+        replaces = self._retune and not committed
+        self._database.commit(search.task, search.loop.known[committed:], replaces=replaces)
         self._committed[id(search)] = len(search.loop.known)
         if search.rounds:
             self._database.notes.note_parent(search.task, search.parent)

@@ -82,6 +82,22 @@ def test_a_task_is_written_once_and_an_unknown_one_has_nothing(tmp_path):
     assert stored.best_latency_s(OTHER_HASH) is None and stored.fastest(OTHER_HASH) == []
 
 
+def test_records_are_replaced_but_for_those_that_another_run_has_added_since(tmp_path):
+    stored = StoredSchedules(tmp_path)
+    stored.add(TASK, [content(2, 1e-3)])
+    stored.add(OTHERS[0], [content(2, 2e-3, task=OTHERS[0])])
+    StoredSchedules(tmp_path).add(TASK, [content(4, 6e-3)])
+    stored.add(TASK, [content(8, 5e-3)], replaces=True)
+    assert stored.best_latency_s(TASK.workload_hash) == 5e-3
+    again = StoredSchedules(tmp_path)
+    found = again.fastest(TASK.workload_hash)
+    assert [float(record.run_secs[0]) for record in found] == [5e-3, 6e-3]
+    assert again.best_latency_s(OTHERS[0].workload_hash) == 2e-3
+    again.add(TASK, [], replaces=True)
+    assert again.best_latency_s(TASK.workload_hash) is None
+    assert StoredSchedules(tmp_path).best_latency_s(TASK.workload_hash) is None
+
+
 def test_failed_measurements_count_for_nothing(tmp_path):
     StoredSchedules(tmp_path).add(TASK, [content(2, 1e-3)])
     with (tmp_path / RECORDS).open("a") as file:

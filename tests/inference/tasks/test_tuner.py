@@ -217,6 +217,20 @@ def test_the_database_serves_what_it_knows():
     assert again.order == [1, 2, 0, 2, 1, 0]
 
 
+@pytest.mark.parametrize(("untuned_s", "kept"), [(0.010, [0.003, 0.004, 0.005, 0.006]), (0.001, [])])
+def test_retuning_replaces_what_earlier_runs_kept(untuned_s, kept):
+    """An earlier run measured 1 ns, as a wrong program may take."""
+    task, other = TASKS[:2]
+    database = FakeDatabase({task.workload_hash: 1e-9})
+    earlier = [(one.workload_hash, 1e-9) for one in (task, other)]
+    database.committed = [*earlier]
+    (result,) = tuner_of(FakeSearcher(), database, retune=True).tune([task], [untuned_s])
+    assert result.tuned_latency_s == (0.003 if kept else None)
+    found = {name: [s for key, s in database.committed if key == name] for name, _ in earlier}
+    assert sorted(found[task.workload_hash]) == kept
+    assert found[other.workload_hash] == [1e-9]
+
+
 @pytest.mark.parametrize(
     ("searcher", "untuned_s", "reason"),
     [
