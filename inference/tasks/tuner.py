@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
@@ -140,7 +140,10 @@ class NetworkTuner:
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
         supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
-        with MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring:
+        with (
+            self._kept(),
+            MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring,
+        ):
             if unknown:
                 measuring.start_untuned([search.task for search in unknown])
             while True:
@@ -169,6 +172,15 @@ class NetworkTuner:
                 self._ledger.note_ended(search)
         searched = [search for search in self._searches[len(own) :] if search.rounds]
         return [task_result(search) for search in [*self._searches[: len(own)], *searched]]
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keeps what was measured in rounds that an interrupt or an error cuts short."""
+        try:
+            yield
+        finally:
+            for search in self._searches:
+                self._ledger.commit(search)
 
     def _take_known_untuned(
         self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None

@@ -439,3 +439,24 @@ def test_an_executor_that_cannot_go_on_ends_the_run():
     tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
     with pytest.raises(RuntimeError, match="no device"):
         tuner.tune(TASKS, UNTUNED_S)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_what_a_round_measured_before_it_was_stopped_is_kept(error):
+    """The executor stops at the second batch."""
+    jobs, database = [], FakeDatabase()
+
+    def stopping(job):
+        jobs.append(job)
+        if len(jobs) > 2:
+            raise error
+        return latency_of_module(job)
+
+    config = OneShotConfig(rounds=1, top_k=4, stop=StopConfig(minimum=2, batch=2))
+    searcher = FakeSearcher(((0.004, 0.006, 0.003, 0.005),))
+    tuner = NetworkTuner(config, FakeExecutor(stopping, stopping), [searcher], database)
+    with pytest.raises(error):
+        tuner.tune(TASKS[:1], UNTUNED_S[:1])
+    key = TASKS[0].workload_hash
+    assert database.committed == [(key, 0.004), (key, 0.006)]
+    assert database.unfinished[key] == 0
