@@ -48,7 +48,7 @@ def tune_network(
             is tuned together, and so are several batch sizes (`batch=[1, 16]`) or lists of `inputs`.
         checkpoint: name of a shipped checkpoint, or the folder of one; "auto" is the shipped one for the
             kind of target, None searches without a cost model.
-        output: folder of the report, by default `outputs/tune/<network>`.
+        output: folder of the report, by default `outputs/tune/<name>`; the name of an ONNX file is its stem.
         database: folder of the schedules found; tasks in it are not tuned again unless `retune=True`.
         export: file for the tuned network as a shared library, None for none.
         console: where to print; `Console(quiet=True)` keeps it silent.
@@ -60,7 +60,7 @@ def tune_network(
     config = TuneConfig(
         network=network,
         checkpoint=checkpoint,
-        output=Path(output or Path("outputs/tune") / str(network)),
+        output=None if output is None else Path(output),
         database=Path(database),
         export=None if export is None else Path(export),
         **settings,

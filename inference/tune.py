@@ -155,7 +155,7 @@ class TuningRun:
         config = self.config
         network = load_network(**config.network_arguments)
         if config.lowering.dtype == INT8:
-            path = config.output / "quantised.onnx"
+            path = config.folder / "quantised.onnx"
             with self.work.stage("quantisation"):
                 network = quantised(network, config.lowering.calibration, path)
             if network.quantised_s:
@@ -368,7 +368,7 @@ class TuningRun:
         print_report(result, self.console)
         if self.config.profile:
             print_profile(result, self.console)
-        for path in write_report(result, self.config.output, drawn):
+        for path in write_report(result, self.config.folder, drawn):
             self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
         lines: list[str] = []
         if self.config.export is not None and not result.networks and result.outputs_match is not False:
@@ -400,7 +400,7 @@ def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
     return (
         f"network={config.network}: tuned outputs differ from the original by up to "
         f"{check.max_abs_difference:.3g}, over the tolerance of {check.tolerance:.3g}; do not use this "
-        f"build; tune again with retune=true, and report it with {config.output / 'report.json'}"
+        f"build; tune again with retune=true, and report it with {config.folder / 'report.json'}"
     )
 
 

@@ -30,7 +30,7 @@ class TuneConfig:
     """One tuning run; the fields are those of conf/tune.yaml."""
 
     network: Any
-    output: Path
+    output: Path | None
     database: Path
     checkpoint: str | None = AUTO
     target: Any = "llvm"
@@ -59,6 +59,8 @@ class TuneConfig:
         object.__setattr__(self, "search", with_backend(self.search))
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
+        if self.folder.is_file():
+            raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
         for name, least in (("timing_repeats", 1), ("workers", 1), ("seed", 0)):
@@ -98,20 +100,16 @@ class TuneConfig:
             )
 
     def _check_set(self) -> None:
-        """Checks what a set of networks rules out, and names the folder of its report."""
-        members = self.members
+        """Checks what a set of networks rules out."""
         check_export(self.export, self.is_set)
         if not self.is_set:
             return
-        # An interpolation writes a list as Python does.
-        name = "-".join(dict.fromkeys(member.name.partition("-batch")[0] for member in members))
-        object.__setattr__(self, "output", Path(str(self.output).replace(str(self.network), name)))
         if self.latency_target_s is not None:
             raise TuneConfigError(
                 f"latency_target_s={self.latency_target_s}: several networks have no latency in common; "
                 "leave it out, or tune one network"
             )
-        if self.kwargs and len({member.network for member in members}) > 1:
+        if self.kwargs and len({member.network for member in self.members}) > 1:
             raise TuneConfigError("kwargs: several networks take no factory arguments; tune them one by one")
         if self.report.beside is not None:
             raise TuneConfigError(
@@ -125,6 +123,14 @@ class TuneConfig:
         return members_of(self.network, self.batch, self.inputs)
 
     @property
+    def folder(self) -> Path:
+        """Folder of the report: `output`, by default one that is named after the networks."""
+        if self.output is not None:
+            return self.output
+        names = dict.fromkeys(member.name.partition("-batch")[0] for member in self.members)
+        return Path("outputs/tune", "-".join(names))
+
+    @property
     def is_set(self) -> bool:
         """Whether the run tunes several networks."""
         return len(self.members) > 1
@@ -136,7 +142,7 @@ class TuneConfig:
             network=member.network,
             batch=member.batch,
             inputs=member.inputs,
-            output=self.output / member.name,
+            output=self.folder / member.name,
             export=export_of(self.export, member, self.is_set),
             retune=False,
             budget_s=None,

@@ -186,7 +186,7 @@ def test_help_shows_the_values_of_this_command_line(capsys):
     # The comments are those of search/default.yaml and search/strategy/draft.yaml.
     assert "fastest.\n  rounds: 12\n" in out
     assert "\n    population: 2048 # " in out
-    assert "output: outputs/tune/${network} # " in out
+    assert "\n  seed: ${seed} # " in out
     assert "\nmodel:" not in out and "\nmodel\n" not in out
 
 

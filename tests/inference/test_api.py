@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import foretune.inference
 import pytest
@@ -97,6 +98,12 @@ def test_errors_come_before_any_work(tmp_path):
         tune_tasks([TASK], TARGET, tmp_path, checkpoint="nowhere")
     with pytest.raises(CheckpointNotFoundError, match="nowhere"):
         tune_network("resnet18", checkpoint="nowhere", console=Console(quiet=True))
+
+
+def test_the_report_of_a_file_is_named_after_it(monkeypatch):
+    monkeypatch.setattr(api, "run", lambda config, console: config)
+    assert tune_network("/models/net.onnx").folder == Path("outputs/tune/net")
+    assert tune_network("/models/net.onnx", output="mine").folder == Path("mine")
 
 
 def test_settings_of_a_network_are_those_of_the_command():

@@ -202,3 +202,24 @@ def test_reuse_applies_where_programs_are_searched_for_and_measured(
     overrides: tuple[str, ...], in_use: str
 ) -> None:
     assert composed(*overrides).search.reuse_in_use == in_use
+
+
+@pytest.mark.parametrize(
+    ("network", "folder"),
+    [
+        ("resnet18", "outputs/tune/resnet18"),
+        ("nets:Net", "outputs/tune/Net"),
+        ("/models/net.onnx", "outputs/tune/net"),
+        ("../net.onnx", "outputs/tune/net"),
+    ],
+)
+def test_the_folder_of_a_report_is_named_after_the_network(network, folder):
+    assert composed(f"network={network}").folder == Path(folder)
+    assert composed(f"network={network}", "output=mine").folder == Path("mine")
+
+
+def test_a_report_needs_a_folder(tmp_path):
+    file = tmp_path / "net.onnx"
+    file.touch()
+    with pytest.raises(TuneConfigError, match=r"output=.*net.onnx: is a file; name a folder"):
+        composed(f"output={file}")

@@ -101,7 +101,7 @@ def test_a_network_is_tuned_interrupted_and_resumed(checkpoint, tmp_path):
     assert process.returncode == 0, output + errors
     assert "wrote tiny.so: foretune.load('tiny.so')(*inputs)" in output
     assert "Scope Saving" not in errors
-    folder = tmp_path / "outputs" / "tune" / "tiny_network:Tiny"
+    folder = tmp_path / "outputs" / "tune" / "Tiny"
     (report,) = (tmp_path / "outputs" / "tune").rglob("report.json")
     result = json.loads(report.read_text())
     assert any(task["from_database"] for task in result["tasks"])

@@ -109,8 +109,8 @@ def test_what_a_set_cannot_have_is_one_clear_error(tmp_path):
 
 def test_the_folder_of_a_set_is_named_after_its_networks(tmp_path):
     networks = ["resnet50", "mobilenetv2"]
-    settings = config(tmp_path, network=networks, inputs=None, batch=[1, 16], output=Path(f"out/{networks}"))
-    assert settings.output == Path("out/resnet50-mobilenetv2")
+    settings = config(tmp_path, network=networks, inputs=None, batch=[1, 16], output=None)
+    assert settings.folder == Path("outputs/tune/resnet50-mobilenetv2")
 
 
 def test_a_row_of_a_network_that_failed_has_its_reason():
