@@ -74,13 +74,19 @@ class ProposeConfig:
 
 @dataclass
 class ProposeSummary:
-    """Counts of a run: `known` tasks were searched before, the search of `without` tasks proposed nothing."""
+    """Counts of a run: `known` tasks were searched before, the search of `without` tasks proposed nothing.
+
+    `failed` tasks are not noted as searched, so that the next run searches them again.
+    """
 
     folder: Path
     tasks: int = 0
     programs: int = 0
     known: int = 0
     without: int = 0
+    failed: int = 0
+    reason: str = ""
+    """Reason of the first failure."""
 
 
 def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary:
@@ -107,13 +113,18 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
             stack.callback(searcher.close)
         progress = stack.enter_context(job_progress(console))
         bar = progress.add_task("propose", total=len(tasks), completed=summary.known)
-        for task, records in searched(left, searchers):
+        for task, reply in searched(left, searchers):
+            progress.update(bar, description=task.name, advance=1)
+            if reply.error:
+                summary.failed += 1
+                summary.reason = summary.reason or f"{task.name}: {reply.reason}"
+                continue
+            records = [proposal.record for proposal in reply.proposals]
             write_records(database, target, task, [(record, None) for record in records])
             note_searched(folder, task, len(records))
             summary.tasks += 1
             summary.programs += len(records)
             summary.without += not records
-            progress.update(bar, description=task.name, advance=1)
     _tell(summary, config, console)
     return summary
 
@@ -133,10 +144,10 @@ def chosen_tasks(tasks: Sequence[TaskRow], held_out: Sequence[str], count: int, 
     return left[:count]
 
 
-def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[tuple[Task, list[str]]]:
-    """Each task with the records of its proposals, in the order in which the searches end.
+def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[tuple[Task, RoundReply]]:
+    """Each task with the reply to its search, in the order in which the searches end.
 
-    A task that cannot be searched, or whose searcher died, has no records.
+    That of a searcher that died is an error.
     """
     waiting = list(reversed(tasks))
     asked: dict[int, Task] = {}
@@ -149,9 +160,9 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
             task = asked.pop(number)
             try:
                 reply = searchers[number].reply()
-            except WorkerLostError:
-                reply = RoundReply()
-            yield task, [proposal.record for proposal in reply.proposals]
+            except WorkerLostError as error:
+                reply = RoundReply(error=str(error) or "the search process died")
+            yield task, reply
 
 
 def _request(task: Task) -> RoundRequest:
@@ -190,6 +201,12 @@ def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> N
         say(f"{summary.known} tasks were searched before")
     if summary.without:
         say(f"{summary.without} tasks have no proposals")
+    if summary.failed:
+        say(
+            f"{summary.failed} tasks failed, first {summary.reason}; the same command tries them again",
+            style="yellow",
+            markup=False,
+        )
     same_target = "" if config.target == "llvm" else " with the same target"
     say(
         f"measure them{same_target}: foretune generate dataset=data/proposed "

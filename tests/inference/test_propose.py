@@ -158,8 +158,35 @@ class DyingSearcher:
 
 
 def test_a_search_that_dies_costs_its_own_task_alone():
-    found = {task.name: records for task, records in searched(TASKS, [DyingSearcher(TASKS[0].name)])}
-    assert [found[task.name] for task in TASKS] == [[], [TASKS[1].name], [TASKS[2].name]]
+    found = {task.name: reply for task, reply in searched(TASKS, [DyingSearcher(TASKS[0].name)])}
+    assert [len(found[task.name].proposals) for task in TASKS] == [0, 1, 1]
+    assert [found[task.name].reason for task in TASKS] == ["the search failed: killed", "", ""]
+
+
+def test_a_search_that_failed_is_told_and_tried_again(dataset, tmp_path, monkeypatch):
+    class Failing:
+        """Fails with one task and has nothing to tune in the others."""
+
+        connection = None
+
+        def ask(self, request):
+            fails = request.task.name == TASKS[0].name
+            self._reply = RoundReply(error="no weights") if fails else RoundReply(nothing_to_tune=True)
+
+        def reply(self):
+            return self._reply
+
+        def close(self):
+            pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr("foretune.inference.propose.start_searchers", lambda *_, **__: [Failing()])
+        summary, said = propose(dataset, tmp_path / "proposals")
+    assert (summary.tasks, summary.without, summary.failed) == (2, 2, 1)
+    assert f"1 tasks failed, first {TASKS[0].name}: the search failed: no weights" in said
+    assert TASKS[0].workload_hash not in {line["workload"] for line in lines(summary.folder / TAKEN_FILE)}
+    summary, _ = propose(dataset, tmp_path / "proposals")
+    assert (summary.tasks, summary.programs, summary.known, summary.failed) == (1, 4, 2, 0)
 
 
 @pytest.mark.parametrize("name", ["rounds", "replay_factor"])
