@@ -163,7 +163,11 @@ def _exported(result: TuneResult) -> list[Fact]:
 
 def notes(result: TuneResult) -> list[str]:
     """Remarks below the table: untuned tasks, schedules from a database, other data types, lost time."""
-    found = [f"{task.name} was not tuned: {task.reason}" for task in result.tasks if task.reason]
+    found = [
+        f"{task.name} was not tuned{'' if task.tuned_latency_s is None else ' to its end'}: {task.reason}"
+        for task in result.tasks
+        if task.reason
+    ]
     placed = [task for task in result.tasks if task.template]
     found += [f"{task.name} runs a template for GPUs: {task.template}." for task in placed]
     reused = sum(task.from_database for task in result.tasks)

@@ -149,8 +149,10 @@ def test_a_dry_run_is_told_first() -> None:
 
 def test_notes_tell_why_a_task_was_not_tuned() -> None:
     skipped = make_task("pool", reason="no design space", tuned_latency_s=None)
-    assert notes(make_result(tasks=[skipped, make_task(from_database=True)])) == [
+    stopped = make_task("conv", reason="the search failed: out of memory", tuned_latency_s=1e-3)
+    assert notes(make_result(tasks=[skipped, stopped, make_task(from_database=True)])) == [
         "pool was not tuned: no design space",
-        "1 of 2 schedules came from a database, without a search.",
+        "conv was not tuned to its end: the search failed: out of memory",
+        "1 of 3 schedules came from a database, without a search.",
     ]
     assert notes(make_result()) == []
