@@ -28,8 +28,9 @@ from ..tasks.search import TaskSearch
 from ..tasks.shares import LatencySharePlanner
 
 _OF_NETWORKS = (
-    *("measure", "min_latency_share", "processes", "overlap", "reuse"),
-    *("planner", "families", "share_surrogate"),
+    *("measure", "propose", "min_latency_share", "processes", "overlap", "reuse", "auto", "eto"),
+    *("planner", "families", "share_surrogate", "templates", "template_margin", "tile_profile"),
+    *("starts", "pretuned", "space", "sub_space", "max_code"),
 )
 """Settings of `foretune tune` that stock tuning has no place for."""
 
@@ -62,9 +63,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
     MetaSchedule's own strategies search until the trials are spent. This one measures up to `top_k`
     candidates a task in `rounds`, as `stop` says, remeasures `finalists`, and is done (One-Shot Tuner
     section 4.2). Give `max_trials_global` generously: fewer trials are spent on the first tasks alone. The
-    search uses the cost model and the space generator that the tuning was given. Each task is alone here:
-    `measure`, `min_latency_share`, `processes`, `overlap`, `reuse`, `planner`, `families` and
-    `share_surrogate` are refused unless they have their defaults.
+    search uses the cost model and the space generator that the tuning was given. Each task is alone here and
+    begins without programs: settings of measuring, scheduling, reuse, starts, templates and design spaces are
+    refused unless they have their defaults.
     """
 
     def __init__(self, config: OneShotConfig | None = None, draft_model: DraftModel | None = None) -> None:
@@ -194,7 +195,7 @@ def _refuse_settings_of_networks(config: OneShotConfig) -> None:
         value, default = getattr(config, name), getattr(defaults, name)
         if value != default:
             raise OneShotConfigError(
-                f"search.{name}={_shown(value)}: stock tuning measures and schedules itself; leave "
+                f"search.{name}={_shown(value)}: stock tuning sees to that itself; leave "
                 f"search.{name}={_shown(default)}, or use foretune.inference.tune_tasks"
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,9 @@ from foretune.dataset.program_sampling import AnnealingSampler, SamplingError
 from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
 from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
 from foretune.inference.config import OneShotConfigError, StopConfig
+from foretune.inference.reuse.config import AutoConfig, EtoConfig
+from foretune.inference.spaces.config import SubSpaceConfig
+from foretune.inference.starts.config import PretunedConfig
 from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
@@ -242,12 +246,22 @@ def test_extra_rounds_go_on_until_the_task_converges(tmp_path):
     ("setting", "value"),
     [
         *[("min_latency_share", 0.1), ("processes", 2), ("overlap", "none"), ("reuse", "paper")],
-        *[("planner", "foresee"), ("families", "one"), ("share_surrogate", True)],
+        *[("planner", "foresee"), ("families", "one"), ("share_surrogate", True), ("max_code", None)],
+        *[("templates", 0), ("template_margin", 0.1), ("tile_profile", False), ("starts", "pretuned")],
+        *[("auto", AutoConfig(programs=1)), ("eto", EtoConfig(trials=1))],
+        *[("pretuned", PretunedConfig(programs=1)), ("sub_space", SubSpaceConfig(primitives=5))],
     ],
 )
 def test_settings_of_networks_are_refused(setting, value):
-    with pytest.raises(OneShotConfigError, match=rf"search\.{setting}={value}: stock tuning"):
+    with pytest.raises(OneShotConfigError, match=re.escape(f"search.{setting}={value}: stock tuning")):
         OneShotStrategy(small(**{setting: value}))
+
+
+def test_settings_of_programs_are_refused():
+    with pytest.raises(OneShotConfigError, match=r"search\.propose=False: stock tuning"):
+        OneShotStrategy(small(rounds=1, propose=False))
+    with pytest.raises(OneShotConfigError, match=r"search\.space=sub_space: stock tuning"):
+        OneShotStrategy(small(strategy=DRAFTING, space="sub_space"))
 
 
 def test_settings_are_checked_and_kept():
