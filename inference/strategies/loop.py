@@ -98,7 +98,8 @@ class SearchLoop:
             if best := self.selector.finalists(self._finalists):
                 proposals = [measurement.proposal for measurement in best]
                 return Batch(proposals, again=True, keep_built=True)
-        self.selector.remeasured({})
+        if not self._budget.quick:
+            self.selector.remeasured({})
         self._open = False
         return None
 

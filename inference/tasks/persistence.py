@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ...dataset.task import Task
@@ -35,7 +36,8 @@ class Ledger:
         self._predicted = predicted
         self._rounds = rounds
         self._retune = retune
-        self._committed: dict[int, int] = {}  # measurements of each search that are kept, by its id
+        self._kept: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        """Latencies in seconds that are kept, by workload hash and trace."""
 
     def start_sources(self) -> Sequence[StartSource]:
         """Start sources for searches of the run."""
@@ -83,13 +85,16 @@ class Ledger:
             self._database.notes.note_ended(search.task, UNTUNED_IS_FASTER if slower else "")
 
     def commit(self, search: TaskSearch) -> None:
-        """Keeps what was measured since the last time, where a schedule beats the untuned program."""
+        """Keeps what was measured since the last time, where a schedule beats the untuned program.
+
+        A program that a later round timed again is kept once more where that lowers its latency.
+        """
         if search.best_s >= search.untuned_s:
             return
-        committed = self._committed.get(id(search), 0)
-        replaces = self._retune and not committed
-        self._database.commit(search.task, search.loop.known[committed:], replaces=replaces)
-        self._committed[id(search)] = len(search.loop.known)
+        kept = self._kept[search.task.workload_hash]
+        new = [one for one in search.loop.known if one.latency_s < kept.get(one.trace, math.inf)]
+        self._database.commit(search.task, new, replaces=self._retune and not kept)
+        kept.update({one.trace: one.latency_s for one in new})
         if search.rounds:
             self._database.notes.note_parent(search.task, search.parent)
             done = 0 if search.to_be_continued and not search.over else search.full_rounds

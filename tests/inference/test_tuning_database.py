@@ -4,12 +4,15 @@ import math
 
 import pytest
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.measure import MeasureConfig, WorkerPool
+from foretune.dataset.measure import MeasureConfig, MeasureOutcome, WorkerPool
+from foretune.dataset.replay import trace_to_json
 from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.proposal import Measurement, Proposal, record_json
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.tuning_database import TuningDatabase
 from support.checkpoints import HARDWARE, TARGET, TASK, random_checkpoint
 from support.tuning import tuned
+from tvm.s_tir import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,14 @@ def test_the_database_keeps_the_best_and_survives_a_torn_line(checkpoint, pool, 
     assert again.dropped_lines == 1
     assert math.isclose(again.best_latency_s(TASK), best, rel_tol=1e-6)
     assert records.read_text() == whole
+
+
+def test_a_program_that_was_timed_again_has_its_shortest_latency(tmp_path):
+    database = TuningDatabase(tmp_path, TARGET, HARDWARE)
+    trace = Schedule(TASK.mod).trace
+    program = Proposal(trace_to_json(trace), record_json(trace), "", 0.5)
+    database.commit(TASK, [Measurement(program, MeasureOutcome((seconds,))) for seconds in (3e-3, 2e-3)])
+    assert database.latencies_s(TASK) == {program.trace: 2e-3}
 
 
 def test_each_target_and_device_has_a_database_of_its_own(tmp_path):
