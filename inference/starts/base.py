@@ -26,7 +26,8 @@ class StartSource(ABC):
 
     @abstractmethod
     def starts(self, task: Task) -> Sequence[Start]:
-        """Candidates for the first round of a task.
+        """Candidates that a task begins with.
 
-        Those with a latency teach the search; those without are measured first.
+        Those with a latency teach the search. Those without are measured before others: in the first round,
+        and in later ones where it has no room for all.
         """

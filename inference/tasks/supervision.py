@@ -24,7 +24,7 @@ _DEATHS_ALLOWED = 1
 """Searchers that may die of a task before it is given up."""
 
 _GIVEN = 0.5
-"""Share of a task's first round for candidates of start sources, such as templates.
+"""Share of a round for candidates of start sources, such as templates.
 
 A child has adapted programs besides. With half as many templates, large products of BERT-base on AVX2 were
 1.05 to 1.4 times as slow.
@@ -60,6 +60,7 @@ class SearchSupervisor:
         """Workload and trace of the siblings' programs that each searcher was told."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
         self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
+        self._waiting: dict[str, list[str]] = {}  # starts for later rounds, by workload hash
 
     @property
     def any_asked(self) -> bool:
@@ -86,9 +87,13 @@ class SearchSupervisor:
         return preferred, [search for search in free if search.searcher in at_work]
 
     def ask(self, number: int, planned: Round) -> None:
-        """Asks a searcher for the proposals of a round."""
+        """Asks a searcher for the proposals of a round.
+
+        Starts that the round has no room for come in later ones, but a child's short round drops them.
+        """
         search, searcher = planned.search, self.searchers[number]
-        learned, given = search.untold, list[str]()
+        workload = search.task.workload_hash
+        learned, given = search.untold, self._waiting.pop(workload, []) if search.rounds else []
         opened = search.searcher is not searcher
         if opened:
             learned = search.loop.latencies_s()
@@ -103,7 +108,7 @@ class SearchSupervisor:
                     given.append(start.trace)
         if given and search.is_alternative and planned.budget.search:
             # Its templates decide on an alternative: searches found faster programs of few.
-            self._templates[search.task.workload_hash] = given
+            self._templates[workload] = given
             given = self._worthwhile(planned, given)
             planned = replace(
                 planned,
@@ -115,8 +120,10 @@ class SearchSupervisor:
             )
         room = planned.budget.measured
         # A search has programs of its own that are to be measured, too.
-        most = math.ceil(_GIVEN * room) if planned.budget.search else room - len(planned.starts)
-        given = given[: max(0, most)]
+        most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
+        if planned.budget.quick or not planned.is_child:
+            self._waiting[workload] = given[most:]
+        given = given[:most]
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
@@ -127,7 +134,7 @@ class SearchSupervisor:
             search.parent = None
         searcher.ask(
             RoundRequest(
-                key=search.task.workload_hash,
+                key=workload,
                 budget=planned.budget,
                 learned=learned,
                 starts=(*given, *planned.starts),

@@ -170,6 +170,33 @@ def test_templates_leave_room_for_other_programs(budget, is_child, first):
     assert searcher.requests[0].starts == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "is_child", "rounds"),
+    [
+        (RoundBudget(8), False, [["t0", "t1", "t2", "t3"], ["p0", "p1"], []]),
+        (RoundBudget(4, quick=True), False, [["t0", "t1"], ["t2", "t3", "p0", "p1"], []]),
+        (RoundBudget(2, quick=True), True, [["t0"], ["t1", "t2", "t3", "p0"], ["p1"]]),
+        (RoundBudget(4), True, [["t0", "t1"], [], []]),
+    ],
+)
+def test_starts_without_room_in_the_first_round_come_in_later_ones(first, is_child, rounds):
+    class Starts(StartSource):
+        def __init__(self, *traces):
+            self.traces = traces
+
+        def starts(self, task):
+            return [Start(trace) for trace in self.traces]
+
+    searcher = FakeSearcher()
+    search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()))
+    supervisor = SearchSupervisor([searcher], [search], [Starts("t0", "t1", "t2", "t3"), Starts("p0", "p1")])
+    for planned in (Round(search, first, is_child=is_child), *[Round(search, RoundBudget(8))] * 2):
+        supervisor.ask(0, planned)
+        assert [of for of, _ in supervisor.replies()] == [search]
+        search.round_begins()
+    assert [list(request.starts) for request in searcher.requests] == rounds
+
+
 def test_a_start_that_is_taken_alone_needs_no_search():
     class Templates(StartSource):
         def starts(self, task):
