@@ -28,7 +28,7 @@ from .tasks.tuner import NetworkTuner
 from .tune import run
 from .tune_config import TuneConfig
 from .tuning_database import TuningDatabase
-from .workers.searchers import hold_back, start_searchers
+from .workers.searchers import alone_on, hold_back, start_searchers
 
 
 def tune_network(
@@ -111,7 +111,14 @@ def tune_tasks(
             database,
             planner=PlannerFactory(settings, found, database).make(),
             memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
-            start_sources=asked_starts(settings, found, hardware, database, here=where.kind == "local"),
+            start_sources=asked_starts(
+                settings,
+                found,
+                hardware,
+                database,
+                here=where.kind == "local",
+                alone=lambda: alone_on(device),
+            ),
             around_measuring=hold_back(settings, device, searchers),
         )
         wanted = [as_task(task) for task in tasks]

@@ -56,7 +56,7 @@ from .tasks.tuner import Limits, NetworkTuner
 from .tune_config import TuneConfig
 from .tuning_database import TuningDatabase
 from .tuning_notes import RunNote
-from .workers.searchers import hold_back
+from .workers.searchers import alone_on, hold_back
 from .workers.workforce import Workforce
 
 
@@ -281,6 +281,7 @@ class TuningRun:
                 opened.hardware,
                 database,
                 here=config.executor.kind == "local",
+                alone=lambda: alone_on(workforce.executor),
                 retune=config.retune,
             )
             if searches and self._anything_due(tasks, database, planners, config.retune, offers):

@@ -6,9 +6,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -112,6 +112,12 @@ class WorkerPool:
     def hardware(self) -> Hardware:
         """Description of this machine's CPU as used by programs of the target."""
         return target_hardware(self.target)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits for the measurement under way, and measures nothing during the block, which times itself."""
+        with self._measuring, self.timing_context():
+            yield
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """Measure jobs; returns one outcome for each, in order.

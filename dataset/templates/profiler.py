@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from tvm.target import Target
@@ -26,11 +26,19 @@ TIMEOUT_S = 60.0
 class LightProfiler:
     """Profile of the register tiles of a target on this machine, whose CPU runs the target's programs."""
 
-    def __init__(self, target: Target, hardware: Hardware, *, anew: bool = False) -> None:
-        """`anew` measures what an earlier run has kept."""
+    def __init__(
+        self,
+        target: Target,
+        hardware: Hardware,
+        *,
+        anew: bool = False,
+        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """`anew` measures what an earlier run has kept; `alone`, entered meanwhile, can pause other work."""
         self._target = target
         self._hardware = hardware
         self._path = profile_path(target, hardware)
+        self._alone = alone
         self._profile = TileProfile({}) if anew else _kept(self._path)
         self._failed: set[Instruction] = set()
 
@@ -45,7 +53,9 @@ class LightProfiler:
             return None
         if wanted:
             try:
-                self._profile = TileProfile({**self._profile.costs, **self._measured(wanted)})
+                with self._alone():
+                    measured = self._measured(wanted)
+                self._profile = TileProfile({**self._profile.costs, **measured})
             except (WorkerLostError, WorkerStartError, RuntimeError) as error:
                 _LOG.warning("templates are ranked by estimates: measuring register tiles failed: %s", error)
                 self._failed.update(wanted)

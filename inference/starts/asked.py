@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
@@ -24,6 +27,7 @@ def asked_starts(
     database: TuningDatabase,
     *,
     here: bool = False,
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     retune: bool = False,
 ) -> list[StartSource]:
     """Start sources by `search.templates` and `search.starts`.
@@ -31,8 +35,9 @@ def asked_starts(
     Where nothing is measured, a task takes its most promising template without a search: the closed form
     rates templates better than the cost model does, which was trained on none.
 
-    `here` says that programs run on this machine, whose register tiles may be measured. `retune` takes
-    nothing from the database, nor from the profile of register tiles. Raises PretunedError.
+    `here` says that programs run on this machine, whose register tiles may be measured, `alone` is entered
+    for it. `retune` takes nothing from the database, nor from the profile of register tiles. Raises
+    PretunedError.
     """
     # Imported where they are asked for: what they need takes most of a second.
     sources: list[StartSource] = []
@@ -40,7 +45,9 @@ def asked_starts(
         from ...dataset.templates.profiler import LightProfiler
         from .templates import TemplateStarts
 
-        profiler = LightProfiler(target, hardware, anew=retune) if here and config.tile_profile else None
+        profiler = None
+        if here and config.tile_profile:
+            profiler = LightProfiler(target, hardware, anew=retune, alone=alone)
         count = config.templates if config.measure else 1
         sources.append(
             TemplateStarts(

@@ -34,8 +34,8 @@ class MeasuringThreads:
         may_measure: Callable[[TaskSearch], bool],
         around: Callable[[], AbstractContextManager[object]],
     ) -> None:
-        """`may_measure` tells whether another batch of a task's round may start; `around` is entered while a
-        round is measured.
+        """`may_measure` tells whether another batch of a task's round may start; `around` is entered while
+        anything is measured.
         """
         self._executor = executor
         self._may_measure = may_measure
@@ -131,7 +131,8 @@ class MeasuringThreads:
                 MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
                 for task in tasks[start : start + _UNTUNED_BATCH]
             ]
-            latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
+            with self._around():
+                latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
         return latencies_s
 
 

@@ -88,7 +88,7 @@ class NetworkTuner:
             clock: takes the seconds of work by step.
             elapsed_s: seconds since the start of the run, for `curve`.
             on_progress: hears the task that was measured, and the share of all rounds that is done.
-            around_measuring: entered while a round is measured.
+            around_measuring: entered while anything is measured.
         """
         self._config = config
         self._executor = executor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -75,6 +76,13 @@ class ProcessSearcher:
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._process = WorkerProcess(spec)
+        self._pauses = 0
+        self._pausing = threading.Lock()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process has started."""
+        return self._process.ready
 
     @property
     def connection(self) -> Connection:
@@ -100,9 +108,22 @@ class ProcessSearcher:
     def close(self) -> None:
         self._process.kill()
 
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal, to a process that may just have ended."""
-        with contextlib.suppress(ProcessLookupError):
+    def pause(self) -> None:
+        """Stops the process until `resume` was called as often as this."""
+        with self._pausing:
+            self._pauses += 1
+            if self._pauses == 1:
+                self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        with self._pausing:
+            self._pauses -= 1
+            if not self._pauses:
+                self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended
             os.kill(self.pid, number)
 
 
@@ -160,18 +181,28 @@ def held_back(searchers: Sequence[Searcher]) -> Iterator[None]:
     """Pauses search processes during the block, so that they disturb no timing."""
     stopped = [searcher for searcher in searchers if isinstance(searcher, ProcessSearcher)]
     for searcher in stopped:
-        searcher.signal(signal.SIGSTOP)
+        searcher.pause()
     try:
         yield
     finally:
         for searcher in stopped:
-            searcher.signal(signal.SIGCONT)
+            searcher.resume()
 
 
 def hold_back(
     config: OneShotConfig, executor: Executor, searchers: Sequence[Searcher]
 ) -> Callable[[], AbstractContextManager[object]]:
-    """Context manager to enter around a measurement, which pauses searches as `config.overlap` says."""
-    if config.overlap == "building" and isinstance(executor, WorkerPool):
+    """Context manager to enter around a measurement, which pauses searches as `config.overlap` says.
+
+    A process that is still starting is paused by timings alone: it would not start in time.
+    """
+    if config.overlap != "all" and isinstance(executor, WorkerPool):
         executor.timing_context = lambda: held_back(searchers)
-    return (lambda: held_back(searchers)) if config.overlap == "none" else nullcontext
+    if config.overlap != "none":
+        return nullcontext
+    return lambda: held_back([one for one in searchers if isinstance(one, ProcessSearcher) and one.is_ready])
+
+
+def alone_on(executor: Executor) -> AbstractContextManager[object]:
+    """Context manager for a timing of its own on this machine, during which the executor measures nothing."""
+    return executor.alone() if isinstance(executor, WorkerPool) else nullcontext()

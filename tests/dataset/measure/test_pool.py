@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_measuring_processes_do_without_torch(pool):
     for pid in pool.worker_pids:
         loaded = Path(f"/proc/{pid}/maps").read_text()
         assert "libtvm" in loaded and "libtorch" not in loaded
+
+
+def test_other_work_has_the_machine_alone(pool):
+    with ThreadPoolExecutor(1) as thread:
+        with pool.alone():
+            measuring = thread.submit(pool.measure, [job(Doubled)])
+            assert not wait([measuring], timeout=1).done
+        assert measuring.result()[0].failure is None
 
 
 def test_a_program_is_timed(pool):

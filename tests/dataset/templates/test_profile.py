@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +150,20 @@ def test_templates_of_a_slow_register_tile_are_left_out(own_cache: Path) -> None
     assert len(two_orders) <= 2
     assert len(template_traces(task.module(), TARGET, HARDWARE, 4, light)) == 4
     assert len(template_traces(task.module(), TARGET, HARDWARE, 4, margin=0.1)) == 4  # nothing is measured
+
+
+def test_register_tiles_are_measured_alone(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        steps.append("alone")
+        yield
+        steps.append("not alone")
+
+    monkeypatch.setattr(LightProfiler, "_measured", lambda *_: steps.append("measured") or {})
+    LightProfiler(TARGET, HARDWARE, alone=alone).profile([FMA])
+    assert steps == ["alone", "measured", "not alone"]
 
 
 def test_a_profile_is_kept_for_later_runs(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,9 +69,10 @@ def test_register_tiles_are_measured_where_programs_run_here(tmp_path: Path) -> 
         (False, OneShotConfig(), False),
         (True, OneShotConfig(tile_profile=False), False),
     ):
-        (source,) = asked_starts(config, TARGET, hardware, database, here=here)
+        (source,) = asked_starts(config, TARGET, hardware, database, here=here, alone=suppress)
         assert isinstance(source, TemplateStarts)
         assert (source._profiler is not None) is profiled
+        assert source._profiler is None or source._profiler._alone is suppress
 
 
 def test_a_design_space_of_templates_needs_an_instruction() -> None:

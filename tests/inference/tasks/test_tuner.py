@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 
 import pytest
 import tvm
@@ -101,6 +102,30 @@ def test_the_untuned_are_measured_during_the_first_searches():
     assert measured[:3] == [True] * 3
     assert not any(measured[3:])
     assert tuner.curve[0][1] == pytest.approx(sum(UNTUNED_S))
+
+
+def test_searches_are_held_back_from_the_untuned_too():
+    held, measured = [], []
+
+    @contextmanager
+    def around():
+        held.append(True)
+        yield
+        held.clear()
+
+    def measure(job):
+        measured.append(bool(held))
+        return MeasureOutcome((0.01,))
+
+    tuner = NetworkTuner(
+        OneShotConfig(rounds=1, top_k=2),
+        FakeExecutor(measure, measure),
+        [FakeSearcher()],
+        FakeDatabase(),
+        around_measuring=around,
+    )
+    tuner.tune(TASKS)
+    assert len(measured) > 3 and all(measured)
 
 
 def test_an_untuned_task_that_cannot_be_measured_ends_the_run():

@@ -8,13 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tvm
 from foretune.dataset.hardware import named_hardware
+from foretune.dataset.measure import WorkerPool
 from foretune.dataset.measure.process import WorkerLostError
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import EvolutionarySampler
@@ -32,6 +35,7 @@ from foretune.inference.workers.messages import RoundReply, RoundRequest
 from foretune.inference.workers.searchers import (
     InlineSearcher,
     ProcessSearcher,
+    alone_on,
     held_back,
     hold_back,
     start_searchers,
@@ -98,6 +102,13 @@ def traces(reply):
 def state_of(pid):
     """The letter by which Linux tells the state of a process: T is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def comes_to_stand_still(pid):
+    deadline = time.monotonic() + 10
+    while state_of(pid) != "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return state_of(pid) == "T"
 
 
 def test_both_kinds_answer_alike_round_by_round(searcher, inline):
@@ -219,15 +230,37 @@ def test_an_error_of_the_search_is_an_answer(searcher):
 
 def test_searchers_stand_still_for_a_timing(searcher):
     with held_back([searcher]):
-        deadline = time.monotonic() + 10
-        while state_of(searcher.pid) != "T" and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert state_of(searcher.pid) == "T"
+        assert comes_to_stand_still(searcher.pid)
     assert state_of(searcher.pid) != "T"
     around = hold_back(replace(CONFIG, overlap="none"), None, [searcher])
     with around(), contextlib.suppress(ZeroDivisionError):
         raise ZeroDivisionError  # whatever happens inside, it goes on
     assert state_of(searcher.pid) != "T"
+
+
+def test_a_searcher_goes_on_after_the_last_of_several_pauses(searcher):
+    with held_back([searcher]):
+        with held_back([searcher]):
+            assert comes_to_stand_still(searcher.pid)
+        assert state_of(searcher.pid) == "T"
+    assert state_of(searcher.pid) != "T"
+
+
+@pytest.mark.parametrize(("overlap", "paused"), [("all", False), ("building", True), ("none", True)])
+def test_a_timing_and_work_alone_pause_searches(searcher, overlap, paused):
+    pool = WorkerPool.__new__(WorkerPool)
+    pool.timing_context, pool._measuring = contextlib.nullcontext, threading.Lock()
+    hold_back(replace(CONFIG, overlap=overlap), pool, [searcher])
+    with alone_on(pool):
+        assert comes_to_stand_still(searcher.pid) if paused else state_of(searcher.pid) != "T"
+
+
+def test_a_process_that_starts_is_not_held_back_by_what_is_built(searcher):
+    starting = ProcessSearcher.__new__(ProcessSearcher)
+    starting._process = SimpleNamespace(ready=False)
+    answer(searcher, opening())
+    with hold_back(replace(CONFIG, overlap="none"), None, [starting, searcher])():
+        assert comes_to_stand_still(searcher.pid)
 
 
 def test_a_process_that_dies_is_replaced(searcher):
