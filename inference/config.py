@@ -141,7 +141,14 @@ class OneShotConfig:
         return cls(**{**values, **nested})
 
     def fitted(self, target: Target) -> OneShotConfig:
-        """The settings with a strategy that can serve the target; see `Strategy.fitted`."""
+        """The settings with a strategy that can serve the target; see `Strategy.fitted`.
+
+        Raises OneShotConfigError or WeightsError for a sub-space that the target or its weights rule out.
+        """
+        if self.space == SUB_SPACE:
+            from .spaces.sub_space import check_sub_space
+
+            check_sub_space(self.sub_space, target)
         return replace(self, strategy=fitted_strategy(self.strategy, target))
 
     @property

@@ -13,7 +13,7 @@ from ..strategies.checks import OneShotConfigError
 from .base import DesignSpace
 from .config import STOCK, SUB_SPACE
 from .stock import StockSpace
-from .sub_space import SubSpace
+from .sub_space import SubSpace, check_sub_space
 from .templates import TemplateSpace
 
 SKETCHES = 8
@@ -23,16 +23,17 @@ SKETCHES = 8
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
     """The space by `search.space`, or templates for tasks that have their own.
 
-    Raises OneShotConfigError for the sub-space of a GPU or unknown device.
+    Raises OneShotConfigError for the sub-space of a GPU or unknown device, and WeightsError.
     """
     if _has_own_templates(task):
         return TemplateSpace(hardware, SKETCHES)
     if config.space == STOCK:
         return StockSpace(config.max_code)
-    if target.kind.name != "llvm" or hardware is None:
+    check_sub_space(config.sub_space, target)
+    if hardware is None:
         raise OneShotConfigError(
-            f"search.space={SUB_SPACE}: primitives' weights are those of CPUs of known hardware, not of "
-            f"{target.kind.name}; use search.space={STOCK}"
+            f"search.space={SUB_SPACE}: needs the figures of the device, which is not known; use "
+            f"search.space={STOCK}"
         )
     return SubSpace.of(task, hardware, config.sub_space, config.max_code)
 

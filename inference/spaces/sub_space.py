@@ -17,8 +17,9 @@ from ...dataset.roofline import memory_bound
 from ...dataset.task import Task
 from ...dataset.traffic import compulsory_bytes
 from ...errors import UserError
+from ..strategies.checks import OneShotConfigError
 from .base import DesignSpace
-from .config import SubSpaceConfig
+from .config import STOCK, SUB_SPACE, SubSpaceConfig
 from .primitives import PRIMITIVES, narrowed
 from .stock import StockSpace
 
@@ -61,6 +62,16 @@ class SubSpace(DesignSpace):
     def narrowed(self, spaces: Sequence[SketchSpace]) -> Sequence[SketchSpace]:
         """See DesignSpace."""
         return narrowed(spaces, self.fixed)
+
+
+def check_sub_space(config: SubSpaceConfig, target: Target) -> None:
+    """Raises OneShotConfigError for a target without a sub-space, and WeightsError."""
+    if target.kind.name != "llvm":
+        raise OneShotConfigError(
+            f"search.space={SUB_SPACE}: primitives' weights are those of CPUs, not of {target.kind.name}; "
+            f"use search.space={STOCK}"
+        )
+    primitive_weights(config.weights or SHIPPED)
 
 
 def top(weights: Mapping[str, float], count: int) -> frozenset[str]:

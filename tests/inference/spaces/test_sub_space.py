@@ -211,6 +211,16 @@ def test_gpus_and_unknown_devices_have_no_sub_space():
     assert chosen_space(OneShotConfig(), TASK, TARGET, None) == StockSpace(6000)
 
 
+def test_a_sub_space_is_checked_before_searches_start(tmp_path):
+    config = OneShotConfig(space="sub_space")
+    assert config.fitted(TARGET).space == "sub_space"
+    with pytest.raises(OneShotConfigError, match=r"of CPUs, not of cuda; use search\.space=stock"):
+        config.fitted(parse_target("nvidia/nvidia-a100"))
+    weights = str(tmp_path / "none.json")
+    with pytest.raises(WeightsError, match="null takes the shipped weights"):
+        replace(config, sub_space=SubSpaceConfig(weights=weights)).fitted(TARGET)
+
+
 # -- end to end
 
 
