@@ -300,6 +300,7 @@ class TuningRun:
                     in_time=lambda: (
                         self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)
                     ),
+                    left_s=lambda: None if config.budget_s is None else config.budget_s - self.elapsed_s(),
                     breadth_first=self.searches and config.breadth_first,
                     latency_target_s=config.latency_target_s,
                 ),

@@ -42,7 +42,7 @@ class MeasuringThreads:
         self._around = around
         self._threads = ThreadPoolExecutor(max(1, executor.devices))
         self._rounds: dict[Future[list[Measurement]], TaskSearch] = {}
-        self._untuned: Future[list[float]] | None = None
+        self._untuned: Future[list[float | None]] | None = None
         self._stopped = False
         self.woken: Connection
         """Connection that becomes readable when something is measured."""
@@ -80,13 +80,16 @@ class MeasuringThreads:
         self._rounds[future] = search
         future.add_done_callback(self._wake)
 
-    def start_untuned(self, tasks: Sequence[Task]) -> None:
-        """Measures tasks without a schedule."""
-        self._untuned = self._threads.submit(self._measure_untuned, tasks)
+    def start_untuned(self, tasks: Sequence[Task], in_time: Callable[[], bool] = lambda: True) -> None:
+        """Measures tasks without a schedule; `in_time` tells whether another batch of them may start."""
+        self._untuned = self._threads.submit(self._measure_untuned, tasks, in_time)
         self._untuned.add_done_callback(self._wake)
 
-    def take_untuned(self) -> list[float] | None:
-        """Latencies in seconds of the unscheduled tasks, once, when they are measured; None otherwise."""
+    def take_untuned(self) -> list[float | None] | None:
+        """Latencies in seconds of the unscheduled tasks, once, when they are measured; None otherwise.
+
+        A task that there was no time for has None.
+        """
         self._quiet()
         if self._untuned is None or not self._untuned.done():
             return None
@@ -122,10 +125,10 @@ class MeasuringThreads:
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
             loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
 
-    def _measure_untuned(self, tasks: Sequence[Task]) -> list[float]:
-        latencies_s: list[float] = []
+    def _measure_untuned(self, tasks: Sequence[Task], in_time: Callable[[], bool]) -> list[float | None]:
+        latencies_s: list[float | None] = []
         for start in range(0, len(tasks), _UNTUNED_BATCH):
-            if self._stopped:
+            if self._stopped or not in_time():
                 break
             jobs = [
                 MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
@@ -133,7 +136,7 @@ class MeasuringThreads:
             ]
             with self._around():
                 latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
-        return latencies_s
+        return latencies_s + [None] * (len(tasks) - len(latencies_s))
 
 
 def jobs(batch: Batch, best_s: float, workload: str = "") -> list[MeasureJob]:

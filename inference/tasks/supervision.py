@@ -171,13 +171,16 @@ class SearchSupervisor:
         told.update((sibling.workload, sibling.trace) for sibling in fresh)
         return tuple(fresh)
 
-    def replies(self, *beside: Connection) -> Iterator[tuple[TaskSearch, RoundReply]]:
+    def replies(
+        self, *beside: Connection, timeout_s: float | None = None
+    ) -> Iterator[tuple[TaskSearch, RoundReply]]:
         """Tasks with the replies of their searchers.
 
-        Waits until there is one, or until a connection `beside` is readable. A task whose searcher died is
-        free for another try; at the second death it is over, with the reason, and an empty reply.
+        Waits until there is one, until a connection `beside` is readable, or for `timeout_s`. A task whose
+        searcher died is free for another try; at the second death it is over, with the reason, and an empty
+        reply.
         """
-        for number in replied(self.searchers, self._asked, *beside):
+        for number in replied(self.searchers, self._asked, *beside, timeout_s=timeout_s):
             search = self._asked.pop(number)
             search.search_s += time.monotonic() - search.asked_at
             try:

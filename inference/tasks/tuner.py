@@ -42,6 +42,8 @@ class Limits:
 
     in_time: Callable[[], bool] = lambda: True
     """Whether there is time for another round."""
+    left_s: Callable[[], float | None] = lambda: None
+    """Seconds until there is none, None without an end."""
     breadth_first: bool = False
     """Whether each task gets a quick round before any is searched, as a time budget asks for.
 
@@ -145,13 +147,13 @@ class NetworkTuner:
             MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring,
         ):
             if unknown:
-                measuring.start_untuned([search.task for search in unknown])
+                measuring.start_untuned([search.task for search in unknown], self._limits.in_time)
             while True:
                 self._hand_out(supervisor, measuring)
-                if not supervisor.any_asked and not measuring.is_busy:
+                if not measuring.is_busy and (not supervisor.any_asked or self._is_late()):
                     break
                 asked = supervisor.any_asked
-                for search, reply in supervisor.replies(measuring.woken):
+                for search, reply in supervisor.replies(measuring.woken, timeout_s=self._wait_s()):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
                     # A device without a round gets one first, if there is one. Where nothing is measured,
@@ -200,10 +202,13 @@ class NetworkTuner:
             self._begin_curve()
         return unknown
 
-    def _take_measured_untuned(self, searches: Sequence[TaskSearch], latencies_s: Sequence[float]) -> None:
+    def _take_measured_untuned(
+        self, searches: Sequence[TaskSearch], latencies_s: Sequence[float | None]
+    ) -> None:
         for search, untuned_s in zip(searches, latencies_s, strict=True):
-            search.untuned_s = untuned_s
-            self._ledger.note_untuned(search)
+            if untuned_s is not None:
+                search.untuned_s = untuned_s
+                self._ledger.note_untuned(search)
         self._begin_curve()
 
     def _begin_curve(self) -> None:
@@ -216,6 +221,15 @@ class NetworkTuner:
     def _goes_on(self) -> bool:
         target_s = self._limits.latency_target_s
         return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
+
+    def _is_late(self) -> bool:
+        """Whether the time is over for all tasks, so that no proposal that still comes would be measured."""
+        return not self._limits.in_time() and not any(map(self._lacks_schedule, self._searches))
+
+    def _wait_s(self) -> float | None:
+        """Seconds after which to look at the time again; None where nothing else comes of it."""
+        left_s = self._limits.left_s()
+        return None if left_s is None or left_s <= 0 else left_s
 
     def _may_measure(self, search: TaskSearch) -> bool:
         """Whether another batch of a round may start."""

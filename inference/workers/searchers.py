@@ -162,17 +162,22 @@ def start_searchers(
     return [ProcessSearcher(spec) for _ in range(config.processes or by_default)]
 
 
-def replied(searchers: Sequence[Searcher], asked: Collection[int], *beside: Connection) -> list[int]:
+def replied(
+    searchers: Sequence[Searcher],
+    asked: Collection[int],
+    *beside: Connection,
+    timeout_s: float | None = None,
+) -> list[int]:
     """Numbers of the asked searchers that have replied.
 
-    Waits until there is one, or until one of the connections `beside` is readable.
+    Waits until there is one, until one of the connections `beside` is readable, or for `timeout_s`.
     """
     connections = {
         connection: number for number in asked if (connection := searchers[number].connection) is not None
     }
     if asked and not connections:
         return list(asked)
-    ready = wait([*connections, *beside])
+    ready = wait([*connections, *beside], timeout_s)
     return [number for connection, number in connections.items() if connection in ready]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from contextlib import contextmanager
+from multiprocessing import Pipe
 
 import pytest
 import tvm
@@ -441,6 +443,48 @@ def test_a_task_whose_programs_all_fail_gets_two_rounds_behind_the_end():
     tuner = tuner_of(failing, limits=limits, config=OneShotConfig(rounds=4, top_k=8))
     (result,) = tuner.tune(TASKS[:1], UNTUNED_S[:1])
     assert failing.order == [0, 0] and result.tuned_latency_s is None
+
+
+def test_when_the_time_is_over_no_further_untuned_task_is_measured():
+    measured, database = [], FakeDatabase()
+    limits = Limits(in_time=lambda: False, breadth_first=True)
+    executor = measuring_into(measured)
+    config = OneShotConfig(rounds=2, top_k=4)
+    results = NetworkTuner(config, executor, [FakeSearcher()], database, limits=limits).tune(TASKS)
+    assert {job.module for job in measured} == {"0.004", "0.006"}
+    assert [(one.untuned_latency_s, one.tuned_latency_s) for one in results] == [(None, 0.004)] * 3
+    assert [database.notes.untuned_s(task) for task in TASKS] == [None] * 3  # the next run measures them
+
+
+def test_when_the_time_is_over_no_search_of_a_task_with_a_schedule_is_waited_for():
+    class Slow(FakeSearcher):
+        """Never answers its second request, during which the time ends."""
+
+        def __init__(self):
+            super().__init__()
+            self.connection, self._answered = Pipe()
+            self.end = math.inf
+
+        def ask(self, request):
+            super().ask(request)
+            if len(self.requests) == 1:
+                self._answered.send(None)
+            else:
+                self.end = time.monotonic() + 0.2
+
+        def reply(self):
+            self.connection.recv()
+            return super().reply()
+
+    searcher = Slow()
+
+    def left_s():
+        return searcher.end - time.monotonic() if searcher.end < math.inf else None
+
+    limits = Limits(lambda: time.monotonic() < searcher.end, left_s, breadth_first=True)
+    (result,) = tuner_of(searcher, limits=limits).tune(TASKS[:1], UNTUNED_S[:1])
+    assert searcher.order == [0, 0]
+    assert (result.tuned_latency_s, result.candidates_measured) == (0.004, 2)
 
 
 def test_a_limit_without_quick_rounds_leaves_tasks_out():
