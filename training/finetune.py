@@ -26,6 +26,7 @@ from .feature_source import load_with_features
 from .finetune_config import FinetuneConfig
 from .finetuned_weights import finetune_weights
 from .labels import Labels
+from .prediction import predict
 from .task_choice import choose_tasks
 from .transfer import device_of, knows_backend, of_device, of_tasks
 
@@ -111,7 +112,7 @@ def evaluate_records(checkpoint: Checkpoint, data: LabelledFeatures) -> Metrics 
     """Metrics over all records of `data`; None if no program ran."""
     if not np.isfinite(data.latency_s).any():
         return None
-    prediction = checkpoint.predictor.predict_table(data.features, np.arange(len(data)))
+    prediction, _ = predict(checkpoint, data, np.arange(len(data)))
     return evaluate(prediction, data.latency_s, Labels.of(data).group)
 
 

@@ -12,6 +12,7 @@ from ..models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from ..models.metrics import evaluate
 from .finetune_config import FinetuneConfig, training_of
 from .labels import Labels
+from .prediction import predict
 from .train import TrainResult, train_model
 
 FINE_TUNED = "fine-tuned"
@@ -39,7 +40,7 @@ def finetune_weights(
     rows = np.flatnonzero(np.isin(few.workload_hash, mixed.card.split.validation_tasks))
     metrics = {}
     if np.isfinite(few.latency_s[rows]).any():
-        prediction = mixed.predictor.predict_table(few.features, rows)
+        prediction, _ = predict(mixed, few, rows)
         metrics["validation"] = evaluate(prediction, few.latency_s[rows], Labels.of(few).group[rows])
     summaries: dict[str, dict[str, float | None]] = {
         part: dict(of_part.summary()) for part, of_part in metrics.items()

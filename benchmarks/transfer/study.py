@@ -17,11 +17,11 @@ from foretune.dataset.split import SplitConfig
 from foretune.dataset.store import RecordStore
 from foretune.dataset.task_shapes import shape_hash
 from foretune.models.checkpoint import load_checkpoint
-from foretune.models.metrics import Metrics, evaluate
+from foretune.models.metrics import Metrics
 from foretune.training.config import TrainConfig
+from foretune.training.finetune import evaluate_records
 from foretune.training.finetune_config import FinetuneConfig
 from foretune.training.finetuned_weights import finetune_weights
-from foretune.training.labels import Labels
 from foretune.training.task_choice import ChoiceConfig, choose_tasks
 from foretune.training.train import train_model
 from foretune.training.transfer import mean_recovery, of_device, of_tasks, split_target
@@ -167,9 +167,9 @@ class Runner:
         return tasks, of_tasks(pool, tasks, self._options.records_per_task, seed)
 
     def _evaluated(self, checkpoint: Path | str) -> Metrics:
-        predictor, test = load_checkpoint(checkpoint, FEATURE_VERSION).predictor, self.study.test
-        prediction = predictor.predict_table(test.features, np.arange(len(test)))
-        return evaluate(prediction, test.latency_s, Labels.of(test).group)
+        metrics = evaluate_records(load_checkpoint(checkpoint, FEATURE_VERSION), self.study.test)
+        assert metrics is not None, "of_tasks takes records of which one ran"
+        return metrics
 
 
 class emptied:

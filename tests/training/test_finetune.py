@@ -15,13 +15,16 @@ from foretune.dataset.split import SplitConfig
 from foretune.dataset.store import RecordStore
 from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
 from foretune.models.losses import LossConfig
+from foretune.models.metrics import scores_from_latency
 from foretune.models.registry import ModelConfig
+from foretune.models.target import TargetConfig
 from foretune.training.chosen_tasks import write_tasks
 from foretune.training.config import TrainConfig, TrainerConfig
 from foretune.training.datamodule import DataConfig
 from foretune.training.finetune import finetune, transfer_table
 from foretune.training.finetune_config import FinetuneConfig, training_of
 from foretune.training.freezing import train_only
+from foretune.training.labels import Labels
 from foretune.training.module import OptimiserConfig
 from foretune.training.task_choice import ChoiceConfig
 from foretune.training.train import train_model
@@ -48,9 +51,18 @@ def devices():
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     """A small model of the old device."""
-    folder = tmp_path_factory.mktemp("source")
+    config = source_config(tmp_path_factory.mktemp("source"))
+    train_model(config, old_records(), VERSION)
+    return config.checkpoint_dir
+
+
+def old_records():
     data = devices()
-    config = TrainConfig(
+    return data.take(np.flatnonzero(data.hardware_id == "old"))
+
+
+def source_config(folder):
+    return TrainConfig(
         dataset=Path("unused"),
         run_dir=folder / "run",
         checkpoint_dir=folder / "checkpoint",
@@ -61,8 +73,6 @@ def source(tmp_path_factory):
         trainer=TrainerConfig(max_epochs=8, progress_bar=False),
         optimiser=OptimiserConfig(learning_rate=1e-2),
     )
-    train_model(config, data.take(np.flatnonzero(data.hardware_id == "old")), VERSION)
-    return folder / "checkpoint"
 
 
 def settings(folder, source, **changes):
@@ -154,6 +164,25 @@ def test_weights_stay_between_the_source_and_what_few_tasks_give(tmp_path, sourc
     # The metrics are those of the written weights.
     assert card.metrics["validation"]["rmse"] != tuned.metrics["validation"]["rmse"]
     assert card.weights_sha256 != tuned.weights_sha256
+
+
+def test_a_model_of_efficiencies_is_judged_by_the_scores_within_each_task(tmp_path, source):
+    config = replace(source_config(tmp_path / "source"), target=TargetConfig("efficiency"))
+    train_model(config, old_records(), VERSION)
+    changes = {"choice": ChoiceConfig(k=10), "keep": 0.25}
+    result = run(settings(tmp_path, config.checkpoint_dir, **changes))
+    after = load_checkpoint(result.checkpoint_dir, VERSION)
+    data = devices()
+    unseen = np.flatnonzero((data.hardware_id == "new") & ~np.isin(data.workload_hash, result.tasks))
+    validation = np.flatnonzero(np.isin(data.workload_hash, after.card.split.validation_tasks))
+    for rows, r2 in ((unseen, result.after.r2), (validation, after.card.metrics["validation"]["r2"])):
+        best, predicted = np.zeros(len(rows)), after.predictor.predict_table(data.features, rows)
+        for task in np.unique(data.workload_hash[rows]):
+            own = data.workload_hash[rows] == task
+            best[own] = predicted[own].max()
+        score = scores_from_latency(data.latency_s[rows], Labels.of(data).group[rows])
+        error = np.square(predicted / best - score).sum()
+        assert r2 == pytest.approx(1 - error / np.square(score - score.mean()).sum())
 
 
 def test_given_tasks_replace_the_choice(tmp_path, source):
