@@ -164,7 +164,6 @@ class FitRunner:
                 folder.mkdir(parents=True, exist_ok=True)
                 trial = Trial(
                     drafts_of(self.data) if contestant.drafts else self.data,
-                    self.split,
                     split,
                     version,
                     seed,

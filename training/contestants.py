@@ -19,7 +19,7 @@ from ..dataset.drafting import DRAFT_VERSION
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig
 from ..errors import UserError
-from ..models.checkpoint import Checkpoint, load_checkpoint
+from ..models.checkpoint import Checkpoint, load_card, load_checkpoint
 from ..models.gbdt import GbdtConfig, GbdtPredictor
 from ..models.registry import ModelConfig, feature_version_of
 from ..models.target import TargetConfig, TargetError
@@ -39,9 +39,8 @@ class Trial:
 
     data: LabelledFeatures
     """Records of the training, validation and test tasks."""
-    config: SplitConfig
     split: Split
-    """Rows of `data`, split by `config`."""
+    """Rows of `data`."""
     feature_version: str
     seed: int
     training: Path
@@ -93,15 +92,27 @@ class TrainedContestant(Contestant):
     @property
     def drafts(self) -> bool:
         """Whether its model is a draft model."""
-        return _drafts(self.config.model)
+        start = self.config.start_from
+        return _drafts(load_card(start).model if start else self.config.model)
 
     def settings(self) -> dict[str, Any]:
-        """Settings of the training."""
+        """Settings of the training, with the hash of the weights that it starts from."""
         of_trial = ("dataset", "run_dir", "checkpoint_dir", "split", "seed", "resume")
-        return {name: value for name, value in plain(self.config).items() if name not in of_trial}
+        own = {name: value for name, value in plain(self.config).items() if name not in of_trial}
+        start = self.config.start_from
+        return own | ({"weights_sha256": load_card(start).weights_sha256} if start else {})
 
     def fit(self, trial: Trial) -> Fit:
-        """Trains, or continues an interrupted training."""
+        """Trains, or continues an interrupted training.
+
+        Raises:
+          SeenTasksError: the checkpoint that it starts from has seen a test task.
+        """
+        validation = set(trial.data.workload_hash[trial.split.validation].tolist())
+        if self.config.start_from:
+            before = load_checkpoint(self.config.start_from)
+            _refuse_seen_tests(self.name, before, trial)
+            validation -= set(before.card.split.seen_in(trial.data))
         run_dir, checkpoint_dir = trial.training / "train", trial.training / "checkpoint"
         if not checkpoint_dir.exists():
             interrupted = any(run_dir.rglob("last.ckpt"))
@@ -111,11 +122,13 @@ class TrainedContestant(Contestant):
                 self.config,
                 run_dir=run_dir,
                 checkpoint_dir=checkpoint_dir,
-                split=trial.config,
+                split=SplitConfig(by="list", validation_tasks=sorted(validation)),
                 seed=trial.seed,
                 resume=interrupted,
             )
-            train_model(config, trial.data, trial.feature_version)
+            # Without the test rows, on which nothing of the training may depend.
+            known = np.sort(np.concatenate([trial.split.train, trial.split.validation]))
+            train_model(config, trial.data.take(known), trial.feature_version)
         checkpoint = load_checkpoint(checkpoint_dir, trial.feature_version)
         training = checkpoint.card.training
         facts = {"seconds": training["seconds"], "epochs": training["epochs"]}
@@ -191,14 +204,7 @@ class CheckpointContestant(Contestant):
 
     def fit(self, trial: Trial) -> Fit:
         """Predicts the test rows; raises SeenTasksError if the checkpoint has seen one of their tasks."""
-        test = np.unique(trial.data.workload_hash[trial.split.test])
-        seen = np.isin(test, self.checkpoint.card.split.seen_in(trial.data))
-        if seen.any():
-            raise SeenTasksError(
-                f"{self.name}: the checkpoint {self.checkpoint.path} has seen {seen.sum()} of the "
-                f"{len(test)} test tasks, or their shapes: give the split that it was trained with "
-                f"({_split_text(self.checkpoint)}), or leave it out"
-            )
+        _refuse_seen_tests(self.name, self.checkpoint, trial)
         return Fit(*predict(self.checkpoint, trial.data, trial.split.test))
 
 
@@ -216,9 +222,24 @@ class ChanceContestant(Contestant):
         return Fit(draw)
 
 
+def _refuse_seen_tests(name: str, checkpoint: Checkpoint, trial: Trial) -> None:
+    """Raises SeenTasksError if the checkpoint has seen a test task, or another task of its shape."""
+    test = np.unique(trial.data.workload_hash[trial.split.test])
+    seen = np.isin(test, checkpoint.card.split.seen_in(trial.data))
+    if seen.any():
+        raise SeenTasksError(
+            f"{name}: the checkpoint {checkpoint.path} has seen {seen.sum()} of the {len(test)} test tasks, "
+            f"or their shapes: give the split that it was trained with ({_split_text(checkpoint)}), or leave "
+            "it out"
+        )
+
+
 def _split_text(checkpoint: Checkpoint) -> str:
-    config = checkpoint.card.split.config
+    split = checkpoint.card.split
+    config = split.config
     if config.get("by") == "list":
+        if not split.test_tasks:
+            return "which its card lists"
         return "split.by=checkpoint, as its card lists the tasks"
     return ", ".join(f"split.{name}={value}" for name, value in config.items() if value)
 

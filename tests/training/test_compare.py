@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from unittest.mock import patch
@@ -34,6 +35,7 @@ from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
 from foretune.training.other_test_data import with_other_test_data
 from foretune.training.other_training_data import OtherDataError, joined, with_other_training_data
+from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.paths import ROOT
@@ -245,16 +247,65 @@ def test_a_checkpoint_takes_part_where_it_has_not_seen_the_tests(first, data, tm
     config, before, _ = first
     folders = config.fits_dir.glob("mlp-*/checkpoint")
     cards = {folder: json.loads((folder / "card.json").read_text()) for folder in folders}
-    whole = {
-        folder: card["seed"] for folder, card in cards.items() if card["split"]["config"]["by"] == "task"
-    }
+    whole = {folder: card["seed"] for folder, card in cards.items() if len(card["split"]["train_tasks"]) == 9}
     folder, seed = whole.popitem()
     config = replace(config, models=[str(folder)], curve=CurveConfig(), fits_dir=tmp_path)
     entry = compared(config, data)[0].entries[0]
     assert entry.metrics == before.of("mlp")[seed].metrics
-    with pytest.raises(SeenTasksError, match=r"has seen \d of the 4 test tasks.*split.test=0.25"):
+    with pytest.raises(SeenTasksError, match=r"has seen \d of the 4 test tasks.*its card lists"):
         compared(replace(config, split=replace(config.split, seed=9)), data)
     assert entry.seed is None
+
+
+def trained(folder, data, tasks):
+    """Checkpoint of a model that has seen these tasks."""
+    config = replace(
+        train_settings("x", TINY),
+        run_dir=folder / "run",
+        checkpoint_dir=folder / "checkpoint",
+        split=SplitConfig(test=0, validation=0),
+    )
+    known = data.take(np.flatnonzero(np.isin(data.workload_hash, tasks)))
+    return str(train_model(config, known, VERSION).checkpoint_dir)
+
+
+def test_a_model_trained_further_is_tested_on_the_tasks_that_all_are_tested_on(tmp_path, data):
+    config = settings(tmp_path, models=["further"])
+    split = split_rows(data, config.split)
+    train, validation, test = (
+        sorted(set(data.workload_hash[split.part(part)])) for part in ("train", "validation", "test")
+    )
+
+    def further(start):
+        return replace(config, contestants={"further": {"train": {**TINY, "start_from": start}}})
+
+    start = trained(tmp_path / "start", data, [train[0], validation[0]])
+    compared(further(start), data)
+    (folder,) = config.fits_dir.glob("further-trained-*/checkpoint")
+    parts = load_checkpoint(folder, VERSION).card.split
+    assert set(parts.train_tasks) == {*train, validation[0]} and parts.validation_tasks == validation[1:]
+    # A checkpoint of other weights at the same path is another start.
+    shutil.rmtree(tmp_path / "start")
+    assert trained(tmp_path / "start", data, train[:2]) == start
+    assert not compared(further(start), data)[0].entries[0].reused
+    seen = trained(tmp_path / "seen", data, [train[0], test[0]])
+    with pytest.raises(SeenTasksError, match=r"further: .* has seen 1 of the 4 test tasks"):
+        compared(further(seen), data)
+
+
+def test_an_interrupted_training_goes_on_for_other_test_tasks(tmp_path, data):
+    config = settings(tmp_path, models=["mlp"])
+    (before,) = compared(config, data)[0].entries
+    (folder,) = config.fits_dir.glob("mlp-trained-*")
+    for interrupted in (folder / "checkpoint", *config.fits_dir.glob("mlp-*")):
+        if interrupted != folder:
+            shutil.rmtree(interrupted)
+    other = dataset(tasks=20, per_task=5, seed=7)
+    elsewhere = replace(config, test_dataset=tmp_path / "other")
+    _, told = compared(elsewhere, data, {tmp_path / "other": other})
+    assert any("continues its interrupted training" in line for line in told)
+    (again,) = compared(config, data)[0].entries
+    np.testing.assert_array_equal(again.prediction, before.prediction)
 
 
 def test_a_model_of_efficiencies_is_compared_by_scores_and_by_latencies(data, tmp_path):
