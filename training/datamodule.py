@@ -210,7 +210,13 @@ class CostModelData(pl.LightningDataModule):
 
     def reseed(self, seed: int) -> None:
         """Seeds the order of the following batches."""
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed, self._generator = seed, torch.Generator().manual_seed(seed)
+
+    def seed_epoch(self, epoch: int) -> None:
+        """Seeds batches and dropout by seed and epoch, so that a resumed training repeats no epoch's."""
+        of_torch, of_batches = np.random.SeedSequence((self._seed, epoch)).generate_state(2).tolist()
+        torch.manual_seed(of_torch)
+        self._generator.manual_seed(of_batches)
 
     def train_dataloader(self) -> DataLoader[TrainingBatch]:
         """Batches of the training part, with `oversample` by score (One-Shot Tuner sections 4.1.2 and 5)."""
@@ -227,7 +233,9 @@ class CostModelData(pl.LightningDataModule):
             self._config.rivals,
             self._generator,
         )
-        return DataLoader(self.train, batch_sampler=batches, collate_fn=_as_is)
+        # The loader draws a number for its workers, which must not come from the generators that are seeded.
+        own = torch.Generator()
+        return DataLoader(self.train, batch_sampler=batches, collate_fn=_as_is, generator=own)
 
     def val_dataloader(self) -> DataLoader[TrainingBatch]:
         """Batches of the validation part in row order."""

@@ -79,13 +79,15 @@ def _epochs_done(folder: Path, config: TrainerConfig) -> int | None:
 
 
 def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer:
-    callbacks: list[Callback] = [ModelCheckpoint(folder, LAST.stem, enable_version_counter=False)]
+    callbacks: list[Callback] = []
     if validates:
         monitor, mode = f"validation/{config.monitor}", config.mode
         callbacks += [
             ModelCheckpoint(folder, BEST.stem, monitor=monitor, mode=mode, enable_version_counter=False),
             EarlyStopping(monitor, patience=config.patience, mode=mode),
         ]
+    # After the best one, whose value it stores.
+    callbacks.append(ModelCheckpoint(folder, LAST.stem, enable_version_counter=False))
     # A log file or a pipe gets one line per epoch instead of a bar.
     bar = config.progress_bar and sys.stdout.isatty()
     if bar:

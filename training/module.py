@@ -61,6 +61,10 @@ class CostModelModule(pl.LightningModule):
         self._optimiser = optimiser
         self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []
 
+    def on_train_epoch_start(self) -> None:
+        """Seeds the epoch."""
+        self.trainer.datamodule.seed_epoch(self.current_epoch)  # type: ignore[attr-defined]
+
     def training_step(self, batch: TrainingBatch, _: int) -> Tensor:
         """Loss of one batch."""
         loss = self._step(batch)[0]

@@ -73,8 +73,8 @@ def run(config: TrainConfig) -> TrainResult:
 def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: str) -> TrainResult:
     """Trains on `data`, keeps the best epoch by validation, and writes checkpoint, metrics and config.
 
-    The seed determines split, initialisation and batches, and on one CPU the result. The members of an
-    ensemble are trained in sequence on the same records.
+    The seed determines split, initialisation and batches, and on one CPU the result, also of a training that
+    was interrupted. The members of an ensemble are trained in sequence on the same records.
     """
     refuse_to_overwrite(config.checkpoint_dir)
     if config.trainer.threads is not None:

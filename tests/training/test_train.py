@@ -21,13 +21,13 @@ from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
 from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
 from foretune.training.evaluation import evaluate_checkpoint
 from foretune.training.labels import LabelError, Labels, inverse_frequency
-from foretune.training.module import DivergedError, OptimiserConfig
+from foretune.training.module import CostModelModule, DivergedError, OptimiserConfig
 from foretune.training.train import data_sha256, train_model
 from hydra import compose, initialize_config_module
 from hypothesis import given
 from hypothesis import strategies as st
 from support.synthetic import dataset
-from support.training import settings, with_latency
+from support.training import TRANSFORMER, settings, with_latency
 from torch.utils.data import SequentialSampler
 
 # --- labels and batches
@@ -216,6 +216,28 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     assert {row.split(",")[epoch] for row in rows[1:]} == {"2", "3"}
     assert load_checkpoint(first).card.training["epochs"] == 2
     assert load_checkpoint(tmp_path / "checkpoint").card.training["epochs"] == 4
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+def test_an_interrupted_run_gives_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch, stop):
+    model = replace(TRANSFORMER, arguments={**TRANSFORMER.arguments, "dropout": 0.2})
+    data = dataset(tasks=6, per_task=10)
+    changes = {"model": model, "data": DataConfig(batch_size=16, rivals=4)}
+    whole = train_model(settings(tmp_path / "whole", **changes), data, "1")
+
+    def stops(module):
+        if module.current_epoch == stop:
+            raise KeyboardInterrupt
+        seeds(module)
+
+    seeds = CostModelModule.on_train_epoch_start
+    monkeypatch.setattr(CostModelModule, "on_train_epoch_start", stops)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        train_model(settings(tmp_path, **changes), data, "1")
+    monkeypatch.setattr(CostModelModule, "on_train_epoch_start", seeds)
+    resumed = train_model(settings(tmp_path, resume=True, **changes), data, "1")
+    first, again = (load_checkpoint(run.checkpoint_dir).card.weights_sha256 for run in (whole, resumed))
+    assert first == again
 
 
 def test_only_a_run_with_the_same_settings_is_resumed(tmp_path):
