@@ -61,9 +61,10 @@ def run(config: TrainConfig) -> TrainResult:
       UserError: settings, dataset or split are not usable; the message says what to do.
     """
     refuse_to_overwrite(config.checkpoint_dir)
-    version = feature_version_of(config.model.name)
+    before = load_checkpoint(config.start_from).card if config.start_from else None
+    version = feature_version_of((before or config).model.name)
     data = load_features(config.dataset, version)
-    seen = load_checkpoint(config.start_from).card.split.seen_in(data) if config.start_from else ()
+    seen = before.split.seen_in(data) if before else ()
     # Tasks that networks share are held out with each of them; the table beside the records lists them.
     networks = evaluation_networks(config.dataset, data)
     split = split_by_networks(split_like_checkpoint(config.split, data), data, networks, seen)
@@ -80,15 +81,15 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     config.run_dir.mkdir(parents=True, exist_ok=True)
+    before = load_checkpoint(config.start_from, feature_version) if config.start_from else None
+    if before:
+        config = replace(config, model=before.card.model, target=before.card.target)
     if config.resume:
         _check_interrupted(config)
     if is_main_process():
         (config.run_dir / CONFIG).write_text(json.dumps(plain(config), indent=2) + "\n", encoding="utf-8")
 
     started = time.monotonic()
-    before = load_checkpoint(config.start_from, feature_version) if config.start_from else None
-    if before:
-        config = replace(config, model=before.card.model, target=before.card.target)
     members = _members(config, data, before)
     records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
     _log_start(config, members, records)

@@ -1,7 +1,8 @@
 """Draft model end to end: trained on records, evaluated, loaded and used in a search."""
 
+import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,22 @@ def trained(dataset, tmp_path_factory):
 
 def test_training_learns_from_decisions(trained):
     assert trained.metrics["test"].spearman > 0.9
+
+
+def test_a_draft_model_is_trained_further_whatever_the_model_is_set_to(trained, dataset, tmp_path):
+    config = TrainConfig(
+        dataset=dataset,
+        run_dir=tmp_path,
+        checkpoint_dir=tmp_path / "checkpoint",
+        model=ModelConfig("mlp"),
+        split=SplitConfig(by="list"),
+        start_from=str(trained.checkpoint_dir),
+        trainer=TrainerConfig(max_epochs=1, threads=1, progress_bar=False),
+    )
+    further = train.run(config)
+    before, after = (load_checkpoint(run.checkpoint_dir, DRAFT_VERSION).card for run in (trained, further))
+    assert after.model == before.model
+    assert json.loads((tmp_path / "config.json").read_text())["model"] == asdict(before.model)
 
 
 def test_a_held_out_network_takes_what_others_share_with_it(dataset, tmp_path):
