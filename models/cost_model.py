@@ -14,9 +14,14 @@ from torch import Tensor, nn
 
 from ..dataset.features.table import FeatureBatch, FeatureTable
 from ..dataset.roofline import latency_bound_s
+from ..errors import UserError
 from .columns import LOG_VARIANCE, LOG_VARIANCE_RANGE, SCORE, SHARES, column_names, decode_share
 from .normaliser import Normaliser
 from .target import TargetConfig
+
+
+class NanError(UserError, ValueError):
+    """The features of a candidate or the outputs of the model are NaN."""
 
 
 class FeatureTensors(NamedTuple):
@@ -171,7 +176,12 @@ class Predictor:
                 columns[rows] = made.float().cpu().numpy()
         if np.isnan(columns).any():
             bad = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
-            raise ValueError(f"the features of candidate {bad} contain NaN: regenerate the features")
+            if any(np.isnan(getattr(batch, f.name)[bad]).any() for f in fields(batch)):
+                raise NanError(f"the features of candidate {bad} contain NaN: regenerate the features")
+            raise NanError(
+                f"the model gives NaN for the finite features of candidate {bad}, as it diverged: train it "
+                "again with a lower optimiser.learning_rate"
+            )
         return columns
 
     def _named(self, columns: NDArray[np.float32]) -> Prediction:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class DivergedError(UserError, ArithmeticError):
-    """The outputs of the model are no longer finite."""
+    """The outputs or the weights of the model are no longer finite."""
 
 
 class OptimiserError(UserError, ValueError):
@@ -89,15 +89,22 @@ class CostModelModule(pl.LightningModule):
         """Logs `validation/<metric>` for each metric."""
         output, latency_s, group = (torch.cat(parts).numpy() for parts in zip(*self._outputs, strict=True))
         self._outputs.clear()
-        if not np.isfinite(output).all():
-            raise DivergedError(
-                f"the outputs are not finite after epoch {self.current_epoch}: lower "
-                f"optimiser.learning_rate, which is {self._optimiser.learning_rate}"
-            )
+        self._require_finite("outputs", bool(np.isfinite(output).all()))
         prediction = self._target.comparable(self._target.decode(output), group)
         metrics = evaluate(prediction, latency_s.astype(np.float64), group)
         self.log_dict({f"validation/{name}": getattr(metrics, name) for name in MONITORS})
         log.info("epoch %3d  %s", self.current_epoch, metrics)
+
+    def on_train_epoch_end(self) -> None:
+        """Checks the weights, as a training may have no validation tasks."""
+        self._require_finite("weights", all(bool(w.isfinite().all()) for w in self.parameters()))
+
+    def _require_finite(self, what: str, finite: bool) -> None:
+        if not finite:
+            raise DivergedError(
+                f"the {what} are not finite after epoch {self.current_epoch}: lower "
+                f"optimiser.learning_rate, which is {self._optimiser.learning_rate}"
+            )
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a linear warm-up and a linear decay."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from foretune.dataset.features.table import FeatureBatch, FeatureTable
-from foretune.models.cost_model import FeatureTensors, Predictor, masked_mean, masked_sum
+from foretune.models.cost_model import FeatureTensors, NanError, Predictor, masked_mean, masked_sum
 from foretune.models.normaliser import LIMIT, WIDE, ColumnScaler, FeatureDims, Normaliser
 from foretune.models.registry import ModelConfig, ModelConfigError, build_model
 from foretune.models.target import TargetConfig
@@ -179,8 +179,15 @@ def test_features_of_other_dimensions_or_with_nan_are_refused(predictor):
     with pytest.raises(ValueError, match="5 columns, but the normaliser was fitted to 52"):
         predictor.predict(replace(batch, task=batch.task[:, :5]))
     batch.task[2, 0] = np.nan
-    with pytest.raises(ValueError, match="candidate 2 contain NaN"):
+    with pytest.raises(NanError, match="features of candidate 2 contain NaN"):
         predictor.predict(batch)
+
+
+def test_a_model_whose_weights_are_nan_is_named_as_the_cause(predictor):
+    with torch.no_grad():
+        next(predictor.model.parameters()).fill_(np.nan)
+    with pytest.raises(NanError, match=r"NaN for the finite features of candidate 0, as it diverged"):
+        predictor.predict(table(3).batch())
 
 
 # --- normaliser

@@ -277,6 +277,9 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     with pytest.raises(DivergedError, match=r"lower optimiser\.learning_rate"):
         broken = OptimiserConfig(learning_rate=1e30)
         train_model(settings(tmp_path, optimiser=broken), dataset(tasks=6), "1")
+    with pytest.raises(DivergedError, match=r"weights are not finite after epoch 0"):
+        unjudged = SplitConfig(validation=0, test=0)
+        train_model(settings(tmp_path, optimiser=broken, split=unjudged), dataset(tasks=6), "1")
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(CheckpointExistsError, match="choose another"):
         train_model(settings(tmp_path), dataset(tasks=6), "1")
