@@ -47,6 +47,16 @@ def unknown_option(name: str, siblings: Iterable[Any]) -> ConfigError:
     return ConfigError(f"unknown option {name}: {hint}--help lists them all")
 
 
+SEEDS = 2**32
+"""Number of seeds, 0 to SEEDS - 1, that NumPy, torch and Lightning all take."""
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Raises ConfigError for a seed that is not among `SEEDS`."""
+    if not 0 <= seed < SEEDS:
+        raise ConfigError(f"{name}={seed}: choose a seed from 0 to {SEEDS - 1}")
+
+
 def _make_writable(node: Any, given: Any) -> None:
     """Removes the read-only flag that OmegaConf sets on the nodes of frozen dataclasses.
 

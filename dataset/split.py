@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..configuration import check_seed
 from ..errors import UserError
 from .features.table import LabelledFeatures
 
@@ -49,6 +50,7 @@ class SplitConfig:
     checkpoint: str = ""
 
     def __post_init__(self) -> None:
+        check_seed("split.seed", self.seed)
         if self.by not in SPLITS:
             raise SplitError(f"split.by={self.by!r} is unknown: choose one of {', '.join(SPLITS)}")
         if bool(self.checkpoint) != (self.by == "checkpoint"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ..configuration import ConfigError, from_hydra
+from ..configuration import ConfigError, check_seed, from_hydra
 from ..dataset.split import SplitConfig
 from ..models.checkpoint import CheckpointNotFoundError
 from ..models.gbdt import GbdtConfig
@@ -68,6 +68,8 @@ class CompareConfig:
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ConfigError(f"{name}={values} contains a value twice: give each once")
+        for seed in self.seeds:
+            check_seed("seeds", seed)
         if self.minutes is not None and self.minutes <= 0:
             raise ConfigError(f"minutes={self.minutes}: set it above 0, or to null for no limit")
         if unknown := sorted(set(self.curve.models) - set(self.models)):

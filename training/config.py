@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from ..configuration import ConfigError
+from ..configuration import ConfigError, check_seed
 from ..dataset.split import SplitConfig
 from ..models.losses import LossConfig
 from ..models.registry import EXPLORERS, ModelConfig
@@ -45,6 +45,8 @@ class TrainerConfig:
                 f"trainer.max_epochs={self.max_epochs}, trainer.patience={self.patience}: "
                 "set both to 1 or more"
             )
+        if self.threads is not None and self.threads < 1:
+            raise ConfigError(f"trainer.threads={self.threads}: set it to 1 or more, or to null")
         if set(self.loggers) - set(LOGGERS):
             raise ConfigError(
                 f"trainer.loggers={list(self.loggers)}: choose any of {', '.join(LOGGERS)}, as in "
@@ -86,6 +88,7 @@ class TrainConfig:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
         if self.model.name in EXPLORERS:
             raise ConfigError(
                 f"model.name={self.model.name}: an explorer scores no programs; use foretune reinforce"
@@ -103,6 +106,7 @@ class EvaluateConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
         if self.part not in PARTS:
             raise ConfigError(f"part={self.part!r} is unknown: choose one of {', '.join(PARTS)}")
 

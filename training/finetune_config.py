@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..configuration import ConfigError
+from ..configuration import ConfigError, check_seed
 from ..dataset.split import SplitConfig
 from ..models.card import Card
 from ..models.losses import LossConfig
@@ -45,6 +45,7 @@ class FinetuneConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
         if not 0 <= self.stopping < 1:
             raise ConfigError(f"stopping={self.stopping}: choose a share in [0, 1)")
         if not 0 <= self.keep < 1:

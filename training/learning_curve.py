@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..configuration import ConfigError
+from ..configuration import ConfigError, check_seed
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig
 
@@ -33,6 +33,7 @@ class CurveConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_seed("curve.seed", self.seed)
         for axis in AXES:
             for size in getattr(self, axis):
                 if size != ALL and not (str(size).isdigit() and int(size) > 0):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import AgglomerativeClustering, KMeans
 from sklearn.metrics import pairwise_distances
 
-from ..configuration import ConfigError
+from ..configuration import ConfigError, check_seed
 from ..dataset.features.table import LabelledFeatures
 from ..errors import UserError
 from .task_similarity import TaskProfiles, spearman_similarity
@@ -35,6 +35,7 @@ class ChoiceConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_seed("choice.seed", self.seed)
         if self.k < 1:
             raise ConfigError(f"choice.k={self.k}: choose at least 1 task; Fasor takes 10")
         if self.method not in METHODS:

@@ -13,7 +13,7 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 
-from ..configuration import ConfigError, from_hydra
+from ..configuration import SEEDS, ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..models.calibration import Calibration
 from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
@@ -115,7 +115,7 @@ def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | N
         dims = FeatureDims.of(data.features)
         members = []
         for number, single in enumerate(config.model.singles):
-            pl.seed_everything(config.seed + number * _SEED_STEP, verbose=False)
+            pl.seed_everything(_seed(config, number), verbose=False)
             members.append(build_model(single, dims))
     train_only(members, config.train_only)
     return members
@@ -127,7 +127,7 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
     for member, (number, folder) in zip(members, enumerate(_folders(config, len(members))), strict=True):
         if len(members) > 1:
             log.info("member %d of %d", number + 1, len(members))
-        seed = config.seed + number * _SEED_STEP
+        seed = _seed(config, number)
         pl.seed_everything(seed, verbose=False)
         records.reseed(seed)
         if isinstance(member, TreesCostModel) and not config.start_from:
@@ -137,6 +137,10 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
             module = CostModelModule(member, config.target, config.loss, config.optimiser)
             epochs += fit(module, records, config.trainer, folder, config.resume)
     return epochs
+
+
+def _seed(config: TrainConfig, member: int) -> int:
+    return (config.seed + member * _SEED_STEP) % SEEDS
 
 
 def _folders(config: TrainConfig, members: int) -> list[Path]:

@@ -17,11 +17,16 @@ from foretune.models.losses import LossConfig
 from foretune.models.normaliser import Normaliser
 from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
+from foretune.training.compare_config import CompareConfig
 from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
 from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
 from foretune.training.evaluation import evaluate_checkpoint
+from foretune.training.exploration.config import ReinforceConfig
+from foretune.training.finetune_config import FinetuneConfig
 from foretune.training.labels import LabelError, Labels, inverse_frequency
+from foretune.training.learning_curve import CurveConfig
 from foretune.training.module import CostModelModule, DivergedError, OptimiserConfig
+from foretune.training.task_choice import ChoiceConfig
 from foretune.training.train import data_sha256, train_model
 from hydra import compose, initialize_config_module
 from hypothesis import given
@@ -327,6 +332,9 @@ def test_the_configuration_states_the_defaults_of_the_code():
         (["dataset=d", "model.arguments.width=10", "model.name=mlp"], "'mlp' has no argument"),
         (["dataset=d", "trainer.monitor=loss"], "trainer.monitor='loss' is unknown"),
         (["dataset=d", "trainer.patience=0"], "set both to 1 or more"),
+        (["dataset=d", "trainer.threads=0"], "trainer.threads=0: set it to 1 or more"),
+        (["dataset=d", "seed=-1"], "seed=-1: choose a seed from 0 to 4294967295"),
+        (["dataset=d", "split.seed=-1"], "split.seed=-1: choose a seed"),
         (["dataset=d", "optimiser.learning_rate=0"], "set learning_rate above 0"),
         (["dataset=d", "model.members=0"], "model.members=0"),
         (["dataset=d", "data.without=[colour]"], "choose among stores, decisions, task, hardware"),
@@ -342,6 +350,32 @@ def test_settings_that_are_wrong_are_named(overrides, message):
         composed = compose("train", ["run_dir=r", *overrides])
     with pytest.raises(UserError, match=message):
         from_hydra(composed, TrainConfig)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: EvaluateConfig("c", Path("d"), Path("o"), seed=seed),
+        lambda seed: FinetuneConfig("c", Path("d"), Path("r"), Path("o"), seed=seed),
+        lambda seed: ChoiceConfig(seed=seed),
+        lambda seed: CurveConfig(seed=seed),
+        lambda seed: CompareConfig(Path("d"), Path("r"), Path("f"), ["x"], {}, seeds=[0, seed]),
+        lambda seed: ReinforceConfig([Path("d")], Path("r"), Path("c"), seed=seed),
+    ],
+)
+def test_seeds_out_of_range_are_refused_before_anything_is_read(make):
+    make(2**32 - 1)
+    for seed in (-1, 2**32):
+        with pytest.raises(ConfigError, match=rf"seeds?={seed}: choose a seed"):
+            make(seed)
+    with pytest.raises(ConfigError, match="threads=0: must be at least 1"):
+        ReinforceConfig([Path("d")], Path("r"), Path("c"), threads=0)
+
+
+def test_an_ensemble_of_the_greatest_seed_is_trained(tmp_path):
+    model = ModelConfig("mlp", {"width": 8}, members=2)
+    config = settings(tmp_path, epochs=1, model=model, seed=2**32 - 1)
+    assert train_model(config, dataset(tasks=6, per_task=6), "1").epochs == 2
 
 
 def test_an_unknown_part_is_refused():

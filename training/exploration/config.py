@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...configuration import ConfigError
+from ...configuration import ConfigError, check_seed
 from ..config import paths_to_text
 from .reward import RewardConfig
 
@@ -82,7 +82,8 @@ class ReinforceConfig:
     def __post_init__(self) -> None:
         if not self.dataset:
             raise ConfigError("dataset=[]: name the datasets whose tasks the explorer learns on")
-        _at_least(self, "", width=1, epochs=1, tasks=1)
+        _at_least(self, "", width=1, epochs=1, tasks=1, threads=1)
+        check_seed("seed", self.seed)
 
     def plain(self) -> dict[str, Any]:
         """Settings as JSON values."""
