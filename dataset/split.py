@@ -35,9 +35,10 @@ class SplitConfig:
     tasks of `networks`, or of a random share `test` of all networks if none is named, including tasks that
     they share with other networks. Either way the share `validation` of the remaining tasks is for
     validation, and tasks of one shape are in one part. `by="list"` takes `test_tasks` and `validation_tasks`
-    by their hashes, so that a part of a dataset can be split like the whole. `by="checkpoint"` keeps tasks in
-    the parts that they had in the training of `checkpoint` and splits the others as `by="task"` does;
-    `training.known_split` turns it into a list.
+    by their hashes, with other tasks of their shapes, so that a part of a dataset can be split like the
+    whole; a shape of both lists is for tests. `by="checkpoint"` keeps tasks in the parts that they had in the
+    training of `checkpoint` and splits the others as `by="task"` does; `training.known_split` turns it into a
+    list.
     """
 
     by: str = "task"
@@ -109,7 +110,7 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
     if config.by == "list":
         test = _listed(data, config.test_tasks, "test_tasks", seen)
         validation = _listed(data, config.validation_tasks, "validation_tasks", seen)
-        return _split(data, test, validation)
+        return _split(data, test, validation & ~test)
     rng = np.random.default_rng(config.seed)
     shapes, first_row = np.unique(data.shape, return_index=True)
     shapes = shapes[_spread_over(data.operator[first_row], rng)]
@@ -152,7 +153,7 @@ def _split(data: LabelledFeatures, test: NDArray[np.bool_], validation: NDArray[
 
 
 def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collection[str]) -> NDArray[np.bool_]:
-    """Mask of the rows of the tasks that the configuration lists."""
+    """Mask of the rows of the tasks that the configuration lists, and of other tasks of their shapes."""
     if unknown := sorted(set(listed) - set(data.workload_hash.tolist())):
         raise SplitError(
             f"split.{name}: the dataset has no record of {len(unknown)} of them, such as {unknown[0]}: leave "
@@ -162,7 +163,7 @@ def _listed(data: LabelledFeatures, listed: list[str], name: str, seen: Collecti
         raise SplitError(
             f"split.{name}: the model has seen {len(known)} of them, such as {known[0]}: leave them out"
         )
-    return np.isin(data.workload_hash, listed)
+    return with_shapes_of(data, listed)
 
 
 def _spread_over(operators: NDArray[np.str_], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -157,6 +157,18 @@ def test_a_part_of_a_dataset_is_split_as_the_whole_was():
         assert len(split.train) + len(split.test) + len(split.validation) == len(part)
 
 
+def test_listed_tasks_take_those_of_their_shapes_with_them():
+    data = dataset(tasks=8, per_task=2)
+    shape = data.shape.copy()
+    for task, of in (("task004", "task003"), ("task005", "task000"), ("task001", "task003")):
+        shape[data.workload_hash == task] = of
+    listed = SplitConfig(by="list", test_tasks=["task003"], validation_tasks=["task000", "task001"])
+    split = split_rows(replace(data, shape=shape), listed)
+    assert set(data.workload_hash[split.test]) == {"task003", "task004", "task001"}
+    assert set(data.workload_hash[split.validation]) == {"task000", "task005"}
+    assert set(data.workload_hash[split.train]) == {"task002", "task006", "task007"}
+
+
 @pytest.mark.parametrize(
     ("settings", "seen", "message"),
     [
