@@ -15,8 +15,9 @@ def split_like_checkpoint(config: SplitConfig, data: LabelledFeatures) -> SplitC
     A task of the checkpoint stays in its part, and other tasks of its shape join it there. Cards that are
     older than the definition of a shape may have a shape in several parts. Such a shape is trained on rather
     than validated on, and validated on rather than tested on, as the checkpoint has seen it. Tasks of other
-    shapes are split by the shares `test` and `validation`, as with `by="task"`. A model that is trained on
-    more records is thus tested on tasks that the earlier model was tested on.
+    shapes are split by the shares `test` and `validation`, as with `by="task"`, or trained on if they are too
+    few for each part to get one. A model that is trained on more records is thus tested on tasks that the
+    earlier model was tested on.
 
     Raises:
       SplitError: the dataset has no task of the checkpoint's tests.
@@ -35,7 +36,7 @@ def split_like_checkpoint(config: SplitConfig, data: LabelledFeatures) -> SplitC
             f"split.checkpoint={config.checkpoint}: the dataset has none of the tasks that it was tested on; "
             "name the checkpoint of an earlier state of the dataset, or use split.by=task"
         )
-    if fresh.any():
+    if len(np.unique(data.shape[fresh])) > (config.test > 0) + (config.validation > 0):
         rows = np.flatnonzero(fresh)
         shares = SplitConfig(validation=config.validation, test=config.test, seed=config.seed)
         parts = split_rows(data.take(rows), shares)

@@ -86,6 +86,18 @@ def test_a_dataset_without_anything_new_is_split_as_it_was(data: LabelledFeature
     assert (split.test_tasks, split.validation_tasks) == (names[:3].tolist(), names[3:5].tolist())
 
 
+@pytest.mark.parametrize(("fresh", "tested"), [(1, 0), (2, 0), (3, 1)])
+def test_new_tasks_that_are_too_few_to_share_are_trained_on(
+    data: LabelledFeatures, fresh: int, tested: int
+) -> None:
+    names = np.unique(data.workload_hash)[: 10 + fresh]
+    grown = data.take(np.flatnonzero(np.isin(data.workload_hash, names)))
+    split = split_like_checkpoint(LIKE, grown)
+    assert len(set(split.test_tasks) & set(names[10:])) == tested
+    assert len(set(split.validation_tasks) & set(names[10:])) == tested
+    assert set(split.test_tasks) >= set(names[:3]) and set(split.validation_tasks) >= set(names[3:5])
+
+
 def test_a_dataset_of_something_else_is_refused(data: LabelledFeatures) -> None:
     other = data.take(np.flatnonzero(np.isin(data.workload_hash, np.unique(data.workload_hash)[10:20])))
     with pytest.raises(SplitError, match=r"split\.checkpoint=before: the dataset has none of the tasks"):
