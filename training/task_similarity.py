@@ -14,6 +14,7 @@ from ..dataset.features.table import LabelledFeatures
 
 PROFILES = ("task", "decisions", "stores")
 """Kinds of features that tasks can be compared by."""
+_CHUNK = 8192  # tokens whose features are summed at a time, as float64
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class TaskProfiles:
         store features to the accesses. Columns that are equal for all tasks are left out.
 
         Raises:
-          ConfigError: a kind is unknown, or none is given.
+          ConfigError: a kind is unknown or missing from the features of the model, or none is given.
         """
         unknown = [kind for kind in kinds if kind not in PROFILES]
         if unknown or not kinds:
@@ -45,6 +46,12 @@ class TaskProfiles:
             data.workload_hash, return_index=True, return_inverse=True, return_counts=True
         )
         table = data.features
+        for kind in kinds:
+            if getattr(table, kind).size == 0:
+                raise ConfigError(
+                    f"choice.features={list(kinds)}: the model reads no {kind}; leave them out, or give a "
+                    "checkpoint that is no draft model"
+                )
         columns = {
             "task": lambda: table.task[first].astype(np.float64),
             "decisions": lambda: _token_means(table.decisions, table.decision_offsets, task_of, records),
@@ -88,8 +95,12 @@ def _token_means(
     token_task = np.repeat(task_of, lengths)
     count = np.bincount(token_task, minlength=len(records)).astype(np.float64)
     sums = np.zeros((len(records), tokens.shape[1]))
-    values = tokens.astype(np.float64)
-    np.add.at(sums, token_task, np.sign(values) * np.log1p(np.abs(values)))
+    order = np.argsort(token_task, kind="stable")
+    for start in range(0, len(order), _CHUNK):
+        rows = order[start : start + _CHUNK]
+        first = np.flatnonzero(np.diff(token_task[rows], prepend=-1))
+        values = tokens[rows].astype(np.float64)
+        sums[token_task[rows[first]]] += np.add.reduceat(np.sign(values) * np.log1p(np.abs(values)), first)
     return np.column_stack([count / records, sums / np.maximum(count, 1)[:, None]])
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from foretune.configuration import ConfigError
 from foretune.models.normaliser import Normaliser
+from foretune.training.feature_source import drafts_of
 from foretune.training.task_choice import METHODS, ChoiceConfig, TaskChoiceError, choose_tasks
 from foretune.training.task_similarity import TaskProfiles, spearman_similarity
 from foretune.training.transfer import (
@@ -71,6 +73,29 @@ def test_tasks_are_compared_by_their_programs_where_asked_to():
     assert programs.values[2, 0] == pytest.approx(expected)
     both = TaskProfiles.of(data, ["task", "decisions", "stores"])
     assert both.values.shape[1] == task.values.shape[1] + programs.values.shape[1]
+
+
+def test_token_features_are_averaged_a_few_tokens_at_a_time(monkeypatch):
+    monkeypatch.setattr("foretune.training.task_similarity._CHUNK", 50)
+    data = dataset(tasks=3, per_task=400)
+    data = data.take(np.random.default_rng(0).permutation(len(data)))  # tasks share chunks
+    tracemalloc.start()
+    found = TaskProfiles.of(data, ["stores"])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < data.features.stores.nbytes / 2
+    task = np.repeat(data.workload_hash, np.diff(data.features.store_offsets))
+    shrunk = np.sign(data.features.stores) * np.log1p(np.abs(data.features.stores))
+    means = np.array([shrunk[task == name].mean(axis=0, dtype=np.float64) for name in np.unique(task)])
+    expected = (means - means.mean(axis=0)) / means.std(axis=0)
+    np.testing.assert_allclose(found.values[:, 1:], expected, rtol=1e-4)  # after the number of stores
+
+
+@pytest.mark.parametrize("kind", ["stores", "decisions"])
+def test_a_draft_model_compares_tasks_by_no_stores_or_decisions(kind):
+    drafts = drafts_of(dataset(tasks=3, per_task=2))
+    with pytest.raises(ConfigError, match=rf"choice\.features=.*reads no {kind}"):
+        TaskProfiles.of(drafts, ["task", kind])
 
 
 def test_no_latency_has_a_part_in_profiles():
