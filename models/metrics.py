@@ -100,33 +100,9 @@ def pairwise_accuracy(prediction: FloatArray, score: FloatArray) -> float:
     return float(np.mean((1 + score_order * prediction_order)[differs] / 2))
 
 
-def predicted_order(prediction: FloatArray, score: FloatArray) -> NDArray[np.intp]:
-    """Rows of one group by descending prediction; among equal predictions the slower program comes first."""
-    return np.lexsort((score, -np.asarray(prediction)))
-
-
-def top_k_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Best score among the k highest predictions of one group; 0 if all of them failed."""
-    return _top(score[predicted_order(prediction, score)], k)
-
-
-def peak_score(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Mean of the top-1 to top-k scores of one group, or up to top-n for a group of n < k rows."""
-    return _peak(score[predicted_order(prediction, score)], k)
-
-
-def recall(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Share of the k fastest programs of one group that are among its k highest predictions.
-
-    A program as fast as the k-th counts as one of the fastest; a failed program never does. NaN for a group
-    of at most k programs, where none can be missed.
-    """
-    return _recall(score[predicted_order(prediction, score)], k)
-
-
-def regret(prediction: FloatArray, score: FloatArray, k: int) -> float:
-    """Relative slowdown of the fastest of the k highest predictions against the group's best; 0.1 is 10 %."""
-    return _regret(score[predicted_order(prediction, score)], k)
+def by_prediction(prediction: FloatArray, score: FloatArray) -> FloatArray:
+    """Scores of one group by descending prediction; of equal predictions the slower program comes first."""
+    return score[np.lexsort((score, -np.asarray(prediction)))]
 
 
 def latency_r2(predicted_s: FloatArray, latency_s: FloatArray) -> float:
@@ -139,26 +115,36 @@ def latency_r2(predicted_s: FloatArray, latency_s: FloatArray) -> float:
     return r2(np.log(np.asarray(predicted_s, np.float64)[ran]), np.log(latency_s[ran]))
 
 
-def _top(ordered: FloatArray, k: int) -> float:
-    """Top-k score, given scores in predicted order."""
+def top_k_score(ordered: FloatArray, k: int) -> float:
+    """Best score among the k highest predictions of one group, whose scores are ordered `by_prediction`.
+
+    0 if all of them failed.
+    """
     if k < 1:
         raise ValueError(f"k={k} must be at least 1")
     return float(ordered[:k].max())
 
 
-def _peak(ordered: FloatArray, k: int) -> float:
+def peak_score(ordered: FloatArray, k: int) -> float:
+    """Mean of the top-1 to top-k scores of one group, or up to top-n for a group of n < k rows."""
     return float(np.maximum.accumulate(ordered[:k]).mean())
 
 
-def _recall(ordered: FloatArray, k: int) -> float:
+def recall(ordered: FloatArray, k: int) -> float:
+    """Share of the k fastest programs of one group that are among its k highest predictions.
+
+    A program as fast as the k-th counts as one of the fastest; a failed program never does. NaN for a group
+    of at most k programs, where none can be missed.
+    """
     if len(ordered) <= k:
         return float("nan")
     fastest = (ordered >= np.partition(ordered, -k)[-k]) & (ordered > 0)
     return float(fastest[:k].sum() / min(k, fastest.sum()))
 
 
-def _regret(ordered: FloatArray, k: int) -> float:
-    return _or_slowest(_top(ordered, k), ordered) - 1
+def regret(ordered: FloatArray, k: int) -> float:
+    """Relative slowdown of the fastest of the k highest predictions against the group's best; 0.1 is 10 %."""
+    return _or_slowest(top_k_score(ordered, k), ordered) - 1
 
 
 def _or_slowest(top: float, scores: FloatArray) -> float:
@@ -297,7 +283,7 @@ def top_k_sums(tasks: Sequence[TaskMetrics], k: int, weights: Sequence[float]) -
 
 
 def _task_metrics(group: int, prediction: FloatArray, score: FloatArray, best_s: float) -> TaskMetrics:
-    ordered = score[predicted_order(prediction, score)]
+    ordered = by_prediction(prediction, score)
     return TaskMetrics(
         group=group,
         records=len(score),
@@ -305,10 +291,10 @@ def _task_metrics(group: int, prediction: FloatArray, score: FloatArray, best_s:
         pairwise_accuracy=pairwise_accuracy(prediction, score),
         best_s=best_s,
         slowest_s=best_s / float(score[score > 0].min()),
-        **{f"top_{k}": _top(ordered, k) for k in TOP_K},
-        **{f"peak_{k}": _peak(ordered, k) for k in PEAK_K},
-        **{f"recall_{k}": _recall(ordered, k) for k in RECALL_K},
-        **{f"regret_{k}": _regret(ordered, k) for k in REGRET_K},
+        **{f"top_{k}": top_k_score(ordered, k) for k in TOP_K},
+        **{f"peak_{k}": peak_score(ordered, k) for k in PEAK_K},
+        **{f"recall_{k}": recall(ordered, k) for k in RECALL_K},
+        **{f"regret_{k}": regret(ordered, k) for k in REGRET_K},
     )
 
 

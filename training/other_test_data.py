@@ -8,7 +8,7 @@ import numpy as np
 
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig
-from .other_training_data import OtherDataError, joined
+from .other_training_data import OtherDataError
 
 
 @dataclass(frozen=True)
@@ -44,4 +44,4 @@ def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFe
         validation_tasks=np.unique(data.workload_hash[split.validation]).tolist(),
     )
     left_out = len(np.unique(other.workload_hash[common]))
-    return OtherTest(joined(data.take(kept), test), config, left_out)
+    return OtherTest(LabelledFeatures.concatenate([data.take(kept), test]), config, left_out)

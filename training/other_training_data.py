@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
-from ..dataset.features.table import FeatureTable, LabelledFeatures
+from ..dataset.features.table import LabelledFeatures
 from ..dataset.split import Split, SplitConfig
 from ..errors import UserError
 
@@ -36,21 +34,4 @@ def with_other_training_data(
             "tasks"
         )
     config = SplitConfig(by="list", test_tasks=test.tolist(), validation_tasks=validation.tolist())
-    return joined(data.take(kept), other.take(new)), config
-
-
-def joined(first: LabelledFeatures, second: LabelledFeatures) -> LabelledFeatures:
-    """Records of both datasets, in order."""
-    columns = {
-        f.name: np.concatenate([getattr(first, f.name), getattr(second, f.name)])
-        for f in fields(LabelledFeatures)
-        if f.name != "features"
-    }
-    tables = (first.features, second.features)
-    tokens = {}
-    for f in fields(FeatureTable):
-        one, two = (getattr(table, f.name) for table in tables)
-        # The tokens of the second table follow those of the first.
-        moved = two[1:] + one[-1] if f.name.endswith("_offsets") else two
-        tokens[f.name] = np.concatenate([one, moved])
-    return LabelledFeatures(FeatureTable(**tokens), **columns)
+    return LabelledFeatures.concatenate([data.take(kept), other.take(new)]), config

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from foretune.models.metrics import (
+    by_prediction,
     evaluate,
     group_rows,
     latency_r2,
@@ -71,17 +72,19 @@ def test_pairwise_accuracy_by_hand():
 def test_top_k_score_by_hand():
     score = np.array([1.0, 0.5, 0.8, 0.0])
     prediction = np.array([0.1, 0.9, 0.7, 1.0])  # order: row 3 (failed), 1, 2, 0
-    assert [top_k_score(prediction, score, k) for k in (1, 2, 3, 4, 9)] == [0, 0.5, 0.8, 1, 1]
+    ordered = by_prediction(prediction, score)
+    assert [top_k_score(ordered, k) for k in (1, 2, 3, 4, 9)] == [0, 0.5, 0.8, 1, 1]
     with pytest.raises(ValueError, match="k=0"):
-        top_k_score(prediction, score, 0)
+        top_k_score(ordered, 0)
 
 
 def test_peak_score_by_hand():
     score = np.array([1.0, 0.5, 0.8, 0.0])
     prediction = np.array([0.1, 0.9, 0.7, 1.0])  # tops of 1 to 4: 0, 0.5, 0.8, 1
-    assert peak_score(prediction, score, 1) == 0
-    assert peak_score(prediction, score, 3) == pytest.approx((0 + 0.5 + 0.8) / 3)
-    assert peak_score(prediction, score, 9) == pytest.approx((0 + 0.5 + 0.8 + 1) / 4)
+    ordered = by_prediction(prediction, score)
+    assert peak_score(ordered, 1) == 0
+    assert peak_score(ordered, 3) == pytest.approx((0 + 0.5 + 0.8) / 3)
+    assert peak_score(ordered, 9) == pytest.approx((0 + 0.5 + 0.8 + 1) / 4)
 
 
 def test_peak_score_is_tvms():
@@ -90,26 +93,29 @@ def test_peak_score_is_tvms():
     score, prediction = rng.random(40), rng.random(40)
     score /= score.max()
     theirs = metric.max_curve(score[np.argsort(prediction)[::-1][:8]]).mean()
-    assert peak_score(prediction, score, 8) == pytest.approx(theirs)
+    assert peak_score(by_prediction(prediction, score), 8) == pytest.approx(theirs)
 
 
 def test_recall_by_hand():
     score = np.array([1.0, 0.5, 0.8, 0.0, 0.8])
     prediction = np.array([0.1, 0.9, 0.7, 1.0, 0.2])  # order: rows 3, 1, 2, 4, 0
+    ordered = by_prediction(prediction, score)
     # the two fastest are row 0 and, equally fast, rows 2 and 4
-    assert recall(prediction, score, 2) == 0
-    assert recall(prediction, score, 3) == pytest.approx(1 / 3)
-    assert recall(prediction, score, 4) == pytest.approx(3 / 4)
-    assert np.isnan(recall(prediction, score, 5))
+    assert recall(ordered, 2) == 0
+    assert recall(ordered, 3) == pytest.approx(1 / 3)
+    assert recall(ordered, 4) == pytest.approx(3 / 4)
+    assert np.isnan(recall(ordered, 5))
     # two of four failed: only the two that ran can be recalled, and row 3 is among the top three
-    assert recall(np.array([0.1, 0.9, 0.8, 0.7]), np.array([1.0, 0, 0, 0.5]), 3) == pytest.approx(1 / 2)
+    ordered = by_prediction(np.array([0.1, 0.9, 0.8, 0.7]), np.array([1.0, 0, 0, 0.5]))
+    assert recall(ordered, 3) == pytest.approx(1 / 2)
 
 
 def test_regret_by_hand():
     score = np.array([1.0, 0.5, 0.8, 0.0])
     prediction = np.array([0.1, 0.9, 0.7, 1.0])
     # the first failed: as if the slowest that ran, at twice the best latency, had been chosen
-    assert [regret(prediction, score, k) for k in (1, 2, 3, 4)] == pytest.approx([1, 1, 0.25, 0])
+    ordered = by_prediction(prediction, score)
+    assert [regret(ordered, k) for k in (1, 2, 3, 4)] == pytest.approx([1, 1, 0.25, 0])
 
 
 def test_latency_r2_by_hand():
@@ -129,14 +135,14 @@ def test_logarithmic_r2_by_hand():
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]])
 def test_a_constant_prediction_earns_nothing_by_the_order_of_rows(order):
     score = np.array([1.0, 0.5, 0.2])[order]
-    assert top_k_score(np.zeros(3), score, 1) == 0.2
-    assert top_k_score(np.zeros(3), score, 2) == 0.5
+    assert by_prediction(np.zeros(3), score).tolist() == [0.2, 0.5, 1.0]
 
 
 @given(st.integers(1, 20).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(0.0, 1.0))))
 def test_top_k_grows_with_k_and_reaches_the_best(score):
     prediction = np.random.default_rng(0).random(len(score))
-    tops = [top_k_score(prediction, score, k) for k in range(1, len(score) + 1)]
+    ordered = by_prediction(prediction, score)
+    tops = [top_k_score(ordered, k) for k in range(1, len(score) + 1)]
     assert tops == sorted(tops)
     assert tops[-1] == score.max()
 

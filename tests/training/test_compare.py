@@ -34,7 +34,7 @@ from foretune.training.feature_source import drafts_of
 from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
 from foretune.training.other_test_data import with_other_test_data
-from foretune.training.other_training_data import OtherDataError, joined, with_other_training_data
+from foretune.training.other_training_data import OtherDataError, with_other_training_data
 from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from rich.console import Console
@@ -546,14 +546,6 @@ def test_draft_models_are_compared_on_the_same_rows(tmp_path, data):
     # A checkpoint of a draft model is compared, too, with a model of programs.
     again, _ = compared(replace(config, models=["mlp", str(folder)], fits_dir=tmp_path / "others"), data)
     assert again.of(str(folder))[0].metrics == result.of("draft")[0].metrics
-
-
-def test_joined_tables_hold_the_tokens_of_both(data):
-    one, two = data.take(np.array([5, 3])), data.take(np.array([7]))
-    both = joined(one, two).features.batch()
-    three = data.features.batch(np.array([5, 3, 7]))
-    np.testing.assert_array_equal(both.stores, three.stores)
-    np.testing.assert_array_equal(both.decision_mask, three.decision_mask)
 
 
 def test_failures_alone_are_nothing_to_evaluate(data):

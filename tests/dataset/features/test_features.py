@@ -15,6 +15,7 @@ from foretune.dataset.replay import trace_to_json
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
+from support.synthetic import table
 from tvm import te, topi
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
@@ -93,6 +94,14 @@ def test_batches_hold_what_candidates_held(lengths, data):
         np.testing.assert_array_equal(batch.decisions[at][batch.decision_mask[at]], candidates[row].decisions)
         assert not batch.stores[at][~batch.store_mask[at]].any()
         assert batch.task[at, 0] == row + 1.0
+
+
+def test_concatenated_tables_hold_the_tokens_of_each():
+    whole = table(8)
+    both = FeatureTable.concatenate([whole.take(np.array([5, 3])), whole.take(np.array([7]))]).batch()
+    three = whole.batch(np.array([5, 3, 7]))
+    np.testing.assert_array_equal(both.stores, three.stores)
+    np.testing.assert_array_equal(both.decision_mask, three.decision_mask)
 
 
 def test_a_table_needs_a_candidate():
