@@ -27,6 +27,8 @@ from .targets import Targets
 
 log = logging.getLogger(__name__)
 
+_WINDOW = 8  # batches that are sorted by length together: of similar lengths, and still of many tasks
+
 
 class DataError(UserError, ValueError):
     """The dataset or the batch settings leave nothing to train on."""
@@ -100,20 +102,24 @@ class RivalBatchSampler(Sampler[list[int]]):
     """Sampler of batches with `rivals` rows of one group next to each other.
 
     An epoch's rows are sorted by group, cut into chunks of `rivals` rows, and the shuffled chunks fill the
-    batches. In a training on several devices, every process draws the same batches and takes its share. All
-    processes take the same number, and the first batches are repeated if the batches do not divide evenly.
+    batches. The chunks of every `_WINDOW` batches are sorted by length, so that batches need little padding,
+    and the batches are shuffled. In a training on several devices, every process draws the same batches and
+    takes its share. All processes take the same number, and the first batches are repeated if the batches do
+    not divide evenly.
     """
 
     def __init__(
         self,
         draw: Sampler[int],
         group: NDArray[np.int64],
+        length: NDArray[np.int64],
         batch_size: int,
         rivals: int,
         generator: torch.Generator,
     ) -> None:
         self._draw = draw
         self._group = torch.from_numpy(group)
+        self._length = torch.from_numpy(length)
         self._batch_size = batch_size
         self._rivals = rivals
         self._generator = generator
@@ -123,16 +129,26 @@ class RivalBatchSampler(Sampler[list[int]]):
         return -(-batches // _processes()[1])
 
     def __iter__(self) -> Iterator[list[int]]:
-        drawn = torch.tensor(list(self._draw))
-        if self._rivals > 1:
-            drawn = drawn[self._group[drawn].argsort(stable=True)]
-            chunks = drawn.split(self._rivals)
-            order = torch.randperm(len(chunks), generator=self._generator).tolist()
-            drawn = torch.cat([chunks[i] for i in order])
-        batches = drawn.split(self._batch_size)
+        batches = self._batches()
         process, processes = _processes()
         for number in range(process, len(self) * processes, processes):
             yield batches[number % len(batches)].tolist()
+
+    def _batches(self) -> list[Tensor]:
+        """Batches of an epoch for all processes."""
+        drawn = torch.tensor(list(self._draw))
+        if self._rivals == 1:
+            return list(drawn.split(self._batch_size))
+        drawn = drawn[self._group[drawn].argsort(stable=True)]
+        chunks = drawn.split(self._rivals)
+        longest = torch.stack([self._length[chunk].max() for chunk in chunks])
+        windows = self._shuffled(len(chunks)).split(_WINDOW * self._batch_size // self._rivals)
+        order = torch.cat([window[longest[window].argsort(stable=True)] for window in windows]).tolist()
+        batches = torch.cat([chunks[i] for i in order]).split(self._batch_size)
+        return [batches[i] for i in self._shuffled(len(batches)).tolist()]
+
+    def _shuffled(self, count: int) -> Tensor:
+        return torch.randperm(count, generator=self._generator)
 
 
 class CostModelData(pl.LightningDataModule):
@@ -229,6 +245,7 @@ class CostModelData(pl.LightningDataModule):
         batches = RivalBatchSampler(
             draw,
             self.labels.group[self.train.rows],
+            self.features.lengths[self.train.rows],
             self._config.batch_size,
             self._config.rivals,
             self._generator,

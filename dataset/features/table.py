@@ -83,6 +83,11 @@ class FeatureTable:
     def __len__(self) -> int:
         return len(self.task)
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of tokens of each candidate [n], stores and decisions together."""
+        return np.diff(self.store_offsets) + np.diff(self.decision_offsets)
+
     def take(self, rows: NDArray[np.int64]) -> FeatureTable:
         """Table of the given candidates, in the order of `rows`."""
         stores, store_offsets = _take(self.stores, self.store_offsets, rows)

@@ -293,7 +293,7 @@ def test_processes_share_out_the_batches(monkeypatch):
     def batches(process, processes):
         monkeypatch.setattr("foretune.training.datamodule._processes", lambda: (process, processes))
         sampler = RivalBatchSampler(
-            SequentialSampler(range(50)), group, 10, 1, torch.Generator().manual_seed(0)
+            SequentialSampler(range(50)), group, group, 10, 1, torch.Generator().manual_seed(0)
         )
         made = list(sampler)
         assert len(made) == len(sampler)

@@ -105,19 +105,37 @@ def test_rare_fast_programs_are_drawn_as_often_as_common_slow_ones():
 )
 def test_batches_hold_each_draw_once(groups, batch_size, rivals):
     rows = range(len(groups))
+    length = np.arange(len(groups)) % 3
     sampler = RivalBatchSampler(
-        SequentialSampler(rows), np.array(groups), batch_size, rivals, torch.Generator().manual_seed(0)
+        SequentialSampler(rows),
+        np.array(groups),
+        length,
+        batch_size,
+        rivals,
+        torch.Generator().manual_seed(0),
     )
     batches = list(sampler)
     assert sorted(row for batch in batches for row in batch) == list(rows)
     assert len(batches) == len(sampler)
-    assert all(len(batch) == batch_size for batch in batches[:-1])
+    assert all(size == batch_size for size in sorted(map(len, batches))[1:])
 
 
 def test_rivals_stand_together():
     group = np.tile(np.arange(10), 8)  # ten tasks of eight programs, interleaved
-    sampler = RivalBatchSampler(SequentialSampler(range(80)), group, 16, 8, torch.Generator().manual_seed(0))
+    length = group % 3
+    sampler = RivalBatchSampler(
+        SequentialSampler(range(80)), group, length, 16, 8, torch.Generator().manual_seed(0)
+    )
     assert all(len(np.unique(group[batch])) == 2 for batch in sampler)
+
+
+def test_a_batch_holds_programs_of_similar_length():
+    task = np.repeat(np.arange(16), 2)  # sixteen tasks of two programs
+    length = np.where(task % 2, 9, 3)
+    sampler = RivalBatchSampler(SequentialSampler(range(32)), task, length, 4, 2, torch.Generator())
+    batches = [set(length[batch]) for batch in sampler]
+    assert batches.count({3}) == batches.count({9}) == 4
+    assert batches not in ([{3}] * 4 + [{9}] * 4, [{9}] * 4 + [{3}] * 4)
 
 
 def test_training_fits_and_serves_training_tasks_only():

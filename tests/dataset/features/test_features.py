@@ -87,6 +87,7 @@ def test_batches_hold_what_candidates_held(lengths, data):
     rows = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=8))
     batch = table.batch(np.array(rows))
     assert len(batch) == len(rows)
+    assert table.lengths.tolist() == [sum(tokens) for tokens in lengths]
     for at, row in enumerate(rows):
         assert batch.store_mask[at].sum() == lengths[row][0]
         assert batch.decision_mask[at].sum() == lengths[row][1]
