@@ -199,8 +199,3 @@ def masked_mean(tokens: Tensor, mask: Tensor) -> Tensor:
     """Mean over the masked tokens: [n, tokens, width] and bool [n, tokens] -> [n, width], 0 for no token."""
     weight = mask.unsqueeze(-1).to(tokens.dtype)
     return (tokens * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
-
-
-def masked_sum(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Sum over the masked tokens: [n, tokens, width] and bool [n, tokens] -> [n, width]."""
-    return (tokens * mask.unsqueeze(-1)).sum(dim=1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .columns import SCORE
-from .cost_model import FeatureTensors, MultiOutputModel, masked_sum
+from .cost_model import FeatureTensors, MultiOutputModel
 from .normaliser import FeatureDims
 
 
@@ -39,8 +39,8 @@ class MlpCostModel(MultiOutputModel):
 
     def raw_columns(self, features: FeatureTensors) -> Tensor:
         """Outputs [n, columns]; see `MultiOutputModel.raw_columns`."""
-        stores = masked_sum(self.store_encoder(features.stores), features.store_mask)
-        decisions = masked_sum(self.decision_encoder(features.decisions), features.decision_mask)
+        stores = _encoded_sum(self.store_encoder, features.stores, features.store_mask)
+        decisions = _encoded_sum(self.decision_encoder, features.decisions, features.decision_mask)
         context = self.context_encoder(torch.cat([features.task, features.hardware], dim=-1))
         output: Tensor = self.head(torch.cat([stores, decisions, context], dim=-1))
         return output
@@ -48,3 +48,13 @@ class MlpCostModel(MultiOutputModel):
 
 def _encoder(inputs: int, width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+
+
+def _encoded_sum(encoder: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
+    """Sum of the encodings of the masked tokens: [n, tokens, dim] and bool [n, tokens] -> [n, width].
+
+    Padding, which is most of a batch of programs of different lengths, is not encoded.
+    """
+    encoded: Tensor = encoder(tokens[mask])  # [total, width]
+    row = mask.nonzero()[:, 0]  # [total]
+    return encoded.new_zeros(len(mask), encoded.shape[-1]).index_add(0, row, encoded)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from foretune.dataset.features.table import FeatureBatch, FeatureTable
-from foretune.models.cost_model import FeatureTensors, NanError, Predictor, masked_mean, masked_sum
+from foretune.models.cost_model import FeatureTensors, NanError, Predictor, masked_mean
 from foretune.models.normaliser import LIMIT, WIDE, ColumnScaler, FeatureDims, Normaliser
 from foretune.models.registry import ModelConfig, ModelConfigError, build_model
 from foretune.models.target import TargetConfig
@@ -90,6 +90,20 @@ def test_the_mlp_baseline_ignores_order(kind, batch):
     np.testing.assert_allclose(outputs(model, swap_tokens(batch, kind)), outputs(model, batch), atol=1e-5)
 
 
+def test_the_mlp_baseline_sums_the_encodings_of_tokens_and_encodes_no_padding():
+    batch = FeatureTensors.of(table(8).batch())
+    batch.store_mask[3] = False  # a program without stores
+    model, encoded, summed = small_model("mlp"), [], []
+    model.store_encoder.register_forward_hook(lambda _, inputs, output: encoded.append((*inputs, output)))
+    model.head.register_forward_pre_hook(lambda _, inputs: summed.append(inputs[0]))
+    model(batch)
+    [(stores, of_store)] = encoded
+    torch.testing.assert_close(stores, batch.stores[batch.store_mask])
+    by_program = of_store.split(batch.store_mask.sum(dim=1).tolist())
+    expected = torch.stack([part.sum(dim=0) for part in by_program])
+    torch.testing.assert_close(summed[0][:, : expected.shape[1]], expected)
+
+
 def test_neighbours_matter_to_a_token_of_the_transformer(batch):
     """The encoding of a store depends on the other stores and on the decisions, by attention."""
     model = small_model("transformer")
@@ -120,11 +134,10 @@ def test_torchs_inference_kernels_agree_with_the_trained_path(batch):
     np.testing.assert_allclose(outputs(model, batch), with_gradients, atol=1e-5)
 
 
-def test_masked_reductions_by_hand():
+def test_a_masked_mean_by_hand():
     tokens = torch.tensor([[[1.0], [3.0], [9.0]], [[5.0], [5.0], [5.0]]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert masked_mean(tokens, mask).tolist() == [[2.0], [0.0]]
-    assert masked_sum(tokens, mask).tolist() == [[4.0], [0.0]]
 
 
 @pytest.mark.parametrize(
