@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..dataset.features.table import FeatureTable
@@ -36,7 +37,7 @@ class GbdtConfig:
     `weighted` weights each candidate by its target, so that slow programs hardly count. `base_score` is the
     output of a store before the first tree. Boosting ends after `rounds`, or `patience` rounds after the
     lowest error on the "training" rows (TVM) or the "validation" rows. With `stop_on="validation"` the model
-    is that of the best round.
+    is that of the best round. `threads` is by default torch's number and has no effect on the trees.
     """
 
     context: list[str] = field(default_factory=list)
@@ -50,7 +51,7 @@ class GbdtConfig:
     gamma: float = 0.001
     base_score: float = 0.5
     tree_method: str = "auto"
-    threads: int = 1
+    threads: int | None = None
     seed: int = 43
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class GbdtPredictor:
                 "eta": config.learning_rate,
                 "min_child_weight": config.min_child_weight,
                 "gamma": config.gamma,
-                "nthread": config.threads,
+                "nthread": config.threads or torch.get_num_threads(),
                 "seed": config.seed,
                 "base_score": config.base_score,
                 "tree_method": config.tree_method,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from foretune.models.gbdt import GbdtConfig, GbdtError, GbdtPredictor, _store_rows
 from foretune.models.metrics import spearman
 from foretune.models.target import TargetConfig
@@ -98,6 +100,19 @@ def test_stopping_by_other_tasks_goes_back_to_the_best_round():
         progress=reported.append,
     )
     assert reported == list(range(1, fitted.rounds + 4))
+
+
+def test_trees_are_fitted_on_torchs_threads_whose_number_does_not_change_them(monkeypatch):
+    data = dataset(tasks=4, per_task=30)
+    score, rows = Labels.of(data).score, np.arange(len(data))
+
+    def fitted(threads):
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        booster = GbdtPredictor.fit(data.features, rows, score, config=GbdtConfig(rounds=5)).booster
+        assert json.loads(booster.save_config())["learner"]["generic_param"]["nthread"] == str(threads)
+        return booster.get_dump()
+
+    assert fitted(1) == fitted(2)
 
 
 @pytest.mark.parametrize(
