@@ -132,7 +132,7 @@ class Predictor:
 
     def predict_all(self, batch: FeatureBatch) -> Prediction:
         """All outputs of the model; raises as `predict` does."""
-        return self._named(self._columns(batch))
+        return self.named(self._columns(batch))
 
     def predict_latency_s(self, batch: FeatureBatch) -> NDArray[np.float64]:
         """Predicted latencies in seconds, float64 [n]; raises as `predict` does.
@@ -146,17 +146,14 @@ class Predictor:
 
     def predict_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predicted scores [len(rows)] of some rows of a table, padded a chunk at a time."""
-        return self.target.decode(self._table_columns(table, rows)[:, 0])
+        return self.target.decode(self.table_columns(table, rows)[:, 0])
 
     def predict_all_table(self, table: FeatureTable, rows: NDArray[np.int64]) -> Prediction:
         """All outputs of the model for some rows of a table."""
-        return self._named(self._table_columns(table, rows))
+        return self.named(self.table_columns(table, rows))
 
-    def predict_latency_table_s(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Predicted latencies in seconds [len(rows)] of some rows of a table; see `predict_latency_s`."""
-        return self.target.latency_s(self._table_columns(table, rows)[:, 0], latency_bound_s(table)[rows])
-
-    def _table_columns(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def table_columns(self, table: FeatureTable, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Columns of the model's output [len(rows), len(columns)] for some rows of a table."""
         chunks = (table.batch(rows[i : i + self.chunk]) for i in range(0, len(rows), self.chunk))
         none = np.empty((0, len(self.model.columns)), np.float32)
         return np.concatenate([none, *(self._columns(chunk) for chunk in chunks)])
@@ -184,7 +181,8 @@ class Predictor:
             )
         return columns
 
-    def _named(self, columns: NDArray[np.float32]) -> Prediction:
+    def named(self, columns: NDArray[np.float32]) -> Prediction:
+        """All outputs from the columns of the model's output [n, len(columns)]."""
         of = dict(zip(self.model.columns, columns.T, strict=True))
         shares = {name: decode_share(of[name]) if name in of else None for name in SHARES}
         std = None

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..models.calibration import Calibration, calibrate, fit_correction
-from ..models.columns import LOG_VARIANCE
 from ..models.cost_model import CostModel, Predictor
 from ..models.metrics import Metrics, evaluate
 from ..models.target import TargetConfig
 from .datamodule import CostModelData
+
+_PARTS = ("validation", "test")
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,10 @@ class Outcome:
     def of(cls, model: CostModel, target: TargetConfig, records: CostModelData) -> Outcome:
         """Outcome of a model on the validation and test parts of its records."""
         predictor = Predictor(records.normaliser, model, target)
-        if LOG_VARIANCE in model.columns:
-            predictor = _corrected(predictor, records)
-        return cls(predictor, *_evaluated(predictor, records))
+        features = records.data.features
+        columns = {part: predictor.table_columns(features, records.split.part(part)) for part in _PARTS}
+        predictor = _corrected(predictor, records, columns["validation"])
+        return cls(predictor, *_evaluated(predictor, records, columns))
 
     @property
     def figures(self) -> dict[str, dict[str, float | None]]:
@@ -67,34 +70,35 @@ def report(
     )
 
 
-def _corrected(predictor: Predictor, records: CostModelData) -> Predictor:
+def _corrected(predictor: Predictor, records: CostModelData, columns: NDArray[np.float32]) -> Predictor:
     """Predictor whose standard deviations are fitted to the errors on validation tasks, if there are any."""
-    rows = _successful(records, "validation")
-    made = predictor.predict_all_table(records.data.features, rows)
+    rows, ran = _part(records, "validation")
+    made = predictor.named(columns[ran])
     if made.std is None:
         return predictor
-    scale, floor = fit_correction(made.output, made.std, records.targets.primary[rows])
+    scale, floor = fit_correction(made.output, made.std, records.targets.primary[rows[ran]])
     return replace(predictor, std_scale=scale, std_floor=floor)
 
 
 def _evaluated(
-    predictor: Predictor, records: CostModelData
+    predictor: Predictor, records: CostModelData, columns: Mapping[str, NDArray[np.float32]]
 ) -> tuple[dict[str, Metrics], dict[str, Calibration]]:
     metrics, calibration = {}, {}
-    data, group = records.data, records.labels.group
-    for part in ("validation", "test"):
-        rows, ran = records.split.part(part), _successful(records, part)
-        if len(ran) == 0:
+    group = records.labels.group
+    for part in _PARTS:
+        rows, ran = _part(records, part)
+        if not ran.any():
             continue
-        prediction = predictor.predict_table(data.features, rows)
-        scores = predictor.target.comparable(prediction, group[rows])
-        metrics[part] = evaluate(scores, data.latency_s[rows], group[rows])
-        made = predictor.predict_all_table(data.features, ran)
+        made = predictor.named(columns[part])
+        scores = predictor.target.comparable(made.score, group[rows])
+        metrics[part] = evaluate(scores, records.data.latency_s[rows], group[rows])
         if made.std is not None:
-            calibration[part] = calibrate(made.output, made.std, records.targets.primary[ran])
+            targets = records.targets.primary[rows[ran]]
+            calibration[part] = calibrate(made.output[ran], made.std[ran], targets)
     return metrics, calibration
 
 
-def _successful(records: CostModelData, part: str) -> np.ndarray:
+def _part(records: CostModelData, part: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows of a part, and whether each of their programs ran."""
     rows = records.split.part(part)
-    return rows[np.isfinite(records.data.latency_s[rows])]
+    return rows, np.isfinite(records.data.latency_s[rows])

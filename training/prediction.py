@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dataset.features.table import LabelledFeatures
+from ..dataset.roofline import latency_bound_s
 from ..models.checkpoint import Checkpoint
 from ..models.metrics import latency_r2
 from .labels import Labels
@@ -22,12 +23,12 @@ def predict(
     also predicts latencies; `latency_r2` is their R2.
     """
     predictor = checkpoint.predictor
-    decoded = predictor.predict_table(data.features, rows)
+    made = predictor.predict_all_table(data.features, rows)
     facts: dict[str, Any] = {
         "parameters": sum(weights.numel() for weights in predictor.model.parameters()),
         "without": list(predictor.normaliser.without),
     }
     if predictor.target.is_absolute:
-        predicted_s = predictor.predict_latency_table_s(data.features, rows)
+        predicted_s = predictor.target.latency_s(made.output, latency_bound_s(data.features)[rows])
         facts["latency_r2"] = latency_r2(predicted_s, data.latency_s[rows])
-    return predictor.target.comparable(decoded, Labels.of(data).group[rows]), facts
+    return predictor.target.comparable(made.score, Labels.of(data).group[rows]), facts

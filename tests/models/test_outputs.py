@@ -101,8 +101,6 @@ def test_seconds_come_from_the_raw_features():
     seconds = predictor.predict_latency_s(features.batch())
     np.testing.assert_allclose(seconds, expected, rtol=1e-5)
     assert seconds.dtype == np.float64
-    rows = np.array([4, 1, 3])
-    np.testing.assert_allclose(predictor.predict_latency_table_s(features, rows), expected[rows], rtol=1e-5)
     with pytest.raises(TargetError, match=r"target\.name=score"):
         predictor_of(built()).predict_latency_s(features.batch())
 

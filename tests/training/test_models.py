@@ -13,11 +13,13 @@ import pytest
 import torch
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.split import SplitConfig
+from foretune.models.calibration import calibrate
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.ensemble import EnsembleCostModel, members_of
 from foretune.models.losses import LossConfig, LossError
 from foretune.models.metrics import evaluate
-from foretune.models.registry import MemberConfig, ModelConfig
+from foretune.models.normaliser import FeatureDims
+from foretune.models.registry import MemberConfig, ModelConfig, build_model
 from foretune.models.target import TargetConfig
 from foretune.training import config as config_module
 from foretune.training.config import TrainConfig, TrainerConfig
@@ -25,6 +27,7 @@ from foretune.training.datamodule import CostModelData, DataConfig, DataError, R
 from foretune.training.fit import DONE
 from foretune.training.labels import Labels
 from foretune.training.module import OptimiserConfig
+from foretune.training.outcome import Outcome
 from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from support.paths import TESTS
@@ -100,7 +103,7 @@ def test_an_efficiency_ranks_and_gives_seconds_across_tasks(tmp_path):
     loaded = load_checkpoint(result.checkpoint_dir, "1")
     assert loaded.card.target == EFFICIENCY
     rows = rows_of(data, loaded, "train")
-    seconds = loaded.predictor.predict_latency_table_s(data.features, rows)
+    seconds = loaded.predictor.predict_latency_s(data.features.batch(rows))
     # latencies of one task spread by a factor of ten, those of all by a hundred
     assert np.corrcoef(np.log(seconds), np.log(data.latency_s[rows]))[0, 1] > 0.7
     assert np.median(np.abs(np.log(seconds / data.latency_s[rows]))) < np.log(2)
@@ -127,6 +130,22 @@ def test_a_variance_is_calibrated_and_written(tmp_path):
     made = predictor.predict_all_table(data.features, rows)
     z = (records.targets.primary[rows] - made.output) / made.std
     assert np.mean(z**2) == pytest.approx(1, rel=1e-2)
+
+
+def test_each_record_is_predicted_once_for_the_card(monkeypatch):
+    data = dataset(tasks=12, per_task=6, failures=0.1)
+    records = CostModelData(data, SplitConfig(), TargetConfig(), DataConfig())
+    model = build_model(mlp(variance=True), FeatureDims.of(data.features))
+    predicted, columns = [], model.all_columns
+    monkeypatch.setattr(
+        model, "all_columns", lambda batch: predicted.append(len(batch.task)) or columns(batch)
+    )
+    outcome = Outcome.of(model, TargetConfig(), records)
+    assert predicted == [len(records.split.validation), len(records.split.test)]
+    ran = records.split.test[np.isfinite(data.latency_s[records.split.test])]
+    made = outcome.predictor.predict_all_table(data.features, ran)
+    calibration = calibrate(made.output, made.std, records.targets.primary[ran])
+    assert outcome.calibration["test"].summary() == pytest.approx(calibration.summary(), rel=1e-4)
 
 
 def test_a_variance_needs_its_loss(tmp_path):
