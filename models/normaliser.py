@@ -26,6 +26,8 @@ WIDE = 64.0
 LIMIT = 8.0
 """Bound of scaled values in standard deviations, so that an outlier cannot dominate a prediction."""
 
+_BLOCK = 32  # columns that are fitted at once, which bounds memory
+
 
 @dataclass(frozen=True)
 class ColumnScaler:
@@ -44,6 +46,9 @@ class ColumnScaler:
         if len(rows) == 0:
             zeros = np.zeros(rows.shape[1], dtype=np.float32)
             return cls(zeros.astype(np.bool_), zeros, zeros)
+        if rows.shape[1] > _BLOCK:
+            parts = [cls.fit(rows[:, at : at + _BLOCK]) for at in range(0, rows.shape[1], _BLOCK)]
+            return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(cls)))
         compress = np.abs(rows).max(axis=0) > WIDE
         values = _compress(rows, compress).astype(np.float64)
         deviation = values.std(axis=0)
@@ -60,7 +65,9 @@ class ColumnScaler:
         """Scales float32 [..., dim]; raises ValueError for another number of columns."""
         if rows.shape[-1] != self.dim:
             raise ValueError(f"{rows.shape[-1]} columns, but the normaliser was fitted to {self.dim}")
-        scaled = (_compress(rows, self.compress) - self.mean) * self.inverse_deviation
+        scaled = _compress(rows, self.compress)
+        scaled -= self.mean
+        scaled *= self.inverse_deviation
         return np.clip(scaled, -LIMIT, LIMIT, out=scaled)
 
     def to_json(self) -> dict[str, list[Any]]:
@@ -122,15 +129,15 @@ class Normaliser:
         chosen = np.zeros(len(table), dtype=np.bool_)
         chosen[rows] = True
         of_kind = {
-            "stores": table.stores[np.repeat(chosen, np.diff(table.store_offsets))],
-            "decisions": table.decisions[np.repeat(chosen, np.diff(table.decision_offsets))],
-            "task": table.task[chosen],
-            "hardware": table.hardware[chosen],
+            "stores": np.repeat(chosen, np.diff(table.store_offsets)),
+            "decisions": np.repeat(chosen, np.diff(table.decision_offsets)),
+            "task": chosen,
+            "hardware": chosen,
         }
         scalers = {}
-        for name, values in of_kind.items():
+        for name, of_chosen in of_kind.items():
             try:
-                scalers[name] = ColumnScaler.fit(values)
+                scalers[name] = ColumnScaler.fit(getattr(table, name)[of_chosen])
             except ValueError as error:
                 raise ValueError(f"{name} features: {error}") from error
         return cls(**scalers, without=tuple(kind for kind in KINDS if kind in without))
@@ -221,5 +228,5 @@ class Normaliser:
 def _compress(rows: NDArray[np.float32], columns: NDArray[np.bool_]) -> NDArray[np.float32]:
     values: NDArray[np.float32] = rows.astype(np.float32)
     wide = values[..., columns]
-    values[..., columns] = np.sign(wide) * np.log1p(np.abs(wide))
+    values[..., columns] = np.copysign(np.log1p(np.abs(wide)), wide)
     return values

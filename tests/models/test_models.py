@@ -1,5 +1,6 @@
 """Cost models: inputs that outputs depend on, padding, normalisation of features, and predictors."""
 
+import tracemalloc
 from dataclasses import fields, replace
 
 import numpy as np
@@ -214,6 +215,16 @@ def test_columns_are_standardised_by_hand():
     # 8 is 6 deviations above; a constant column stays 0 for any later value; 9 -> ln 10 is the mean
     np.testing.assert_allclose(scaler(np.array([[8, 1e9, 9]], np.float32)), [[6, 0, 0]], atol=1e-5)
     np.testing.assert_allclose(scaler(np.array([[1e4, 0, 0]], np.float32))[0, 0], LIMIT)
+
+
+def test_many_columns_are_fitted_in_less_memory_than_they_take():
+    rows = np.random.default_rng(0).normal(3, 2, (2000, 250)).astype(np.float32)
+    tracemalloc.start()
+    scaler = ColumnScaler.fit(rows)
+    assert tracemalloc.get_traced_memory()[1] < 1.5 * rows.nbytes
+    tracemalloc.stop()
+    np.testing.assert_allclose(scaler.mean, rows.mean(axis=0, dtype=np.float64), rtol=1e-6)
+    np.testing.assert_allclose(scaler.inverse_deviation, 1 / rows.std(axis=0, dtype=np.float64), rtol=1e-6)
 
 
 @given(arrays(np.float32, (6, 3), elements=st.floats(-1e6, 1e6, width=32)))
