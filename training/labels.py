@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,8 +47,10 @@ class Labels:
                 f"all {len(data)} records are failures: look at their causes with foretune dataset, and "
                 "generate again"
             )
-        names = _joined(data.workload_hash, data.hardware_id, data.target)
-        group = np.unique(names, return_inverse=True)[1].astype(np.int64)
+        group = np.zeros(len(data), np.int64)
+        for column in (data.workload_hash, data.hardware_id, data.target):
+            names, name = np.unique(column, return_inverse=True)
+            group = np.unique(group * len(names) + name, return_inverse=True)[1]
         return cls(group, data.latency_s, scores_from_latency(data.latency_s, group))
 
     def usable(
@@ -71,11 +72,6 @@ class Labels:
         known = rows[~np.isnan(self.score[rows])]
         pairs = np.unique(np.stack([self.group[known], self.score[known]], axis=1), axis=0)
         return bool(len(pairs) > len(np.unique(self.group[known])))
-
-
-def _joined(*columns: NDArray[np.str_]) -> NDArray[np.str_]:
-    """One text per row, equal if all columns are equal."""
-    return functools.reduce(lambda left, right: np.char.add(np.char.add(left, "@"), right), columns)
 
 
 def inverse_frequency(score: NDArray[np.float64], bins: int = SCORE_BINS) -> NDArray[np.float64]:

@@ -53,6 +53,16 @@ def test_programs_for_another_target_are_no_rivals():
     np.testing.assert_array_equal(labels.score, [1, 0.5, 1, 0.5])
 
 
+def test_groups_are_numbered_by_task_then_device_then_target():
+    data = replace(
+        dataset(tasks=1, per_task=5),
+        workload_hash=np.array(["b", "a", "a", "a@c", "b"]),
+        hardware_id=np.array(["c", "d", "c@c", "c", "c"]),
+        target=np.array(["y", "x", "x", "x", "x"]),
+    )
+    assert Labels.of(data).group.tolist() == [4, 1, 0, 2, 3]
+
+
 def test_slow_and_failed_programs_are_left_out_unless_kept():
     data = with_latency(dataset(tasks=2, per_task=3), [1.0, 19.0, 21.0, np.inf, 1.0, 20.0])
     labels, rows = Labels.of(data), np.arange(6)
