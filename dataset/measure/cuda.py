@@ -8,7 +8,7 @@ import os
 import tvm
 from tvm.target import Target
 
-from ..hardware import cuda_name, probe_cuda
+from ..hardware import NoCudaDeviceError, cuda_name, probe_cuda
 from ..tvm_compat import available_cores
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig
@@ -30,7 +30,7 @@ def make_cuda_executor(
             "executor=local target=cuda: no CUDA device here; use executor=rpc or executor=ray for a remote "
             "device, or executor=dry_run to rehearse without one"
         )
-    names = [cuda_name(index) for index in range(len(visible))] if len(visible) > 1 else []
+    names = _names(len(visible)) if len(visible) > 1 else []
     if len(set(names)) > 1:
         listed = ", ".join(f"{device}: {name}" for device, name in zip(visible, names, strict=True))
         raise ExecutorConfigError(
@@ -46,6 +46,14 @@ def make_cuda_executor(
         for device in visible
     ]
     return Pipeline(measure, [compiler] * (workers or available_cores()), devices, probe_cuda)
+
+
+def _names(devices: int) -> list[str]:
+    """Names of the devices, none where TVM runs programs without NVIDIA's driver, as on an emulation."""
+    try:
+        return [cuda_name(index) for index in range(devices)]
+    except NoCudaDeviceError:
+        return []
 
 
 def _visible_devices() -> list[str]:

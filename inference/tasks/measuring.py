@@ -80,9 +80,14 @@ class MeasuringThreads:
         self._rounds[future] = search
         future.add_done_callback(self._wake)
 
-    def start_untuned(self, tasks: Sequence[Task], in_time: Callable[[], bool] = lambda: True) -> None:
-        """Measures tasks without a schedule; `in_time` tells whether another batch of them may start."""
-        self._untuned = self._threads.submit(self._measure_untuned, tasks, in_time)
+    def start_untuned(
+        self, tasks: Sequence[Task], due: int = 0, in_time: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Measures tasks without a schedule, the first `due` in any case.
+
+        `in_time` tells whether another batch of the others may start.
+        """
+        self._untuned = self._threads.submit(self._measure_untuned, tasks, due, in_time)
         self._untuned.add_done_callback(self._wake)
 
     def take_untuned(self) -> list[float | None] | None:
@@ -125,10 +130,12 @@ class MeasuringThreads:
         while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
             loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
 
-    def _measure_untuned(self, tasks: Sequence[Task], in_time: Callable[[], bool]) -> list[float | None]:
+    def _measure_untuned(
+        self, tasks: Sequence[Task], due: int, in_time: Callable[[], bool]
+    ) -> list[float | None]:
         latencies_s: list[float | None] = []
         for start in range(0, len(tasks), _UNTUNED_BATCH):
-            if self._stopped or not in_time():
+            if self._stopped or (start >= due and not in_time()):
                 break
             jobs = [
                 MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)

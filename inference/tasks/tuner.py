@@ -147,7 +147,8 @@ class NetworkTuner:
             MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring,
         ):
             if unknown:
-                measuring.start_untuned([search.task for search in unknown], self._limits.in_time)
+                due = sum(search.known_s is not None for search in unknown)
+                measuring.start_untuned([search.task for search in unknown], due, self._limits.in_time)
             while True:
                 self._hand_out(supervisor, measuring)
                 if not measuring.is_busy and (not supervisor.any_asked or self._is_late()):
@@ -187,7 +188,10 @@ class NetworkTuner:
     def _take_known_untuned(
         self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
     ) -> list[TaskSearch]:
-        """Takes untuned latencies that are given or noted; returns the searches without one."""
+        """Takes untuned latencies that are given or noted; returns the searches without one.
+
+        Those with a schedule of an earlier run come first: it may be slower than the untuned program.
+        """
         known: Sequence[float | None] = untuned_s or [
             self._ledger.untuned_s(search.task) for search in searches
         ]
@@ -200,7 +204,7 @@ class NetworkTuner:
         ]
         if not unknown:
             self._begin_curve()
-        return unknown
+        return sorted(unknown, key=lambda search: search.known_s is None)
 
     def _take_measured_untuned(
         self, searches: Sequence[TaskSearch], latencies_s: Sequence[float | None]

@@ -1,6 +1,7 @@
 """Stored schedules beside MetaSchedule's own reading of the same folder."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -157,6 +158,7 @@ def test_two_processes_keep_each_record_under_its_own_task(tmp_path):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             cwd=TESTS / "inference",
         )
         for first in (0, 2)
