@@ -34,6 +34,7 @@ from .advice.terminal import print_advice
 from .advice.write import write_advice
 from .checkpoint_fit import AUTO
 from .config import OneShotConfig
+from .network_set import members_of
 
 
 class AdviseConfigError(UserError, ValueError):
@@ -49,7 +50,7 @@ class AdviseConfig:
     """One advice; the fields are those of conf/advise.yaml."""
 
     network: str
-    output: Path
+    output: Path | None
     database: Path
     checkpoint: str | None = AUTO
     target: Any = "llvm"
@@ -90,6 +91,11 @@ class AdviseConfig:
             )
 
     @property
+    def folder(self) -> Path:
+        """Folder of the advice: `output`, by default one that is named after the network."""
+        return self.output or Path("outputs/advise", members_of(self.network)[0].name)
+
+    @property
     def asked(self) -> Asked:
         """Settings of the advice."""
         return Asked(
@@ -123,10 +129,10 @@ def run(config: AdviseConfig, console: Console | None = None) -> Advice:
         )
     with _opened(config, target, checkpoint) as (source, hardware), job_progress(console) as progress:
         advised = AdviceRun(
-            config.asked, target, hardware, source, progress, config.output / KEPT_FILE
+            config.asked, target, hardware, source, progress, config.folder / KEPT_FILE
         ).advice(network.name, tasks, layers)
     print_advice(advised, console)
-    for path in write_advice(advised, config.output):
+    for path in write_advice(advised, config.folder):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return advised
 
@@ -148,7 +154,7 @@ def _opened(
         config.measure,
         config.workers,
         tuned=config.database,
-        own=config.output / "database",
+        own=config.folder / "database",
     ) as measured:
         yield measured, measured.hardware
 

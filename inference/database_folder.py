@@ -72,14 +72,15 @@ def held_alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held_briefly(folder: Path) -> Iterator[None]:
+def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
     """Holds the lines of a folder while they are read or written, and waits for processes that do so.
 
-    Folders that cannot be written and file systems without locks are used without one.
+    Folders that cannot be written and file systems without locks are used without one, and so is one that no
+    run has locked, where it is `only_read`.
     """
     with ExitStack() as stack:
         with suppress(OSError):
-            lock = stack.enter_context((folder / _LOCK_FILE).open("w"))
+            lock = stack.enter_context((folder / _LOCK_FILE).open("r" if only_read else "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

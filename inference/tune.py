@@ -59,6 +59,9 @@ from .tuning_notes import RunNote
 from .workers.searchers import alone_on, hold_back
 from .workers.workforce import Workforce
 
+_REFERENCE = "reference outputs"
+"""Stage of the outputs of an ONNX file."""
+
 
 class OutputMismatchError(UserError, RuntimeError):
     """The tuned network computes something else than the original."""
@@ -151,7 +154,7 @@ class TuningRun:
         return result
 
     def _loaded(self) -> Network:
-        """The network, in int8 with its quantised form beside the report; runs a file that is timed here."""
+        """The network, in int8 with its quantised form beside the report; runs a file."""
         config = self.config
         network = load_network(**config.network_arguments)
         if config.lowering.dtype == INT8:
@@ -168,10 +171,23 @@ class TuningRun:
                 style="yellow",
                 soft_wrap=True,
             )
-        if network.module is None and config.executor.kind == "local":
-            with self.work.stage("reference outputs"):
-                network.reference_outputs()  # an error comes before the search; the check asks again
+        self.run_file(network)
         return network
+
+    def run_file(self, network: Network) -> None:
+        """Runs a file that is checked here, so that an error comes before the search; the check asks again.
+
+        ONNX's evaluator is slow, and its seconds are no part of the budget.
+        """
+        if network.module is None and self.config.executor.kind == "local":
+            with self.work.stage(_REFERENCE):
+                network.reference_outputs()
+
+    def left_s(self) -> float | None:
+        """Seconds of the budget that are left, None without one."""
+        if self.config.budget_s is None:
+            return None
+        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(_REFERENCE, 0.0)
 
     def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
         """The result of the search, without what the trial of a network adds."""
@@ -297,10 +313,8 @@ class TuningRun:
                 planner=planners.make(breadth_first=config.breadth_first),
                 start_sources=starts,
                 limits=Limits(
-                    in_time=lambda: (
-                        self.searches and (config.budget_s is None or self.elapsed_s() < config.budget_s)
-                    ),
-                    left_s=lambda: None if config.budget_s is None else config.budget_s - self.elapsed_s(),
+                    in_time=lambda: self.searches and ((left_s := self.left_s()) is None or left_s > 0),
+                    left_s=self.left_s,
                     breadth_first=self.searches and config.breadth_first,
                     latency_target_s=config.latency_target_s,
                 ),

@@ -127,7 +127,7 @@ class TuneConfig:
         """Folder of the report: `output`, by default one that is named after the networks."""
         if self.output is not None:
             return self.output
-        names = dict.fromkeys(member.name.partition("-batch")[0] for member in self.members)
+        names = dict.fromkeys(member.name for member in members_of(self.network, inputs=self.inputs))
         return Path("outputs/tune", "-".join(names))
 
     @property

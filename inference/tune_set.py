@@ -60,6 +60,7 @@ class SetRun(TuningRun):
             ):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
+                    self.run_file(network)
                     relax_mod = to_relax(network, target, self.config.lowering, self.work.stage)
                     alternatives = find_alternatives(relax_mod, target, self.config.lowering)
                     offers.append([alternative.offer for alternative in alternatives])

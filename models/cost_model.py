@@ -173,8 +173,10 @@ class Predictor:
                 columns[rows] = made.float().cpu().numpy()
         if np.isnan(columns).any():
             bad = int(np.flatnonzero(np.isnan(columns).any(axis=1))[0])
-            if any(np.isnan(getattr(batch, f.name)[bad]).any() for f in fields(batch)):
-                raise NanError(f"the features of candidate {bad} contain NaN: regenerate the features")
+            if not all(np.isfinite(getattr(batch, f.name)[bad]).all() for f in fields(batch)):
+                raise NanError(
+                    f"the features of candidate {bad} contain NaN or infinity: regenerate the features"
+                )
             raise NanError(
                 f"the model gives NaN for the finite features of candidate {bad}, as it diverged: train it "
                 "again with a lower optimiser.learning_rate"

@@ -57,4 +57,7 @@ def _encoded_sum(encoder: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
     """
     encoded: Tensor = encoder(tokens[mask])  # [total, width]
     row = mask.nonzero()[:, 0]  # [total]
-    return encoded.new_zeros(len(mask), encoded.shape[-1]).index_add(0, row, encoded)
+    # In float32 under autocast, too: a sum in bfloat16 would be rounded at each token.
+    return encoded.new_zeros(len(mask), encoded.shape[-1], dtype=torch.float32).index_add(
+        0, row, encoded.float()
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ class TreesCostModel(CostModel):
         self.least = torch.tensor(target.least)
         base = float(quantity[rows].mean())
         # A byte a value instead of eight; the trees split at the bounds of the same bins either way.
-        binned = xgboost.QuantileDMatrix
+        binned = partial(xgboost.QuantileDMatrix, nthread=threads)
         fitted = binned(self._summaries(table, rows), label=quantity[rows])
         watched = []
         if stops := len(validation) > 0:

@@ -239,7 +239,7 @@ def _split_text(checkpoint: Checkpoint) -> str:
     config = split.config
     if config.get("by") == "list":
         if not split.test_tasks:
-            return "which its card lists"
+            return "that of its comparison, whose test tasks its card does not list"
         return "split.by=checkpoint, as its card lists the tasks"
     return ", ".join(f"split.{name}={value}" for name, value in config.items() if value)
 

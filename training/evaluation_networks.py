@@ -49,6 +49,11 @@ def split_by_networks(
     named = [name.removeprefix(NETWORK_PREFIX) for name in config.networks]
     wanted = named or _drawn_networks(config, data, networks, seen)
     if not wanted:
+        if networks and config.test > 0:
+            raise SplitError(
+                "split.by=network: the model has seen a task of every network; set split.test=0, or use "
+                "split.by=task"
+            )
         return config
     if unknown := sorted(set(wanted) - set(networks)):
         known = ", ".join(sorted(networks)) or "none"
@@ -60,6 +65,11 @@ def split_by_networks(
     if not test.any():
         unseen = " that the model has not seen" if seen else ""
         raise SplitError(f"split.networks={wanted}: the dataset has no record of any of their tasks{unseen}")
+    if test.all():
+        raise SplitError(
+            f"split.networks={wanted}: all records are of their tasks, or share a shape with one, which "
+            "leaves none to train on; name fewer networks"
+        )
     rest = data.take(np.flatnonzero(~test))
     others = split_rows(rest, SplitConfig(validation=config.validation, test=0.0, seed=config.seed), seen)
     return SplitConfig(

@@ -41,3 +41,8 @@ def check_measurement(executor: Executor, target: Target) -> None:
             f"target={target}: the self-check could not measure {task.name} ({cause}); fix this first, "
             "or skip the check with self_check=false"
         )
+    if all(outcome.unchecked for outcome in outcomes if outcome.failure is None):
+        raise SelfCheckError(
+            f"target={target}: the unscheduled program of {task.name} failed, so that no output is compared; "
+            "fix this first, or skip the check with self_check=false"
+        )

@@ -87,6 +87,7 @@ class MeasureOutcome:
     `device` is the index of the device that ran the candidate; `simulated` marks a latency without a device.
     `moved_bytes` counts the bytes that one more run fetched from memory, by the CPU's counters. It is None if
     not requested or not countable: on a GPU, through RPC, for a program cut short, or without counters.
+    `unchecked` tells that the job has a reference which failed, so that no outputs were compared.
     """
 
     run_secs: tuple[float, ...] = ()
@@ -98,6 +99,7 @@ class MeasureOutcome:
     device: int = 0
     simulated: bool = False
     moved_bytes: float | None = None
+    unchecked: bool = False
 
     @property
     def latency_s(self) -> float:

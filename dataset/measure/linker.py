@@ -27,19 +27,26 @@ def linker(target: Target) -> Callable[..., Any] | None:
     architecture = triple.partition("-")[0]
     if not triple or _same(architecture, platform.machine()):
         return None
-    names = [f"{triple}-g++", f"{architecture}-linux-gnu-g++"]
+    system = "linux-" + (triple.rpartition("-")[2] if "-linux-" in triple else "gnu")
+    names = [f"{triple}-g++", f"{_known(architecture)}-{system}-g++"]
     found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         raise LinkerError(
             f"target: a library for mtriple={triple} is linked by a compiler for {architecture}, and this "
-            f"machine has no {names[-1]}; install one (on Debian g++-{architecture}-linux-gnu), or use a "
-            f"machine with {architecture}"
+            f"machine has no {names[-1]}; install one (on Debian g++-{names[-1].removesuffix('-g++')}), or "
+            f"use a machine with {architecture}"
         )
     compiler: Callable[..., Any] = cc.cross_compiler(found)
     return compiler
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names of architectures mean the same; arm64 is another name of aarch64."""
-    names = {"arm64": "aarch64", "amd64": "x86_64", "x86-64": "x86_64"}
-    return names.get(one.lower(), one.lower()) == names.get(other.lower(), other.lower())
+    return _known(one) == _known(other)
+
+
+def _known(architecture: str) -> str:
+    """Name of an architecture in the names of compilers: arm64 is aarch64, and armv7l is arm."""
+    name = architecture.lower()
+    if name.startswith("armv") and not name.startswith("armv8"):
+        return "arm"
+    return {"arm64": "aarch64", "amd64": "x86_64", "x86-64": "x86_64"}.get(name, name)

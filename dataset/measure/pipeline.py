@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -301,7 +302,9 @@ class Pipeline:
             return
         if not reply.get("usable", True):
             worker.restart()
-        self._finish(candidate, outcome_from_reply(reply, candidate.build_s, self._device_of(worker)))
+        outcome = outcome_from_reply(reply, candidate.build_s, self._device_of(worker))
+        unchecked = candidate.reference is not None and candidate.reference.failed
+        self._finish(candidate, replace(outcome, unchecked=unchecked))
 
     def _time_again(self, worker: StageWorker, candidate: Candidate, reason: str) -> None:
         """Queue a candidate again that lost its device, or fail it if that happens too often."""

@@ -9,7 +9,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -251,7 +251,8 @@ class WorkerPool:
             self._kept.move_to_end(key)
             if len(self._kept) > LIBRARIES_KEPT:
                 self._kept.popitem(last=False)
-        return outcome_from_reply(reply, build_s)
+        unchecked = job.reference is not None and expected is None
+        return replace(outcome_from_reply(reply, build_s), unchecked=unchecked)
 
     def _ready_worker(self, slot: int) -> WorkerProcess:
         """Worker of a slot, started; a worker that fails to start is tried again."""

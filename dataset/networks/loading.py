@@ -99,22 +99,24 @@ class Network:
         )
         return replace(self, inputs=inputs)
 
-    def rounding_error(self, reference: Sequence[NDArray[Any]]) -> float:
-        """Largest difference of `reference`, the module's own outputs, from those in double precision.
+    def rounding_errors(self, reference: Sequence[NDArray[Any]]) -> list[float]:
+        """Largest difference of each of `reference`, the module's own outputs, from that in double precision.
 
         Deep networks amplify roundings. Integers, booleans and infinite differences do not count. 0 where
         double precision is not to be had.
         """
         exact = self.outputs_in(torch.float64)
         if exact is None:
-            return 0.0
-        gaps = (
-            np.abs(other.astype(np.float64) - array.astype(np.float64))
-            for other, array in zip(exact, reference, strict=True)
-            if array.dtype.kind not in "biu"
-        )
+            return [0.0] * len(reference)
         with np.errstate(invalid="ignore"):  # of infinite elements
-            return max((float(gap.max(initial=0.0, where=np.isfinite(gap))) for gap in gaps), default=0.0)
+            gaps = [
+                np.abs(other.astype(np.float64) - array.astype(np.float64))
+                for other, array in zip(exact, reference, strict=True)
+            ]
+        return [
+            0.0 if array.dtype.kind in "biu" else float(gap.max(initial=0.0, where=np.isfinite(gap)))
+            for array, gap in zip(reference, gaps, strict=True)
+        ]
 
 
 def load_network(

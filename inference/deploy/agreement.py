@@ -16,7 +16,7 @@ from ...dataset.networks import Network
 from ...dataset.networks.onnx_import import runtime_outputs
 from ...dataset.networks.quantisation import INT8
 from ..result import Agreement
-from .outputs import narrow_difference
+from .outputs import narrow_differences
 
 INPUTS = 8
 """Random inputs on which the largest outputs are compared."""
@@ -24,12 +24,13 @@ INPUTS = 8
 
 def measure_agreement(
     network: Network, dtype: str, run: Callable[..., Sequence[NDArray[Any]]], inputs: int = INPUTS
-) -> Agreement:
-    """Agreement of `run`, the compiled network in `dtype`, on the example inputs and on random ones."""
+) -> tuple[Agreement, list[float] | None]:
+    """Agreement of `run`, the compiled network in `dtype`, on the example inputs and on random ones.
+
+    Also the differences of the rival by output, as `compare_narrow_outputs` takes them.
+    """
     theirs = _rival_outputs(network, dtype)
-    difference = None
-    if theirs is not None:
-        difference = narrow_difference(network.reference_outputs(), theirs)
+    differences = None if theirs is None else narrow_differences(network.reference_outputs(), theirs)
     shares, rival_shares = [], []
     for seed in range(1, inputs + 1):
         other = network.with_other_inputs(seed)
@@ -37,14 +38,15 @@ def measure_agreement(
         shares.append(top_1(reference, run(*other.inputs)))
         if theirs is not None:
             rival_shares.append(top_1(reference, _rival_outputs(other, dtype) or []))
-    return Agreement(
+    agreement = Agreement(
         dtype,
         inputs,
-        difference,
+        None if differences is None else max(differences, default=0.0),
         float(np.mean(shares)),
         float(np.mean(rival_shares)) if rival_shares else None,
         "ONNX Runtime" if dtype == INT8 else "PyTorch",
     )
+    return agreement, differences
 
 
 def _rival_outputs(network: Network, dtype: str) -> list[NDArray[Any]] | None:

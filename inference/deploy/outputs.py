@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,47 +49,47 @@ class OutputCheck:
 
 
 def compare_outputs(
-    reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]], rounding_error: float = 0.0
+    reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]], rounding_errors: Sequence[float] = ()
 ) -> OutputCheck:
     """Compares outputs in order with `Network.reference_outputs`; raises ValueError if shapes differ.
 
     The tolerance is RELATIVE_TOLERANCE times the output's largest finite element, or ROUNDING_FACTOR times
-    `rounding_error`, that of the reference as `Network.rounding_error` finds it, where that is more. Integers
-    and booleans have none.
+    its own of `rounding_errors`, as `Network.rounding_errors` finds them, where that is more. Integers and
+    booleans have none.
     """
-
-    def tolerance(expected: NDArray[Any]) -> float:
-        if _is_exact(expected):
-            return 0.0
-        return max(RELATIVE_TOLERANCE * _scale(expected), ROUNDING_FACTOR * rounding_error)
-
-    return _worst(_paired(reference, actual), tolerance)
+    pairs = _paired(reference, actual)
+    checks = []
+    for (expected, got), rounding in zip(pairs, rounding_errors or [0.0] * len(pairs), strict=True):
+        tolerance = max(RELATIVE_TOLERANCE * _scale(expected), ROUNDING_FACTOR * rounding)
+        checks.append(OutputCheck(_difference(expected, got), 0.0 if _is_exact(expected) else tolerance))
+    return _worst(checks)
 
 
 def compare_narrow_outputs(
     reference: Sequence[NDArray[Any]],
     actual: Sequence[NDArray[Any]],
-    rival_difference: float | None,
+    rival_differences: Sequence[float] | None,
     dtype: str = "bfloat16",
 ) -> OutputCheck:
     """Compares outputs of a network in bfloat16 or int8 with `reference`, those in float32.
 
-    The accepted difference is NARROW_FACTOR times that of a rival in the data type, or NARROW_TOLERANCE
-    relative to the output's largest finite element where that is None or not finite.
+    The accepted difference is NARROW_FACTOR times that of a rival in the data type, of `narrow_differences`,
+    or NARROW_TOLERANCE relative to the output's largest finite element where that is None or not finite.
     """
-
-    def tolerance(expected: NDArray[Any]) -> float:
+    pairs = _narrow_pairs(reference, actual)
+    checks = []
+    for (expected, got), theirs in zip(pairs, rival_differences or [math.inf] * len(pairs), strict=True):
         scale = _scale(expected)
-        if rival_difference is None or not math.isfinite(rival_difference):
-            return NARROW_TOLERANCE[dtype] * scale
-        return max(NARROW_FACTOR * rival_difference, NARROW_ROUNDING[dtype] * scale)
+        tolerance = NARROW_TOLERANCE[dtype] * scale
+        if math.isfinite(theirs):
+            tolerance = max(NARROW_FACTOR * theirs, NARROW_ROUNDING[dtype] * scale)
+        checks.append(OutputCheck(_difference(expected, got), tolerance))
+    return _worst(checks)
 
-    return _worst(_narrow_pairs(reference, actual), tolerance)
 
-
-def narrow_difference(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> float:
-    """Largest difference among the outputs that `compare_narrow_outputs` compares."""
-    return max((_difference(*pair) for pair in _narrow_pairs(reference, actual)), default=0.0)
+def narrow_differences(reference: Sequence[NDArray[Any]], actual: Sequence[NDArray[Any]]) -> list[float]:
+    """Largest difference of each output that `compare_narrow_outputs` compares."""
+    return [_difference(*pair) for pair in _narrow_pairs(reference, actual)]
 
 
 _Pair: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
@@ -130,8 +130,7 @@ def _difference(expected: NDArray[Any], got: NDArray[Any]) -> float:
     return float(np.where(np.isfinite(gap), gap, np.inf).max(initial=0.0))
 
 
-def _worst(pairs: Sequence[_Pair], tolerance: Callable[[NDArray[Any]], float]) -> OutputCheck:
-    checks = [OutputCheck(_difference(expected, got), tolerance(expected)) for expected, got in pairs]
+def _worst(checks: Sequence[OutputCheck]) -> OutputCheck:
     return max(
         checks, key=lambda check: (not check.agrees, check.max_abs_difference), default=OutputCheck(0.0, 0.0)
     )

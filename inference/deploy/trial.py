@@ -77,13 +77,13 @@ class Tuned:
 
 
 def comparison_in_float32(network: Network) -> Compare:
-    """Comparison with the network's own outputs; the first that disagrees asks for their rounding error."""
+    """Comparison with the network's own outputs; the first that disagrees asks for their rounding errors."""
     reference = network.reference_outputs()
-    rounding_error = cache(partial(network.rounding_error, reference))
+    rounding_errors = cache(partial(network.rounding_errors, reference))
 
     def compare(outputs: Sequence[NDArray[Any]]) -> OutputCheck:
         check = compare_outputs(reference, outputs)
-        return check if check.agrees else compare_outputs(reference, outputs, rounding_error())
+        return check if check.agrees else compare_outputs(reference, outputs, rounding_errors())
 
     return compare
 
@@ -209,11 +209,11 @@ class Trial:
         dtype = self.config.lowering.dtype
         if dtype == WIDE:
             return comparison_in_float32(network), None
-        agreement = measure_agreement(network, dtype, compiled)
+        agreement, differences = measure_agreement(network, dtype, compiled)
         compare = partial(
             compare_narrow_outputs,
             network.reference_outputs(),
-            rival_difference=agreement.rival_difference,
+            rival_differences=differences,
             dtype=dtype,
         )
         return compare, agreement

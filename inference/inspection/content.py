@@ -18,6 +18,7 @@ from ...dataset.networks.alternatives import Offer
 from ...dataset.task import Task
 from ...dataset.tvm_compat import target_to_json
 from ..config import OneShotConfig
+from ..database_folder import held_briefly
 from ..tasks.budget.registry import make_planner
 from ..tasks.due import opened_searches
 from ..tasks.persistence import Ledger
@@ -87,7 +88,8 @@ def snapshot(root: Path, target: Target, hardware: Hardware) -> Iterator[TuningD
     folder = database_folder(root, target, hardware)
     with TemporaryDirectory() as copy:
         if folder is not None:
-            shutil.copytree(folder, Path(copy) / folder.name)
+            with held_briefly(folder, only_read=True):
+                shutil.copytree(folder, Path(copy) / folder.name, ignore=shutil.ignore_patterns(".*"))
         yield TuningDatabase(Path(copy), target, hardware)
 
 

@@ -28,7 +28,9 @@ class Ledger:
         retune: bool = False,
         predicted: PredictedSchedules | None = None,
     ) -> None:
-        """`rounds` is how many a task gets in all; `retune` takes nothing from the database and replaces it.
+        """`rounds` is how many a task gets in all; `retune` takes nothing from the database.
+
+        It replaces the schedules of a task after a full round: a run that is stopped before loses none.
 
         `predicted` are schedules of a run that measures nothing: they serve tasks without a measured one.
         """
@@ -38,6 +40,8 @@ class Ledger:
         self._retune = retune
         self._kept: defaultdict[str, dict[str, float]] = defaultdict(dict)
         """Latencies in seconds that are kept, by workload hash and trace."""
+        self._replaced: set[str] = set()
+        """Workload hashes whose earlier schedules are gone."""
 
     def start_sources(self) -> Sequence[StartSource]:
         """Start sources for searches of the run."""
@@ -91,9 +95,14 @@ class Ledger:
         """
         if search.best_s >= search.untuned_s:
             return
-        kept = self._kept[search.task.workload_hash]
+        workload = search.task.workload_hash
+        replaces = self._retune and search.full_rounds > 0 and workload not in self._replaced
+        if replaces:
+            self._kept.pop(workload, None)
+            self._replaced.add(workload)
+        kept = self._kept[workload]
         new = [one for one in search.loop.known if one.latency_s < kept.get(one.trace, math.inf)]
-        self._database.commit(search.task, new, replaces=self._retune and not kept)
+        self._database.commit(search.task, new, replaces=replaces)
         kept.update({one.trace: one.latency_s for one in new})
         if search.rounds:
             self._database.notes.note_parent(search.task, search.parent)

@@ -61,6 +61,7 @@ class SearchSupervisor:
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
         self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
         self._waiting: dict[str, list[str]] = {}  # starts for later rounds, by workload hash
+        self._handed: dict[int, list[str]] = {}  # starts of the rounds that are asked for, by number
 
     @property
     def any_asked(self) -> bool:
@@ -93,7 +94,8 @@ class SearchSupervisor:
         """
         search, searcher = planned.search, self.searchers[number]
         workload = search.task.workload_hash
-        learned, given = search.untold, self._waiting.pop(workload, []) if search.rounds else []
+        waiting = self._waiting.pop(workload, [])
+        learned, given = search.untold, waiting if search.rounds else []
         opened = search.searcher is not searcher
         if opened:
             learned = search.loop.latencies_s()
@@ -123,7 +125,7 @@ class SearchSupervisor:
         most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
         if planned.budget.quick or not planned.is_child:
             self._waiting[workload] = given[most:]
-        given = given[:most]
+        self._handed[number] = given = given[:most]
         search.untold = {}
         self._asked[number] = search
         search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
@@ -181,7 +183,7 @@ class SearchSupervisor:
         reply.
         """
         for number in replied(self.searchers, self._asked, *beside, timeout_s=timeout_s):
-            search = self._asked.pop(number)
+            search, handed = self._asked.pop(number), self._handed.pop(number)
             search.search_s += time.monotonic() - search.asked_at
             try:
                 reply = self.searchers[number].reply()
@@ -190,6 +192,7 @@ class SearchSupervisor:
                 search.busy = False
                 search.deaths += 1
                 if search.deaths <= _DEATHS_ALLOWED:
+                    self._waiting.setdefault(search.task.workload_hash, [])[:0] = handed
                     continue
                 search.reason = f"the search process died: {gone}"
                 reply = RoundReply()

@@ -32,6 +32,8 @@ from .results import task_result
 from .search import TaskSearch
 from .supervision import SearchSupervisor
 
+_LONGEST_WAIT_S = 3600.0  # a connection waits for some days at most
+
 LATE_ROUNDS = 2
 """Rounds at most that a task without a schedule gets when the time is over: the first may fail as a whole."""
 
@@ -228,12 +230,14 @@ class NetworkTuner:
 
     def _is_late(self) -> bool:
         """Whether the time is over for all tasks, so that no proposal that still comes would be measured."""
-        return not self._limits.in_time() and not any(map(self._lacks_schedule, self._searches))
+        if not self._config.measure or self._limits.in_time():  # a prediction is kept whenever it comes
+            return False
+        return not any(map(self._lacks_schedule, self._searches))
 
     def _wait_s(self) -> float | None:
         """Seconds after which to look at the time again; None where nothing else comes of it."""
         left_s = self._limits.left_s()
-        return None if left_s is None or left_s <= 0 else left_s
+        return None if left_s is None or left_s <= 0 else min(left_s, _LONGEST_WAIT_S)
 
     def _may_measure(self, search: TaskSearch) -> bool:
         """Whether another batch of a round may start."""

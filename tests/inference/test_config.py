@@ -211,6 +211,7 @@ def test_reuse_applies_where_programs_are_searched_for_and_measured(
         ("nets:Net", "outputs/tune/Net"),
         ("/models/net.onnx", "outputs/tune/net"),
         ("../net.onnx", "outputs/tune/net"),
+        ("net-batch16.onnx", "outputs/tune/net-batch16"),
     ],
 )
 def test_the_folder_of_a_report_is_named_after_the_network(network, folder):

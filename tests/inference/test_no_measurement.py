@@ -24,7 +24,7 @@ from foretune.inference.predicted_schedules import PredictedSchedules
 from foretune.inference.proposal import Candidate, Measurement
 from foretune.inference.result import TuneResult
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.tasks.tuner import NetworkTuner
+from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig, TuneConfigError
 from foretune.inference.tuning_database import TuningDatabase
@@ -129,6 +129,21 @@ def test_each_task_takes_the_best_rated_after_one_round_and_nothing_is_measured(
     assert set(taken) == {TASKS[0].workload_hash, TASKS[2].workload_hash}
     assert tuner.tuned == 3
     assert database.committed == []
+
+
+def test_a_prediction_that_comes_after_the_time_is_kept() -> None:
+    in_time = iter([True])
+    taken = Taken()
+    tuner = NetworkTuner(
+        OneShotConfig(rounds=1, top_k=4, measure=False),
+        measuring_into([]),
+        [Rated(latencies_s=((0.004, 0.006),))],
+        FakeDatabase(),
+        limits=Limits(in_time=lambda: next(in_time, False)),
+        predicted=taken,
+    )
+    results = tuner.tune(TASKS[:1])
+    assert [result.predicted for result in results] == [True] and set(taken) == {TASKS[0].workload_hash}
 
 
 def test_a_task_without_a_candidate_says_so() -> None:

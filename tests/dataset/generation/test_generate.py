@@ -552,6 +552,9 @@ def test_the_self_check_accepts_a_device_with_room_for_some_programs_only():
     none_runs = FakeExecutor(lambda job: MeasureOutcome(failure=FailureKind.RUN_ERROR, message="no room"))
     with pytest.raises(SelfCheckError, match="no room"):
         check_measurement(none_runs, parse_target("llvm"))
+    unchecked = FakeExecutor(lambda job: MeasureOutcome((1e-3,), unchecked=True))
+    with pytest.raises(SelfCheckError, match=r"unscheduled program of .* failed"):
+        check_measurement(unchecked, parse_target("llvm"))
 
 
 def test_a_self_check_without_a_program_says_so(monkeypatch):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import tvm
 from foretune.dataset.hardware import UnfitHardwareError, named_hardware
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.measure.compilation import export
-from foretune.dataset.measure.linker import LinkerError
+from foretune.dataset.measure.linker import LinkerError, linker
 from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from support.programs import Doubled, DoubledInTiles, Sleeps, Tripled, checked, job
@@ -128,6 +129,22 @@ def test_another_architecture_takes_its_compiler(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: name if name == "riscv64-linux-gnu-g++" else None)
     with pytest.raises(ExecutorConfigError, match="no tracker found"):
         make_executor(config(port, wait_s=0.1), board, MEASURE, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("triple", "compiler"),
+    [
+        ("armv7l-linux-gnueabihf", "arm-linux-gnueabihf-g++"),
+        ("arm64-linux-gnu", "aarch64-linux-gnu-g++"),
+        ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu-g++"),
+    ],
+)
+def test_an_architecture_has_a_compiler_of_debians_name(triple, compiler, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    package = re.escape(f"(on Debian g++-{compiler.removesuffix('-g++')})")
+    with pytest.raises(LinkerError, match=package):
+        linker(parse_target({"kind": "llvm", "mtriple": triple}))
 
 
 def test_a_library_is_linked_by_the_compiler_of_its_architecture(tmp_path, monkeypatch):

@@ -463,9 +463,9 @@ def test_a_rounding_error_is_the_distance_to_double_precision() -> None:
     network = Network("absorbing", inputs, Absorbing())
     reference = network.reference_outputs()
     assert reference[0].tolist() == [0.0, 0.0]
-    assert network.rounding_error(reference) == 3.0
-    assert Network("narrow", inputs, Absorbing(narrow=True)).rounding_error(reference) == 0.0
-    assert Network("file", inputs, onnx_path=Path("network.onnx")).rounding_error(reference) == 0.0
+    assert network.rounding_errors(reference) == [3.0]
+    assert Network("narrow", inputs, Absorbing(narrow=True)).rounding_errors(reference) == [0.0]
+    assert Network("file", inputs, onnx_path=Path("network.onnx")).rounding_errors(reference) == [0.0]
 
 
 class Choosing(Absorbing):
@@ -478,4 +478,4 @@ class Choosing(Absorbing):
 
 def test_the_rounding_error_is_of_finite_and_floating_outputs() -> None:
     network = Network("choosing", (np.array([2.0, -3.0], np.float32),), Choosing())
-    assert network.rounding_error(network.reference_outputs()) == 3.0
+    assert network.rounding_errors(network.reference_outputs()) == [3.0, 0.0, 0.0]

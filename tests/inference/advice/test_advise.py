@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ def test_measurements_are_kept_and_go_on(tmp_path: Path, monkeypatch: Any) -> No
 def test_the_defaults_are_those_of_the_code() -> None:
     with initialize_config_module("foretune.conf", version_base="1.3"):
         composed = from_hydra(compose("advise"), AdviseConfig)
-    assert composed == AdviseConfig("resnet18", Path("outputs/advise/resnet18"), composed.database)
+    assert composed == AdviseConfig("resnet18", None, composed.database)
+    assert composed.folder == Path("outputs/advise/resnet18")
+    assert replace(composed, network="../nets/small.onnx").folder == Path("outputs/advise/small")
 
 
 def test_a_network_without_layers(tmp_path: Path) -> None:

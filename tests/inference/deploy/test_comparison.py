@@ -110,7 +110,7 @@ def test_a_failing_rival_is_a_row_and_the_comparison_goes_on(
 def test_a_rival_may_be_as_far_as_the_rounding_of_the_original(
     network: Network, compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Network, "rounding_error", lambda *_: 100.0)
+    monkeypatch.setattr(Network, "rounding_errors", lambda *_: [100.0])
     rows, _ = compare(network, compiled, "Tripling")
     assert rows["tripling"].error == "" and rows["tripling"].max_abs_difference > 0.1
 
@@ -119,7 +119,7 @@ def test_the_rounding_error_is_found_once_and_only_for_outputs_that_disagree(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[float] = []
-    monkeypatch.setattr(Network, "rounding_error", lambda *_: found.append(0.5) or 0.5)
+    monkeypatch.setattr(Network, "rounding_errors", lambda *_: found.append(0.5) or [0.5])
     (reference,) = network.reference_outputs()
     check = comparison_in_float32(network)
     assert check([reference]).agrees and found == []

@@ -8,7 +8,7 @@ from foretune.inference.deploy.outputs import (
     OutputCheck,
     compare_narrow_outputs,
     compare_outputs,
-    narrow_difference,
+    narrow_differences,
 )
 
 REFERENCE = [np.array([2.0, -20.0], np.float32)]
@@ -39,7 +39,11 @@ def test_each_output_has_a_tolerance_of_its_own() -> None:
     check = compare_outputs(reference, [np.array([1000.05]), np.array([1.05])])
     assert check.max_abs_difference == pytest.approx(0.05) and check.tolerance == pytest.approx(1e-4)
     assert compare_outputs(reference, [np.array([1000.05]), np.array([1.00005])]).agrees
-    assert not compare_narrow_outputs(reference, [np.array([1000.0]), np.array([2.0])], None).agrees
+    far = [np.array([1000.0]), np.array([2.0])]
+    assert not compare_narrow_outputs(reference, far, None).agrees
+    assert not compare_narrow_outputs(reference, far, [2.0, 0.01]).agrees  # 2 is accepted of the first alone
+    assert compare_narrow_outputs(reference, far, [0.0, 0.5]).agrees
+    assert not compare_outputs(reference, far, [2.0, 0.0]).agrees
 
 
 def test_integers_and_booleans_agree_only_where_they_are_equal() -> None:
@@ -54,10 +58,10 @@ def test_integers_and_booleans_agree_only_where_they_are_equal() -> None:
 def test_integers_of_a_narrow_type_count_only_where_nothing_else_does() -> None:
     """Rounding changes which of nearly equal scores is the largest."""
     scores, ids = np.array([0.1, 0.9]), np.array([30000, 5])
-    assert compare_narrow_outputs([scores, ids], [scores, ids[::-1]], 0.0).agrees
-    assert narrow_difference([scores, ids], [scores + 0.5, ids[::-1]]) == pytest.approx(0.5)
-    assert not compare_narrow_outputs([ids], [ids[::-1]], 0.0).agrees
-    assert narrow_difference([ids], [ids[::-1]]) == 29995
+    assert compare_narrow_outputs([scores, ids], [scores, ids[::-1]], [0.0]).agrees
+    assert narrow_differences([scores, ids], [scores + 0.5, ids[::-1]]) == pytest.approx([0.5])
+    assert not compare_narrow_outputs([ids], [ids[::-1]], [0.0]).agrees
+    assert narrow_differences([ids], [ids[::-1]]) == [29995]
 
 
 def test_infinite_elements_agree_in_their_places() -> None:
@@ -88,6 +92,6 @@ def test_the_tolerance_itself_agrees() -> None:
 def test_the_rounding_error_of_the_reference_widens_the_tolerance() -> None:
     reference, output = [np.array([1.001])], [np.array([1.0])]
     assert not compare_outputs(reference, output).agrees
-    check = compare_outputs(reference, output, rounding_error=5e-4)
+    check = compare_outputs(reference, output, [5e-4])
     assert check.agrees and check.tolerance == pytest.approx(1.5e-3)
-    assert not compare_outputs(reference, output, rounding_error=3e-4).agrees
+    assert not compare_outputs(reference, output, [3e-4]).agrees

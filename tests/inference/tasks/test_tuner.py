@@ -224,6 +224,22 @@ def test_starts_without_room_in_the_first_round_come_in_later_ones(first, is_chi
     assert [list(request.starts) for request in searcher.requests] == rounds
 
 
+def test_starts_of_a_round_whose_search_process_died_come_in_the_next_one():
+    class Starts(StartSource):
+        def starts(self, task):
+            return [Start(trace) for trace in ("t0", "t1", "t2")]
+
+    gone = WorkerLostError(FailureKind.WORKER_DIED, "killed by signal 11")
+    searcher = FakeSearcher(replies=[None, gone])
+    search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()))
+    supervisor = SearchSupervisor([searcher], [search], [Starts()])
+    for _ in range(3):
+        supervisor.ask(0, Round(search, RoundBudget(2)))
+        if [*supervisor.replies()]:
+            search.round_begins()
+    assert [list(request.starts) for request in searcher.requests] == [["t0"], ["t1"], ["t1"]]
+
+
 def test_a_start_that_is_taken_alone_needs_no_search():
     class Templates(StartSource):
         def starts(self, task):
@@ -487,6 +503,27 @@ def test_when_the_time_is_over_no_search_of_a_task_with_a_schedule_is_waited_for
     assert (result.tuned_latency_s, result.candidates_measured) == (0.004, 2)
 
 
+def test_a_budget_may_be_longer_than_a_connection_waits():
+    class Answers(FakeSearcher):
+        """Answers at once, by a connection."""
+
+        def __init__(self):
+            super().__init__()
+            self.connection, self._answered = Pipe()
+
+        def ask(self, request):
+            super().ask(request)
+            self._answered.send(None)
+
+        def reply(self):
+            self.connection.recv()
+            return super().reply()
+
+    limits = Limits(left_s=lambda: math.inf)
+    (result,) = tuner_of(Answers(), limits=limits).tune(TASKS[:1], UNTUNED_S[:1])
+    assert result.tuned_latency_s == 0.003
+
+
 def test_a_limit_without_quick_rounds_leaves_tasks_out():
     searcher, database = FakeSearcher(), FakeDatabase()
     measured = []
@@ -570,11 +607,12 @@ def test_what_a_round_measured_before_it_was_stopped_is_kept(error):
             raise error
         return latency_of_module(job)
 
+    key = TASKS[0].workload_hash
+    database.committed = [(key, 0.001)]  # of an earlier run, which this one replaces after a whole round
     config = OneShotConfig(rounds=1, top_k=4, stop=StopConfig(minimum=2, batch=2))
     searcher = FakeSearcher(((0.004, 0.006, 0.003, 0.005),))
-    tuner = NetworkTuner(config, FakeExecutor(stopping, stopping), [searcher], database)
+    tuner = NetworkTuner(config, FakeExecutor(stopping, stopping), [searcher], database, retune=True)
     with pytest.raises(error):
         tuner.tune(TASKS[:1], UNTUNED_S[:1])
-    key = TASKS[0].workload_hash
-    assert database.committed == [(key, 0.004), (key, 0.006)]
+    assert database.committed == [(key, 0.001), (key, 0.004), (key, 0.006)]
     assert database.unfinished[key] == 0
