@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import rivals
-from ..checkouts import commit_of
+from ..checkouts import cause_of, commit_of
 from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
 from ..kept_runs import earlier_result
 from .runs import FORETUNE, measure
@@ -122,8 +122,8 @@ def main() -> None:
             runs[network] = run_of(arguments, network)
             line = describe(network, runs[network])
         except (subprocess.SubprocessError, OSError) as error:
-            failures.append({"network": network, "error": str(error)[-300:]})
-            line = f"{network}: failed: {error}"
+            failures.append({"network": network, "error": cause_of(error)})
+            line = f"{network}: failed: {cause_of(error)}"
         minutes = (time.monotonic() - began) / 60
         print(f"[{number} of {len(arguments.networks)}, {minutes:.1f} min] {line}", flush=True)
     result = {

@@ -74,7 +74,7 @@ def networks(results: Results) -> str:
 
 
 def untouched(results: Results) -> str:
-    """The same of networks that no setting was chosen on and no template was written for."""
+    """The same of networks that no template was written for."""
     command = f"{COMMAND} --variant untouched --networks {' '.join(UNTOUCHED)}"
     return _networks(results.of("rivals", "untouched"), command)
 
@@ -259,6 +259,10 @@ def _note(result: Result) -> str:
         for row in values["rows"]
         if row["error"]
     )
+    failed += [
+        f"tuned network with {NETWORKS.get(one['network'], one['network'])}: {one['error']}"
+        for one in values.get("failures", ())
+    ]
     peaks = _peaks(values["networks"])
     on = f"{result.machine}, {values['threads']} threads" if peaks else result.machine
     said = (

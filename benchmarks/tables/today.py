@@ -23,44 +23,34 @@ def today(results: Results) -> str:
         ]
         for name, each in runs
     ]
-    rows += [_beside_rivals(result) for result in results.of("rivals", "")]
+    rows += [_beside_rivals(result, "") for result in results.of("rivals", "")]
+    rows += [_beside_rivals(result, " without own templates") for result in results.of("rivals", "untouched")]
     curves = results.of("tuning_curves", "")[0]
     found = [stock.beside(name, row) for name, row in stock.in_order(curves)]
     told = stock.groups(found)
     plain = told.get("all but the softmax", told["all"])
-    of_networks = told.get("of networks", [])
-    labels = {
-        "the largest task of each of the three": of_networks,
-        f"these and {len(plain) - len(of_networks)} operators": plain,
-    }
-    for label, group in labels.items():
-        if group:
-            ahead = times_spread(geometric_spread([one.cold for one in group]))
-            rows.append([label, _less_time(group), f"{ahead} stock MetaSchedule", curves.path])
+    ahead = times_spread(geometric_spread([one.cold for one in plain]))
+    label = f"{len(plain)} tasks of the first three and of operators"
+    rows.append([label, _less_time(plain), f"{ahead} stock MetaSchedule", curves.path])
     mean = geometric_mean([networks.speed(each).middle for _, each in runs])
+    runs_of_tasks = joined(sorted({str(one.runs) for one in found}))
+    trials, near = stock.trials(found), f"{stock.NEAR - 1:.0%}"
     note = (
-        f"{tuned.machine}, {tuned.search}, {tuned.date}. Networks: medians of "
-        f"{networks.number_of_runs([tuned])} from an empty database; {times(mean)} by the "
-        "geometric mean. Tasks: geometric means of "
-        f"medians of {joined(sorted({str(one.runs) for one in found}))} runs, against one run of stock with "
-        f"{stock.trials(found)} trials, timed with cold caches; its time ends within {stock.NEAR - 1:.0%} of "
-        f"its last program, in brackets after all. {_warm(results)} Settings were chosen on these networks "
-        "and operators."
+        f"Beside eager and stock: {tuned.machine}, {tuned.search}, {tuned.date}. Networks: medians of "
+        f"{networks.number_of_runs([tuned])}, {times(mean)} by the geometric mean; beside rivals one run "
+        f"each, the median network's time. Tasks: medians of {runs_of_tasks} runs against {trials} trials of "
+        f"stock, cold caches ({_warm(results)}); stock's time is that to {near} of its last program, in "
+        "brackets all. Settings were chosen on all but those without own templates."
     )
     return markdown(["what", "tuning takes", "speed of the result", "`benchmarks/results/`"], rows, note)
 
 
-def _beside_rivals(result: Result) -> list[str]:
+def _beside_rivals(result: Result, which: str) -> list[str]:
     named = rivals.by_network(result)
     ahead = geometric_spread([best[1] for rows in named.values() if (best := rivals.best_rival(rows))])
     ready = [rows[rivals.FORETUNE]["ready_s"] for rows in named.values()]
-    speed = f"{times_spread(ahead)} the best rival"
-    return [
-        f"{len(named)} networks, {result.machine}",
-        duration(statistics.median(ready)),
-        speed,
-        result.path,
-    ]
+    label = f"{len(named)} networks{which}, {result.machine}"
+    return [label, duration(statistics.median(ready)), f"{times_spread(ahead)} the best rival", result.path]
 
 
 def _less_time(found: Sequence[stock.Beside]) -> str:
@@ -71,7 +61,7 @@ def _less_time(found: Sequence[stock.Beside]) -> str:
 
 
 def _warm(results: Results) -> str:
-    """Sentence on the machines whose tasks were timed with warm caches, too."""
+    """Words on the machines whose tasks were timed with warm caches, too."""
     found = []
     for result in results.of("tuning_curves"):
         every = [stock.beside(name, row).warm for name, row in stock.in_order(result)]
@@ -79,8 +69,5 @@ def _warm(results: Results) -> str:
         if warm:
             found.append(geometric_mean(warm))
     if not found:
-        return "No machine was timed with warm caches."
-    return (
-        f"With warm caches, as stock's runner times: {times(min(found))} to {times(max(found))}, on "
-        f"{len(found)} machines."
-    )
+        return "warm ones on no machine"
+    return f"warm ones: {times(min(found))} to {times(max(found))}, {len(found)} machines"

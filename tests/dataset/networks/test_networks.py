@@ -468,6 +468,21 @@ def test_a_rounding_error_is_the_distance_to_double_precision() -> None:
     assert Network("file", inputs, onnx_path=Path("network.onnx")).rounding_errors(reference) == [0.0]
 
 
+def test_the_rounding_error_is_the_largest_of_several_evaluations() -> None:
+    class Sensitive(torch.nn.Module):
+        """Off by 0.5 with oneDNN, by 2 without, and by 4 where an input has another last bit."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.dtype == torch.float64:
+                return x
+            return x + (0.5 if torch.backends.mkldnn.enabled else 2.0) + 4.0 * (x != 1)
+
+    network = Network("sensitive", (np.ones(8, np.float32),), Sensitive())
+    assert network.rounding_errors(network.reference_outputs()) == [pytest.approx(4.5)]
+    alone = Network("alone", (np.zeros(8, np.float32),), Sensitive())  # 0 has no neighbour by a relative bit
+    assert alone.rounding_errors(alone.reference_outputs()) == [6.0]
+
+
 class Choosing(Absorbing):
     """Returns the place of the largest element, and the elements with one that is infinite, as well."""
 
