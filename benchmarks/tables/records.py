@@ -22,6 +22,12 @@ DATASETS = {
     "gpu": "random programs, drawn before the GPU was at hand",
     "gpu-networks": "random programs of ResNet-18, BERT-base and a part of MobileNetV2, to test on",
     "gpu-tuned": "programs that a search of ResNet-18 measured; not trained on",
+    "samplers-pgs-ebs": "tasks from the prior, on the trajectory of searches (One-Shot Tuner, Table 4)",
+    "samplers-pgs-random": "the same, random programs",
+    "samplers-random-ebs": "tasks at random, on the trajectory of searches",
+    "samplers-random-random": "the same, random programs",
+    "samplers-zoo-ebs": "tasks of the zoo, on the trajectory of searches",
+    "samplers-zoo-random": "the same, random programs",
     "networks": "tasks of the headline networks, to test on; not trained on",
     "networks-random": "random programs of seven networks as they are tuned, to replay; not trained on",
 }
