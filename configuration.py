@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -55,6 +55,18 @@ def check_seed(name: str, seed: int) -> None:
     """Raises ConfigError for a seed that is not among `SEEDS`."""
     if not 0 <= seed < SEEDS:
         raise ConfigError(f"{name}={seed}: choose a seed from 0 to {SEEDS - 1}")
+
+
+def check_least(
+    settings: object, least: Mapping[str, float], error: type[UserError], prefix: str = ""
+) -> None:
+    """Raises `error` for a setting under its bound in `least`, by its name; None is no value.
+
+    `prefix` goes before the names, as in "search.".
+    """
+    for name, bound in least.items():
+        if (value := getattr(settings, name)) is not None and value < bound:
+            raise error(f"{prefix}{name}={value}: must be at least {bound}")
 
 
 def _make_writable(node: Any, given: Any) -> None:

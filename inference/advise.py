@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
-from ..configuration import from_hydra
+from ..configuration import check_least, from_hydra
 from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
 from ..dataset.measure import ExecutorConfig, MeasureConfig
@@ -74,9 +74,7 @@ class AdviseConfig:
     def __post_init__(self) -> None:
         check_activations(self.activations)
         least = {"programs": 1, "drawn": 1, "align": 1, "workers": 1, "seed": 0}
-        for name, smallest in least.items():
-            if (value := getattr(self, name)) is not None and value < smallest:
-                raise AdviseConfigError(f"{name}={value}: must be at least {smallest}")
+        check_least(self, least, AdviseConfigError)
         if not 0 <= self.nearly_free <= 1:
             raise AdviseConfigError(f"nearly_free={self.nearly_free}: a share of the network, in [0, 1]")
         if not self.predict and not self.search.measure:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm.target import Target
 
+from ..configuration import check_least
 from ..dataset.networks import Lowering
 from ..dataset.networks.lowering import OFF as NO_WINOGRAD
 from .families.registry import check_grouping
@@ -112,9 +113,7 @@ class OneShotConfig:
                 f"search.reuse={self.reuse}: search.measure=false leaves no measured program to reuse; use "
                 "search.reuse=off"
             )
-        for name, least in _LEAST.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise OneShotConfigError(f"search.{name}={value}: must be at least {least}")
+        check_least(self, _LEAST, OneShotConfigError, prefix="search.")
         if self.rounds > self.top_k:
             raise OneShotConfigError(
                 f"search.rounds={self.rounds}: each measures a candidate at least; use at most "

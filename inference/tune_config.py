@@ -9,6 +9,7 @@ from typing import Any
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
+from ..configuration import check_least
 from ..dataset.measure import ExecutorConfig, MeasureConfig
 from ..dataset.measure.linker import linker
 from ..dataset.networks import AS_FASTEST, Lowering
@@ -63,9 +64,7 @@ class TuneConfig:
             raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
         if self.require_database and self.retune:
             raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
-        for name, least in (("timing_repeats", 1), ("workers", 1), ("seed", 0)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise TuneConfigError(f"{name}={value}: must be at least {least}")
+        check_least(self, {"timing_repeats": 1, "workers": 1, "seed": 0}, TuneConfigError)
         check_rivals(self.rivals)
         if not self.rival_limit_s > 0:
             raise TuneConfigError(f"rival_limit_s={self.rival_limit_s}: must be seconds over 0")

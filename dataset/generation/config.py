@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...configuration import check_least
 from ...errors import UserError
 from ..measure import ExecutorConfig, MeasureConfig
 from ..networks import AS_FASTEST, Lowering
@@ -44,9 +45,7 @@ class GenerateConfig:
 
     def __post_init__(self) -> None:
         least = {"tasks": 1, "records_per_task": 1, "per_round": 1, "workers": 1, "seed": 0}
-        for name, smallest in least.items():
-            if (value := getattr(self, name)) is not None and value < smallest:
-                raise GenerateConfigError(f"{name}={value}: must be at least {smallest}")
+        check_least(self, least, GenerateConfigError)
         elsewhere = {
             "tasks_from": self.tasks_from,
             "program_sampling.database": self.program_sampling.database,

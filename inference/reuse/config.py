@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from ...configuration import check_least
 from ..strategies.checks import OneShotConfigError
 
 OFF, AUTO, PAPER, TOP_K, SELECTIVE = REUSES = ("off", "auto", "paper", "top_k", "selective")
@@ -30,11 +31,9 @@ class AutoConfig:
             raise OneShotConfigError(
                 f"search.auto.heavy_share={self.heavy_share}: must be over 0 and at most 1, which no task has"
             )
-        for field in fields(self):
-            name, least = field.name, 0 if field.name == "starts" else 1
-            value = getattr(self, name)
-            if name != "heavy_share" and value is not None and value < least:
-                raise OneShotConfigError(f"search.auto.{name}={value}: must be at least {least}")
+        counts = [field.name for field in fields(self) if field.name != "heavy_share"]
+        least = {name: 0 if name == "starts" else 1 for name in counts}
+        check_least(self, least, OneShotConfigError, prefix="search.auto.")
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,6 @@ class EtoConfig:
     top_k: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("trials", "samples", "top_k"):
-            if (value := getattr(self, name)) < 1:
-                raise OneShotConfigError(f"search.eto.{name}={value}: must be at least 1")
+        check_least(self, {"trials": 1, "samples": 1, "top_k": 1}, OneShotConfigError, prefix="search.eto.")
         if self.bridges not in BRIDGES:
             raise OneShotConfigError(f"search.eto.bridges={self.bridges}: use one of {', '.join(BRIDGES)}")
