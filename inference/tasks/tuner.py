@@ -183,9 +183,10 @@ class NetworkTuner:
         """Keeps what was measured in rounds that an interrupt or an error cuts short."""
         try:
             yield
-        finally:
+        except BaseException:
             for search in self._searches:
                 self._ledger.commit(search)
+            raise
 
     def _take_known_untuned(
         self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
