@@ -34,6 +34,15 @@ def contest_ratios(
     return programs, seconds_over(runs, search, base), latency_over(runs, search, base)
 
 
+NEAR = 1.05
+"""Ratio to the last latency of a search from which on it counts as near its end."""
+
+
+def seconds_to(curve: Sequence[Sequence[float]], goal_s: float) -> float | None:
+    """Seconds until a curve of (seconds, latency in seconds) is at a latency; None where it never is."""
+    return next((at_s for at_s, latency_s in curve if latency_s <= goal_s), None)
+
+
 def seconds_over(runs: Sequence[Mapping[str, Any]], search: str, base: str) -> Spread:
     """Time of search and measurement over that of `base`."""
     return geometric_spread([run[search]["search_s"] / run[base]["search_s"] for run in runs])

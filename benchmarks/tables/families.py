@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common import geometric_mean, geometric_spread
 from ..families import BASE, REUSE, THREE_QUARTERS
-from .contests import CONTEST_HEADS, contest_ratios, contest_rows
+from .contests import CONTEST_HEADS, NEAR, contest_ratios, contest_rows, seconds_to
 from .networks import NETWORKS
 from .reading import Result, Results, markdown, not_measured, times, times_spread
 
@@ -27,9 +27,6 @@ _RIVAL = "gradient"
 
 _BY_SHARES = "shares"
 """Planner that ends by itself, so that its search takes other seconds than those of the others."""
-
-NEAR = 1.05
-"""Share of a rival's last latency that counts as near it."""
 
 _STOCK_RIVAL = "stock, gradient"
 
@@ -327,9 +324,7 @@ def _seconds_to(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], sl
     ratios, reached = [], 0
     for pair in pairs:
         goal_s = slack * pair[1]["curve"][-1][1]
-        own, of_rival = (
-            next((at for at, latency_s in one["curve"] if latency_s <= goal_s), None) for one in pair
-        )
+        own, of_rival = (seconds_to(one["curve"], goal_s) for one in pair)
         reached += own is not None
         ratios.append((pair[0]["curve"][-1][0] if own is None else own) / of_rival)
     return f"{times_spread(geometric_spread(ratios))}, {reached} of {len(pairs)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..common import RESULTS, Spread, read_json
+from ..common import RESULTS, Spread, geometric_mean, read_json
 
 MACHINES = {
     "zen5": "AMD Zen 5",
@@ -108,6 +108,13 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
 def not_measured(command: str) -> str:
     """Stands for a table whose result is not there."""
     return f"Not measured yet: `{command}`."
+
+
+def mean_times(ratios: Sequence[float], count: int) -> str:
+    """Geometric mean of the ratios that are known, with their number where `count` were asked for."""
+    if not ratios:
+        return "-"
+    return times(geometric_mean(ratios)) + ("" if len(ratios) == count else f" of {len(ratios)}")
 
 
 def times(value: float | None) -> str:

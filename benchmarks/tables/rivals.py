@@ -6,13 +6,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..common import geometric_mean, geometric_spread
+from ..common import geometric_spread
 from .networks import NETWORKS
 from .reading import (
     Result,
     Results,
     duration,
     markdown,
+    mean_times,
     milliseconds,
     not_measured,
     times,
@@ -100,7 +101,10 @@ def _networks(found: Sequence[Result], command: str) -> str:
         named = by_network(result)
         shown = [name for name in RIVALS if any(name in rows for rows in named.values())]
         body = [_network_row(result, network, rows, shown) for network, rows in named.items()]
-        means = [_mean(rows.get(rival) and _ratio(rows, rival) for rows in named.values()) for rival in shown]
+        means = [
+            mean_times([ratio for rows in named.values() if (ratio := _ratio(rows, rival))], len(named))
+            for rival in shown
+        ]
         best = [found[1] for rows in named.values() if (found := best_rival(rows)) is not None]
         total = times_spread(geometric_spread(best)) if best else "-"
         body.append(["geometric mean of the ratio to the tuned network", "-", *means, total, "-"])
@@ -228,15 +232,6 @@ def _cell(row: Row | None) -> str:
 def _ratio(rows: Mapping[str, Row], rival: str) -> float | None:
     ours, other = latency(rows.get(FORETUNE)), latency(rows.get(rival))
     return None if ours is None or other is None else other / ours
-
-
-def _mean(ratios: Any) -> str:
-    """Geometric mean of the known ratios, with their number where some are not known."""
-    every = list(ratios)
-    known = [ratio for ratio in every if ratio]
-    if not known:
-        return "-"
-    return times(geometric_mean(known)) + ("" if len(known) == len(every) else f" of {len(known)}")
 
 
 def _types(values: Mapping[str, Any]) -> str:

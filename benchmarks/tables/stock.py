@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common import Spread, geometric_mean, geometric_spread
+from .contests import NEAR, seconds_to
 from .reading import (
     Result,
     Results,
@@ -47,9 +48,6 @@ STOCK = {
     "stock_measured_by_foretune": "foretune",
 }
 """Measurement of stock's search, in the order of preference as what foretune is compared with."""
-
-NEAR = 1.05
-"""Ratio to the latency of stock's last program under which later trials add little."""
 
 TO_NEAR = f"to {NEAR - 1:.0%}"
 """Head of a column of seconds until NEAR."""
@@ -116,9 +114,8 @@ def beside(name: str, row: Mapping[str, Any], tuner: str = "foretune") -> Beside
 
 def _near(run: Mapping[str, Any]) -> float:
     """Seconds of a run until its curve is within NEAR of its last program."""
-    if run["cold_s"] is None:
-        return float(run["seconds"])
-    return next((at_s for at_s, cold_s in run["curve"] if cold_s <= NEAR * run["cold_s"]), run["seconds"])
+    near_s = None if run["cold_s"] is None else seconds_to(run["curve"], NEAR * run["cold_s"])
+    return float(run["seconds"]) if near_s is None else near_s
 
 
 def _middle(runs: Sequence[Mapping[str, Any]], key: str) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..common import geometric_spread
-from .reading import Result, Results, markdown, not_measured, times, times_spread
+from .reading import Result, Results, markdown, mean_times, not_measured, times, times_spread
 
 TYPES = ("float32", "bfloat16", "uint8")
 
@@ -92,8 +92,7 @@ def _ahead(layers: Sequence[Mapping[str, Any]]) -> str:
     for rival in CONTESTANTS:
         if rival != "templates":
             pairs = [(of["templates"], of[rival]) for of in known if {"templates", rival} <= of.keys()]
-            mean = statistics.geometric_mean([ours / theirs for ours, theirs in pairs]) if pairs else None
-            ratios.append(times(mean) + ("" if len(pairs) == len(layers) else f" of {len(pairs)}"))
+            ratios.append(mean_times([ours / theirs for ours, theirs in pairs], len(layers)))
     return ", ".join(ratios)
 
 

@@ -34,13 +34,13 @@ def today(results: Results) -> str:
     rows.append([label, _less_time(plain), f"{ahead} stock MetaSchedule", curves.path])
     mean = geometric_mean([networks.speed(each).middle for _, each in runs])
     runs_of_tasks = joined(sorted({str(one.runs) for one in found}))
-    trials, near = stock.trials(found), f"{stock.NEAR - 1:.0%}"
+    trials = stock.trials(found)
     note = (
         f"Beside eager and stock: {tuned.machine}, {tuned.search}, {tuned.date}. Networks: medians of "
         f"{networks.number_of_runs([tuned])}, {times(mean)} by the geometric mean; beside rivals one run "
         f"each, the median network's time. Tasks: medians of {runs_of_tasks} runs against {trials} trials of "
-        f"stock, cold caches ({_warm(results)}); stock's time is that to {near} of its last program, in "
-        "brackets all. Settings were chosen on all but those without own templates."
+        f"stock, cold caches ({_warm(results)}); stock's time is that {stock.TO_NEAR} of its last program, "
+        "in brackets all. Settings were chosen on all but those without own templates."
     )
     return markdown(["what", "tuning takes", "speed of the result", "`benchmarks/results/`"], rows, note)
 
@@ -57,7 +57,7 @@ def _less_time(found: Sequence[stock.Beside]) -> str:
     near, whole = (
         geometric_mean([getattr(one, name) for one in found]) for name in ("less_time_near", "less_time")
     )
-    return f"1/{near:.0f} of stock's time to {stock.NEAR - 1:.0%} (1/{whole:.0f} of all)"
+    return f"1/{near:.0f} of stock's time {stock.TO_NEAR} (1/{whole:.0f} of all)"
 
 
 def _warm(results: Results) -> str:
