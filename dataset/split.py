@@ -33,12 +33,12 @@ class SplitConfig:
 
     `by="task"` holds out the share `test` of the tasks, stratified by operator. `by="network"` holds out the
     tasks of `networks`, or of a random share `test` of all networks if none is named, including tasks that
-    they share with other networks. Either way the share `validation` of the remaining tasks is for
-    validation, and tasks of one shape are in one part. `by="list"` takes `test_tasks` and `validation_tasks`
-    by their hashes, with other tasks of their shapes, so that a part of a dataset can be split like the
-    whole; a shape of both lists is for tests. `by="checkpoint"` keeps tasks in the parts that they had in the
-    training of `checkpoint` and splits the others as `by="task"` does; `training.known_split` turns it into a
-    list.
+    they share with other networks; `training.evaluation_networks` turns it into a list. Either way the share
+    `validation` of the remaining tasks is for validation, and tasks of one shape are in one part.
+    `by="list"` takes `test_tasks` and `validation_tasks` by their hashes, with other tasks of their shapes,
+    so that a part of a dataset can be split like the whole; a shape of both lists is for tests.
+    `by="checkpoint"` keeps tasks in the parts that they had in the training of `checkpoint` and splits the
+    others as `by="task"` does; `training.known_split` turns it into a list.
     """
 
     by: str = "task"
@@ -101,9 +101,10 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
 
     Rows of one task stay together even if they come from several devices or sources. Tasks of `seen`, which a
     model that is trained further knows, are never held out, and neither are other tasks of their shapes.
+    A split by network or by checkpoint is turned into a list first.
 
     Raises:
-      SplitError: there are no records, too few tasks for the parts, or a network is unknown.
+      SplitError: there are no records, too few tasks for the parts, or a listed task has no record.
     """
     if len(data) == 0:
         raise SplitError("the dataset has no records: generate some with foretune generate")
@@ -111,15 +112,13 @@ def split_rows(data: LabelledFeatures, config: SplitConfig, seen: Collection[str
         test = _listed(data, config.test_tasks, "test_tasks", seen)
         validation = _listed(data, config.validation_tasks, "validation_tasks", seen)
         return _split(data, test, validation & ~test)
+    if config.by != "task":
+        raise ValueError(f"split.by={config.by!r} is to be turned into a list first")
     rng = np.random.default_rng(config.seed)
     shapes, first_row = np.unique(data.shape, return_index=True)
     shapes = shapes[_spread_over(data.operator[first_row], rng)]
     fresh = ~np.isin(shapes, data.shape[with_shapes_of(data, seen)])
-    if config.by == "network":
-        networks = _held_out_networks(data, config, rng)
-        held_out = np.isin(shapes, data.shape[np.isin(data.source, networks)]) & fresh
-    else:
-        held_out = _hold_out(fresh, config.test, rng)
+    held_out = _hold_out(fresh, config.test, rng)
     validates = _hold_out(fresh & ~held_out, config.validation, rng)
     return _split(data, *(np.isin(data.shape, shapes[chosen]) for chosen in (held_out, validates)))
 
@@ -179,24 +178,3 @@ def _hold_out(candidates: NDArray[np.bool_], share: float, rng: np.random.Genera
     share_of_candidates = min(share * len(candidates) / max(len(positions), 1), 1.0)
     chosen[positions[evenly_spaced(len(positions), share_of_candidates, rng)]] = True
     return chosen
-
-
-def _held_out_networks(
-    data: LabelledFeatures, config: SplitConfig, rng: np.random.Generator
-) -> NDArray[np.str_]:
-    """The `source` values of the networks to hold out."""
-    sources = np.unique(data.source[np.char.startswith(data.source, NETWORK_PREFIX)])
-    if len(sources) == 0:
-        raise SplitError(
-            "split.by=network, but no record comes from a network: generate some with foretune generate "
-            "networks=[resnet18], or set split.by=task"
-        )
-    if not config.networks:
-        return sources[evenly_spaced(len(sources), config.test, rng)]
-    wanted = np.array([NETWORK_PREFIX + name.removeprefix(NETWORK_PREFIX) for name in config.networks])
-    unknown = sorted(set(wanted) - set(sources))
-    if unknown:
-        known = ", ".join(source.removeprefix(NETWORK_PREFIX) for source in sources)
-        names = ", ".join(source.removeprefix(NETWORK_PREFIX) for source in unknown)
-        raise SplitError(f"split.networks: no record of {names}; the dataset has {known}")
-    return wanted

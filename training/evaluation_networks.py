@@ -39,24 +39,30 @@ def split_by_networks(
 
     If none is named, the seed draws the share `test` of the networks that have a task to hold out. Tasks of
     `seen`, which a model that is trained further knows, are not held out. Other splits are returned
-    unchanged, and so is one that holds out no network.
+    unchanged.
 
     Raises:
-      SplitError: a network is unknown, or the dataset has no record of it.
+      SplitError: there is no network, one is unknown, or the dataset has no record of it.
     """
     if config.by != "network":
         return config
+    if not networks:
+        raise SplitError(
+            "split.by=network, but no record comes from a network: generate some with foretune generate "
+            "networks=[resnet18], or set split.by=task"
+        )
+    rest = SplitConfig(validation=config.validation, test=0.0, seed=config.seed)
     named = [name.removeprefix(NETWORK_PREFIX) for name in config.networks]
     wanted = named or _drawn_networks(config, data, networks, seen)
+    if not wanted and config.test > 0:
+        raise SplitError(
+            "split.by=network: the model has seen a task of every network; set split.test=0, or use "
+            "split.by=task"
+        )
     if not wanted:
-        if networks and config.test > 0:
-            raise SplitError(
-                "split.by=network: the model has seen a task of every network; set split.test=0, or use "
-                "split.by=task"
-            )
-        return config
+        return rest
     if unknown := sorted(set(wanted) - set(networks)):
-        known = ", ".join(sorted(networks)) or "none"
+        known = ", ".join(sorted(networks))
         raise SplitError(
             f"split.networks: {', '.join(unknown)} are in no {NETWORKS_FILE} and in no source; known: {known}"
         )
@@ -70,13 +76,13 @@ def split_by_networks(
             f"split.networks={wanted}: all records are of their tasks, or share a shape with one, which "
             "leaves none to train on; name fewer networks"
         )
-    rest = data.take(np.flatnonzero(~test))
-    others = split_rows(rest, SplitConfig(validation=config.validation, test=0.0, seed=config.seed), seen)
+    others = data.take(np.flatnonzero(~test))
+    validation = split_rows(others, rest, seen).validation
     return SplitConfig(
         by="list",
         seed=config.seed,
         test_tasks=sorted(set(data.workload_hash[test].tolist())),
-        validation_tasks=sorted(set(rest.workload_hash[others.validation].tolist())),
+        validation_tasks=sorted(set(others.workload_hash[validation].tolist())),
     )
 
 

@@ -22,33 +22,23 @@ def assert_disjoint_and_complete(data, split):
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    tasks=st.integers(3, 40),
-    seed=st.integers(0, 1000),
-    share=st.floats(0.01, 0.45),
-    by=st.sampled_from(["task", "network"]),
-)
-def test_parts_are_disjoint_by_task_and_cover_every_record(tasks, seed, share, by):
+@given(tasks=st.integers(3, 40), seed=st.integers(0, 1000), share=st.floats(0.01, 0.45))
+def test_parts_are_disjoint_by_task_and_cover_every_record(tasks, seed, share):
     data = dataset(tasks=tasks, per_task=2)
-    assume(by == "task" or tasks >= 8)
     assume(2 * max(round(share * tasks), 1) < tasks)  # something is left to train on
-    split = split_rows(data, SplitConfig(by=by, validation=share, test=share, seed=seed))
+    split = split_rows(data, SplitConfig(validation=share, test=share, seed=seed))
     assert_disjoint_and_complete(data, split)
     assert all(len(split.part(name)) for name in ("train", "validation", "test"))
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    seed=st.integers(0, 1000),
-    by=st.sampled_from(["task", "network"]),
-    shapes=st.lists(st.integers(0, 7), min_size=24, max_size=24),
-)
-def test_tasks_of_one_shape_stay_together(seed, by, shapes):
+@given(seed=st.integers(0, 1000), shapes=st.lists(st.integers(0, 7), min_size=24, max_size=24))
+def test_tasks_of_one_shape_stay_together(seed, shapes):
     data = dataset(tasks=24, per_task=2)
     names = dict(zip(np.unique(data.workload_hash).tolist(), shapes, strict=True))
     data = replace(data, shape=np.array([f"shape{names[task]}" for task in data.workload_hash]))
     try:
-        split = split_rows(data, SplitConfig(by=by, validation=0.2, test=0.2, seed=seed))
+        split = split_rows(data, SplitConfig(validation=0.2, test=0.2, seed=seed))
     except SplitError as error:
         assume("leaves none to train on" not in str(error))
         raise
@@ -87,31 +77,12 @@ def test_records_of_one_task_on_two_devices_stay_together():
     assert_disjoint_and_complete(data, split_rows(data, SplitConfig()))
 
 
-def test_named_networks_are_held_out_with_the_tasks_they_share():
-    data = dataset(tasks=24, per_task=2)
-    shared = data.workload_hash == "task000"  # an operator's task, now measured for the network, too
-    data.source[np.flatnonzero(shared)[0]] = "network:bert"
-    split = split_rows(data, SplitConfig(by="network", networks=["bert"], test=0.0))
-    assert set(data.workload_hash[split.test]) == {"task000", "task007", "task019"}
-    assert_disjoint_and_complete(data, split)
-    assert "network:bert" not in set(data.source[split.train]) | set(data.source[split.validation])
-
-
-def test_a_seeded_share_of_networks_is_held_out():
-    data = dataset(tasks=24, per_task=2)
-    split = split_rows(data, SplitConfig(by="network", test=0.3))
-    held_out = set(data.source[split.test])
-    assert len(held_out) == 1 and held_out < {"network:resnet", "network:bert", "network:vgg"}
-    assert_disjoint_and_complete(data, split)
-
-
 def test_tasks_that_were_seen_before_are_never_held_out():
     data = dataset(tasks=24, per_task=2)
     seen = [f"task{number:03d}" for number in range(0, 24, 2)]
-    for config in (SplitConfig(test=0.3), SplitConfig(by="network", networks=["bert", "vgg"])):
-        split = split_rows(data, config, seen)
-        assert_disjoint_and_complete(data, split)
-        assert set(seen) <= set(data.workload_hash[split.train])
+    split = split_rows(data, SplitConfig(test=0.3), seen)
+    assert_disjoint_and_complete(data, split)
+    assert set(seen) <= set(data.workload_hash[split.train])
     assert len(split_rows(data, SplitConfig(), sorted(set(data.workload_hash))).train) == len(data)
 
 
@@ -134,10 +105,12 @@ def test_unusable_datasets_are_refused():
     with pytest.raises(SplitError, match=r"1 task\(s\).*foretune generate"):
         split_rows(one_task, SplitConfig())
     assert len(split_rows(one_task, SplitConfig(validation=0, test=0)).train) == 5
-    with pytest.raises(SplitError, match="no record comes from a network"):
-        split_rows(one_task, SplitConfig(by="network"))
-    with pytest.raises(SplitError, match="no record of lenet; the dataset has resnet"):
-        split_rows(dataset(tasks=4), SplitConfig(by="network", networks=["lenet"]))
+
+
+def test_a_split_that_is_not_turned_into_a_list_is_an_error():
+    for config in (SplitConfig(by="network"), SplitConfig(by="checkpoint", checkpoint="cpu")):
+        with pytest.raises(ValueError, match="turned into a list first"):
+            split_rows(dataset(tasks=4), config)
 
 
 def test_an_empty_dataset_is_refused():

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from foretune.configuration import ConfigError, from_hydra
 from foretune.dataset.drafting import DRAFT_VERSION
-from foretune.dataset.network_weights import NetworksFileError
-from foretune.dataset.split import SplitConfig, SplitError, split_rows
+from foretune.dataset.split import SplitConfig, split_rows
 from foretune.models.checkpoint import load_checkpoint
 from foretune.models.gbdt import GbdtConfig
 from foretune.models.target import TargetConfig, TargetError
@@ -29,7 +28,6 @@ from foretune.training.contestants import (
     TreesContestant,
 )
 from foretune.training.evaluation import NothingToEvaluateError
-from foretune.training.evaluation_networks import evaluation_networks, split_by_networks
 from foretune.training.feature_source import drafts_of
 from foretune.training.labels import Labels
 from foretune.training.learning_curve import CurveConfig, training_sets
@@ -328,62 +326,6 @@ def test_a_name_that_is_nothing_is_refused(tmp_path):
 
 
 # --- networks
-
-
-def test_networks_come_from_the_table_and_from_sources(tmp_path, data):
-    (tmp_path / "networks.json").write_text('{"resnet": {"task003": 4, "gone": 1}, "tiny": {"task000": 2}}')
-    networks = evaluation_networks(tmp_path, data)
-    assert networks["tiny"] == {"task000": 2.0}
-    assert networks["resnet"] == {"task003": 4.0, "gone": 1.0, "task015": 1.0}  # task015 by its source
-    assert set(networks) == {"resnet", "tiny", "bert", "vgg"}
-    assert set(evaluation_networks(tmp_path / "none", data)) == {"resnet", "bert", "vgg"}
-
-
-def test_a_held_out_network_has_no_task_in_training(data):
-    networks = {"a": {"task000": 1.0, "task001": 1.0, "gone": 1.0}, "b": {"task001": 1.0, "task002": 1.0}}
-    config = split_by_networks(SplitConfig(by="network", networks=["a"], validation=0.2), data, networks)
-    split = split_rows(data, config)
-    assert set(data.workload_hash[split.test]) == {"task000", "task001"}
-    validation = set(data.workload_hash[split.validation])
-    assert len(validation) == 3 and not validation & {"task000", "task001"}
-    by_task = SplitConfig()
-    assert split_by_networks(by_task, data, networks) is by_task
-    # Tasks that a model trained further has seen are neither held out nor used to choose the epoch.
-    seen = ["task001", *validation]
-    config = split_by_networks(
-        SplitConfig(by="network", networks=["a"], validation=0.2), data, networks, seen
-    )
-    split = split_rows(data, config, seen)
-    assert set(data.workload_hash[split.test]) == {"task000"}
-    assert not set(data.workload_hash[split.validation]) & {"task000", *seen}
-
-
-def test_a_network_that_the_seed_draws_has_no_task_in_training(data):
-    networks = {"a": {"task000": 1.0, "task001": 1.0, "gone": 1.0}, "b": {"task001": 1.0, "task002": 1.0}}
-    by_network = SplitConfig(by="network", test=0.5, validation=0.2)
-    held_out = set()
-    for seed in range(9):
-        split = split_rows(data, split_by_networks(replace(by_network, seed=seed), data, networks))
-        held_out.add(tuple(np.unique(data.workload_hash[split.test]).tolist()))
-    assert held_out == {("task000", "task001"), ("task001", "task002")}
-    # The only unseen task of "a" is shared, and "none" has no record.
-    networks["none"] = {"gone": 1.0}
-    config = split_by_networks(by_network, data, networks, ["task000", "task002"])
-    assert config.test_tasks == ["task001"]
-    without = replace(by_network, test=0.0)
-    assert split_by_networks(without, data, networks) is without
-
-
-def test_networks_that_do_not_fit_are_refused(tmp_path, data):
-    config = SplitConfig(by="network", networks=["vgg16"])
-    with pytest.raises(SplitError, match="vgg16 are in no networks"):
-        split_by_networks(config, data, {})
-    with pytest.raises(SplitError, match="no record of any"):
-        split_by_networks(config, data, {"vgg16": {"gone": 1.0}})
-    for text in ("[", '["a"]', '{"a": {}}', '{"a": {"task000": 0}}', '{"a": {"task000": "many"}}'):
-        (tmp_path / "networks.json").write_text(text)
-        with pytest.raises(NetworksFileError, match=r"networks\.json"):
-            evaluation_networks(tmp_path, data)
 
 
 def test_networks_are_measured(tmp_path, data):
