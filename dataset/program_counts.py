@@ -21,6 +21,9 @@ LEVELS = ("registers", "l1", "l2", "memory")
 LINE_BYTES = 64
 """Cache line of x86 CPUs and of most others."""
 
+L1_SPAN_BYTES = 4096
+"""Bytes after which addresses share a set of the first cache: 64 sets of 64-byte lines on x86 CPUs."""
+
 FLOPS_PER_LANE = 2
 """A lane of a vector instruction multiplies and adds."""
 
@@ -47,8 +50,9 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
         past_l2 = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
         return ProgramCounts((least, least, least, past_l2), full_vectors(flops, hardware))
     moved = [stores.traffic_bytes(register_bytes(hardware.vector_bits))]
-    for size in (hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes):
-        moved.append(stores.traffic_bytes(size, LINE_BYTES) if size else moved[-1])
+    spans = (L1_SPAN_BYTES, None, None)  # pages of a buffer may lie anywhere in the caches behind the first
+    for size, span in zip((hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes), spans, strict=True):
+        moved.append(stores.traffic_bytes(size, LINE_BYTES, span) if size else moved[-1])
     registers, l1, l2, memory = moved
     return ProgramCounts(
         (registers, l1, l2, memory), executed_instructions(stores, max(hardware.vector_bits, 32))

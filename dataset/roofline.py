@@ -42,6 +42,12 @@ REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
 _ISSUED = 2
 """Vector instructions of arithmetic a cycle and core at the peak."""
 
+_SHORTEST_S = 1e-12
+"""Seconds of work that a program has none of, such as arithmetic in a copy."""
+
+_DOUBLINGS = 64.0
+"""Bound of work over the least latency, log2."""
+
 
 @dataclass(frozen=True)
 class RooflineScores:
@@ -62,6 +68,17 @@ def roofline_scores(
       hardware: vectors [n, HARDWARE_DIM] or [HARDWARE_DIM] of `Hardware.features`.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
+    core_s, memory_s = _ceiling_s(instructions, moved_bytes, hardware)
+    return RooflineScores(
+        memory=np.minimum(memory_s.max(axis=-1) / latency, 1.0),
+        core=np.minimum(core_s / latency, 1.0),
+    )
+
+
+def _ceiling_s(
+    instructions: ArrayLike, moved_bytes: ArrayLike, hardware: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Seconds that n programs need at the ceilings of arithmetic [n] and of each level of memory [n, 4]."""
     lanes = np.maximum(_quantity(hardware[..., _VECTOR_BITS]) / 32, 1)
     per_second = _quantity(hardware[..., _PEAK_GFLOPS]) * 1e9 / (2 * lanes)  # a lane multiplies and adds
     cycles = per_second / _ISSUED
@@ -71,11 +88,35 @@ def roofline_scores(
         L2_BYTES * cycles,
         _quantity(hardware[..., _BANDWIDTH_GBS]) * 1e9,
     ]
-    seconds = np.asarray(moved_bytes, dtype=np.float64) / np.stack(bandwidths, axis=-1)
-    return RooflineScores(
-        memory=np.minimum(seconds.max(axis=-1) / latency, 1.0),
-        core=np.minimum(np.asarray(instructions) / per_second / latency, 1.0),
-    )
+    core_s: NDArray[np.float64] = np.asarray(instructions) / per_second
+    return core_s, np.asarray(moved_bytes, dtype=np.float64) / np.stack(bandwidths, axis=-1)
+
+
+WORK_DIM = 12
+"""Columns of `work_features`."""
+
+
+def work_features(
+    counts: NDArray[np.float32], task: NDArray[np.float32], hardware: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """What counts mean on a device, float32 [n, WORK_DIM].
+
+    They are the counts themselves, the seconds that each needs at its ceiling, and the largest of all seconds
+    and of those of memory. Seconds are over the least latency of the task and log2.
+
+    Args:
+      counts: [n, COUNT_DIM], see `FeatureTable`.
+      task, hardware: [n, dim] as in `FeatureTable`.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of features that no program has
+        amounts = _quantity(counts)
+        core_s, memory_s = _ceiling_s(amounts[:, 0], amounts[:, 1:], hardware)
+        seconds = np.column_stack([core_s, memory_s])
+        greatest = np.column_stack([seconds, seconds.max(axis=1), memory_s.max(axis=1)])
+        least = np.log2(_latency_bound_s(task, hardware))[:, None]
+        over = np.log2(np.maximum(greatest, _SHORTEST_S)) - least
+    bounded = np.clip(np.nan_to_num(over), -_DOUBLINGS, _DOUBLINGS)
+    return np.column_stack([counts, bounded]).astype(np.float32)
 
 
 def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> float:
@@ -99,7 +140,10 @@ def latency_bound_s(features: FeatureTable | FeatureBatch) -> NDArray[np.float64
     Bytes are those of the task's arguments, so the bound does not depend on the program. Quantities are
     recovered from the raw features, to about one part in a million.
     """
-    task, hardware = features.task, features.hardware
+    return _latency_bound_s(features.task, features.hardware)
+
+
+def _latency_bound_s(task: NDArray[np.float32], hardware: NDArray[np.float32]) -> NDArray[np.float64]:
     core_s = _quantity(task[:, _FLOPS]) / (_quantity(hardware[:, _PEAK_GFLOPS]) * 1e9)
     memory_s = _quantity(task[:, _COMPULSORY_BYTES]) / (_quantity(hardware[:, _BANDWIDTH_GBS]) * 1e9)
     least: NDArray[np.float64] = np.maximum(core_s, memory_s)

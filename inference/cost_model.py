@@ -43,7 +43,9 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         load_tensor_intrinsics()  # every tuning needs them; TVM's own import takes half a minute
         self.checkpoint = checkpoint
         self.hardware = hardware or probe_cpu(available_cores())
-        self._assembler = FeatureAssembler(self.hardware)
+        self._assembler = FeatureAssembler(
+            self.hardware, counted=checkpoint.predictor.normaliser.reads_counts
+        )
         self.candidates_scored = 0
         """Number of programs scored; a program that a search meets again counts once."""
         self.clock = StageClock()

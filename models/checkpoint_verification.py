@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dataset.features.table import CandidateFeatures, FeatureTable
+from ..dataset.features.table import COUNT_DIM, NO_COUNTS, CandidateFeatures, FeatureTable
 from .card import Card
 from .checkpoint import CARD_FILE, WEIGHTS_FILE, CheckpointError, StoredNetwork, load_network
 from .normaliser import ColumnScaler, Normaliser
@@ -104,6 +104,10 @@ def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> 
         values = scaler.mean + spread * deviation * rng.standard_normal((rows, scaler.dim))
         return values.astype(np.float32)
 
+    def counts(rng: np.random.Generator) -> np.ndarray:
+        some = rng.uniform(10, 10 + 10 * spread, COUNT_DIM) if normaliser.reads_counts else NO_COUNTS
+        return some.astype(np.float32)
+
     hardware = tokens(normaliser.hardware, 1)[0]
     return FeatureTable.from_candidates(
         [
@@ -112,6 +116,7 @@ def made_up_features(normaliser: Normaliser, spread: float, count: int = 16) -> 
                 decisions=tokens(normaliser.decisions, int(rng.integers(1, 7))),
                 task=tokens(normaliser.task, 1)[0],
                 hardware=hardware,
+                counts=counts(rng),
             )
             for _ in range(count)
         ]

@@ -172,7 +172,7 @@ def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
         (
             "features",
             f"version {card.feature_version}: {dims.stores} a store, {dims.decisions} a decision, "
-            f"{dims.task} of the task, {dims.hardware} of the hardware",
+            f"{dims.task} of the task and the program, {dims.hardware} of the hardware",
         ),
         (
             "trained on",

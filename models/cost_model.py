@@ -37,7 +37,7 @@ class FeatureTensors(NamedTuple):
     @classmethod
     def of(cls, batch: FeatureBatch) -> FeatureTensors:
         """Tensors that share the memory of a batch's arrays."""
-        return cls(*(torch.from_numpy(getattr(batch, f.name)) for f in fields(batch)))
+        return cls(*(torch.from_numpy(getattr(batch, name)) for name in cls._fields))
 
 
 class FeatureNetwork(nn.Module, ABC):

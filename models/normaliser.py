@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from ..dataset.drafting.features import DEVICE_COLUMNS
 from ..dataset.features.table import FeatureBatch, FeatureTable
 from ..dataset.features.vectors import TASK_DIM
+from ..dataset.roofline import work_features
 
-KINDS = ("stores", "decisions", "task", "hardware", "draft")
+KINDS = ("stores", "decisions", "task", "hardware", "draft", "counts")
 """Kinds of features that an ablation may leave out; the draft vector follows the task vector in its rows."""
 
 _HARDWARE_VECTOR = "hardware vector"
 _EARLIER_KINDS = {"task": ("task", "draft"), "hardware": (_HARDWARE_VECTOR,)}
 """Meaning of kinds in cards of schema 1 to 4: the draft vector went with the task's, as a whole."""
+
+_SCALERS = ("stores", "decisions", "task", "hardware", "counts")
 
 WIDE = 64.0
 """Columns with a larger magnitude are first compressed by sign(x) ln(1 + |x|)."""
@@ -89,7 +92,7 @@ class ColumnScaler:
 
 @dataclass(frozen=True)
 class FeatureDims:
-    """Number of columns of each field of a feature table."""
+    """Number of columns of each field of a normalised feature table."""
 
     stores: int
     decisions: int
@@ -108,14 +111,18 @@ class Normaliser:
 
     The normaliser leaves them out in training and serving alike. Columns of a vector become zeros; a list of
     tokens becomes empty, so that its length is hidden, too. "task" is the first TASK_DIM columns of the task
-    field and "draft" the columns behind them. "hardware" is the hardware vector and the draft columns that
-    depend on the device.
+    field and "draft" the columns behind them. "counts" are what `roofline.work_features` makes of the counts;
+    normalised, they follow in the task field. "hardware" is the hardware vector and the draft columns that
+    depend on the device. Counts go by its caches, and are stated over the least latency of the task: they are
+    left out with either.
     """
 
     stores: ColumnScaler
     decisions: ColumnScaler
     task: ColumnScaler
     hardware: ColumnScaler
+    counts: ColumnScaler = field(default_factory=lambda: ColumnScaler.fit(np.zeros((0, 0), np.float32)))
+    """Without columns for a model that reads no counts."""
     without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -140,12 +147,21 @@ class Normaliser:
                 scalers[name] = ColumnScaler.fit(getattr(table, name)[of_chosen])
             except ValueError as error:
                 raise ValueError(f"{name} features: {error}") from error
+        if table.counts.shape[1] and not {"counts", "hardware", "task"} & set(without):
+            work = work_features(table.counts[chosen], table.task[chosen], table.hardware[chosen])
+            scalers["counts"] = ColumnScaler.fit(work)
         return cls(**scalers, without=tuple(kind for kind in KINDS if kind in without))
 
     @property
     def dims(self) -> FeatureDims:
-        """Dimensions of the features that it was fitted to."""
-        return FeatureDims(*(getattr(self, f.name).dim for f in fields(FeatureDims)))
+        """Dimensions of normalised features."""
+        task = self.task.dim + self.counts.dim
+        return FeatureDims(self.stores.dim, self.decisions.dim, task, self.hardware.dim)
+
+    @property
+    def reads_counts(self) -> bool:
+        """Whether programs are to be counted for the model."""
+        return self.counts.dim > 0
 
     @property
     def device_kinds(self) -> frozenset[str]:
@@ -170,8 +186,9 @@ class Normaliser:
             store_offsets,
             self.decisions(decisions),
             decision_offsets,
-            self._task(table.task),
+            self._task(table),
             self._hardware(table.hardware),
+            table.counts[:, :0],
         )
 
     def batch(self, batch: FeatureBatch) -> FeatureBatch:
@@ -179,8 +196,9 @@ class Normaliser:
         return FeatureBatch(
             *self._tokens("stores", batch.stores, batch.store_mask),
             *self._tokens("decisions", batch.decisions, batch.decision_mask),
-            self._task(batch.task),
+            self._task(batch),
             self._hardware(batch.hardware),
+            batch.counts[:, :0],
         )
 
     def _tokens(
@@ -191,16 +209,21 @@ class Normaliser:
         scaler: ColumnScaler = getattr(self, kind)
         return scaler(tokens), mask
 
-    def _task(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scaled task and draft vectors [n, dim]."""
-        scaled = self.task(rows)
+    def _task(self, features: FeatureTable | FeatureBatch) -> NDArray[np.float32]:
+        """Scaled task and draft vectors, and behind them what the counts mean if the model reads them."""
+        scaled = self.task(features.task)
         if "task" in self.without:
             scaled[:, :TASK_DIM] = 0
         if "draft" in self.without:
             scaled[:, TASK_DIM:] = 0
         if "hardware" in self.without and scaled.shape[1] > TASK_DIM:
             scaled[:, [TASK_DIM + column for column in DEVICE_COLUMNS]] = 0
-        return scaled
+        if not self.reads_counts:
+            return scaled
+        if not features.counts.shape[1]:
+            raise ValueError("the features have no counts, which the model reads: count the programs")
+        work = work_features(features.counts, features.task, features.hardware)
+        return np.concatenate([scaled, self.counts(work)], axis=1)
 
     def _hardware(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scaled hardware vectors [n, dim]."""
@@ -209,7 +232,7 @@ class Normaliser:
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain values for the card."""
-        scalers = {f.name: getattr(self, f.name).to_json() for f in fields(FeatureDims)}
+        scalers = {name: getattr(self, name).to_json() for name in _SCALERS}
         return {**scalers, "without": list(self.without)}
 
     @classmethod
@@ -218,7 +241,9 @@ class Normaliser:
 
         `earlier` reads the kinds left out as cards of schema 1 to 4 mean them.
         """
-        scalers = {f.name: ColumnScaler.from_json(values[f.name]) for f in fields(FeatureDims)}
+        # Cards of schema 1 to 5 have no scaler of counts.
+        there = [name for name in _SCALERS if name != "counts" or name in values]
+        scalers = {name: ColumnScaler.from_json(values[name]) for name in there}
         without = values.get("without", ())  # cards of schema 1 have none
         if earlier:
             without = [kind for name in without for kind in _EARLIER_KINDS.get(name, (name,))]

@@ -32,9 +32,10 @@ _CHUNK = 4096  # candidates that are summarised at once
 class TreesCostModel(CostModel):
     """Mean of regression trees over the summary of a program, on the scale of the training target.
 
-    The trees are always fitted to scores (or efficiencies). For a logarithmic target, the logarithm of their
-    output is taken: on held-out tasks that gives better R2 and top-k scores, and better ranks in an ensemble
-    with networks.
+    The trees of a relative target are fitted to scores. For `log_score` the logarithm of their output is
+    taken: on held-out tasks that gives better R2 and top-k scores, and better ranks in an ensemble with
+    networks. Efficiencies span four orders of magnitude, so that trees of an absolute target are fitted to
+    their logarithms.
 
     The nodes of all trees are in one list, with the two children of a node next to each other. A step goes to
     `child[node]`, or to the node after it if the feature reaches the threshold; the child of a leaf is the
@@ -90,7 +91,7 @@ class TreesCostModel(CostModel):
         self.thresholds: Tensor
         # Deviations of the counts of floating-point operations, to find the store with most arithmetic.
         self.register_buffer("effort", torch.ones(min(_FLOAT_OPS, dims.stores)))
-        # Quantity at which a logarithmic target is 0; 0 for another target.
+        # Quantity at which the target is 0 if trees of quantities have a logarithmic one, else 0.
         self.register_buffer("least", torch.zeros(()))
         self._set_trees([_STUMP], 0.0)
 
@@ -126,15 +127,17 @@ class TreesCostModel(CostModel):
         inverse = normaliser.stores.inverse_deviation[: len(self.effort)]
         deviation = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
         self.effort = torch.from_numpy(deviation)
-        self.least = torch.tensor(target.least)
-        base = float(quantity[rows].mean())
+        fits_target = target.is_absolute
+        self.least = torch.tensor(0.0 if fits_target else target.least)
+        labels = target.encode(quantity.astype(np.float64)) if fits_target else quantity
+        base = float(labels[rows].mean())
         # A byte a value instead of eight; the trees split at the bounds of the same bins either way.
         binned = partial(xgboost.QuantileDMatrix, nthread=threads)
-        fitted = binned(self._summaries(table, rows), label=quantity[rows])
+        fitted = binned(self._summaries(table, rows), label=labels[rows])
         watched = []
         if stops := len(validation) > 0:
             inputs = self._summaries(table, validation)
-            watched = [(binned(inputs, label=quantity[validation], ref=fitted), "validation")]
+            watched = [(binned(inputs, label=labels[validation], ref=fitted), "validation")]
         booster = xgboost.train(
             {
                 "max_depth": self._max_depth,

@@ -20,7 +20,6 @@ from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
 from ..models.cost_model import CostModel
 from ..models.ensemble import EnsembleCostModel, members_of
 from ..models.metrics import Metrics
-from ..models.normaliser import FeatureDims
 from ..models.registry import build_model, feature_version_of
 from ..models.trees import TreesCostModel
 from .config import TrainConfig, plain
@@ -90,8 +89,8 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
         (config.run_dir / CONFIG).write_text(json.dumps(plain(config), indent=2) + "\n", encoding="utf-8")
 
     started = time.monotonic()
-    members = _members(config, data, before)
     records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
+    members = _members(config, records, before)
     _log_start(config, members, records)
     epochs = _train(members, records, config)
 
@@ -107,16 +106,15 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     return TrainResult(config.checkpoint_dir, outcome.metrics, epochs, seconds, outcome.calibration)
 
 
-def _members(config: TrainConfig, data: LabelledFeatures, before: Checkpoint | None) -> list[CostModel]:
+def _members(config: TrainConfig, records: CostModelData, before: Checkpoint | None) -> list[CostModel]:
     """Models to train: one, or the members of an ensemble."""
     if before:
         members = members_of(before.predictor.model)
     else:
-        dims = FeatureDims.of(data.features)
         members = []
         for number, single in enumerate(config.model.singles):
             pl.seed_everything(_seed(config, number), verbose=False)
-            members.append(build_model(single, dims))
+            members.append(build_model(single, records.normaliser.dims))
     train_only(members, config.train_only)
     return members
 

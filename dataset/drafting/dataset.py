@@ -84,4 +84,5 @@ def draft_table(vectors: NDArray[np.float32], hardware: NDArray[np.float32]) -> 
         decision_offsets=none,
         task=vectors,
         hardware=hardware,
+        counts=np.zeros((len(vectors), 0), dtype=np.float32),
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 
 from ..drafting.features import draft_vectors
 from ..hardware import Hardware
+from ..program_counts import ProgramCounts, count_program
 from ..replay import candidate_trace_json
 from .decisions import decision_features
 from .reading import task_reading
-from .table import CandidateFeatures, FeatureTable
+from .table import NO_COUNTS, CandidateFeatures, FeatureTable
 
 
 class FeatureAssembler:
@@ -20,10 +22,13 @@ class FeatureAssembler:
 
     The store features describe single stores. The draft vector describes the whole loop nest: bytes and
     contiguous runs of each tile, traffic past each cache, and how well loops fit cores and vector units.
+    Counts see the lowered program, with what it computes more than once.
     """
 
-    def __init__(self, hardware: Hardware) -> None:
+    def __init__(self, hardware: Hardware, *, counted: bool = False) -> None:
+        """With `counted` candidates have counts, which takes about as long as all other features."""
         self._device = hardware
+        self._counted = counted
         self._hardware = hardware.features()
         self._extractor = ms.feature_extractor.PerStoreFeature()
 
@@ -36,6 +41,9 @@ class FeatureAssembler:
     ) -> list[CandidateFeatures]:
         """Features of each candidate of the task of `context`."""
         task = task_reading(context.mod)
+        counts = [NO_COUNTS] * len(candidates)
+        if self._counted:
+            counts = [count_features(of_program) for of_program in self.counts(context, candidates)]
         traces = [candidate_trace_json(candidate) for candidate in candidates]
         drafts, _ = draft_vectors(traces, task.sketches, self._device)
         return [
@@ -44,8 +52,25 @@ class FeatureAssembler:
                 decisions=decision_features(candidate.sch.trace),
                 task=np.concatenate([task.features, draft]),
                 hardware=self._hardware,
+                counts=count,
             )
-            for candidate, draft, stores in zip(
-                candidates, drafts, self._extractor.extract_from(context, list(candidates)), strict=True
+            for candidate, draft, stores, count in zip(
+                candidates,
+                drafts,
+                self._extractor.extract_from(context, list(candidates)),
+                counts,
+                strict=True,
             )
         ]
+
+    def counts(
+        self, context: ms.TuneContext, candidates: Sequence[ms.MeasureCandidate]
+    ) -> list[ProgramCounts]:
+        """Counts of each candidate of the task of `context`."""
+        flops = task_reading(context.mod).flops
+        return [count_program(candidate.sch.mod, self._device, flops) for candidate in candidates]
+
+
+def count_features(counts: ProgramCounts) -> NDArray[np.float32]:
+    """Columns of `FeatureTable.counts` of one program, float32 [COUNT_DIM]."""
+    return np.log2(1.0 + np.array([counts.instructions, *counts.moved_bytes])).astype(np.float32)

@@ -36,8 +36,8 @@ from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 if TYPE_CHECKING:  # it imports TVM
     from ..program_counts import ProgramCounts
 
-_CACHE_VERSION = 7
-"""Version of the cache; change it when a label column of `LabelledFeatures` is added or redefined."""
+_CACHE_VERSION = 8
+"""Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
 
 
 class EmptyDatasetError(UserError, ValueError):
@@ -204,15 +204,12 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
     """Features and counts of each record of one task, None for a trace that does not replay."""
     import tvm
 
-    from ..program_counts import count_program
     from ..replay import replay
-    from ..task import count_flops
     from ..tvm_compat import make_tune_context, parse_target
-    from .assembly import FeatureAssembler
+    from .assembly import FeatureAssembler, count_features
 
     row, records = work.row, work.records
     mod = tvm.ir.load_json(row.tir)
-    flops = count_flops(mod)
     found: dict[int, tuple[CandidateFeatures, ProgramCounts]] = {}
     groups = defaultdict(list)
     for number, record in enumerate(records):
@@ -221,10 +218,13 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
         context = make_tune_context(mod, parse_target(target), seed=0, name=row.name)
         replayed = [(number, replay(context, records[number].trace)) for number in numbers]
         fitting = [(number, candidate) for number, candidate in replayed if candidate is not None]
-        hardware = work.hardware[hardware_id]
         candidates = [candidate for _, candidate in fitting]
-        rows = FeatureAssembler(hardware).rows(context, candidates) if fitting else []
-        counts = [count_program(candidate.sch.mod, hardware, flops) for candidate in candidates]
+        assembler = FeatureAssembler(work.hardware[hardware_id])
+        counts = assembler.counts(context, candidates)
+        rows = [
+            replace(features, counts=count_features(of_program))
+            for features, of_program in zip(assembler.rows(context, candidates), counts, strict=True)
+        ]
         found.update(zip([number for number, _ in fitting], zip(rows, counts, strict=True), strict=True))
     return [found.get(number) for number in range(len(records))]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..drafting.read_structure import read_structure
 from ..drafting.read_traces import SketchReader
 from ..drafting.structure import TaskStructure
+from ..task import count_flops
 from .task import task_features
 
 
@@ -30,6 +31,11 @@ class TaskReading:
     def sketches(self) -> SketchReader:
         """Reader of the task's traces, which remembers the sketches met so far."""
         return SketchReader(self.structure)
+
+    @cached_property
+    def flops(self) -> float:
+        """Floating-point operations."""
+        return count_flops(self.mod)
 
     @cached_property
     def features(self) -> NDArray[np.float32]:

@@ -2,20 +2,27 @@
 
 A candidate has *store* tokens (one for each buffer store of the lowered program), *decision* tokens (one for
 each sampled decision of its trace), a task vector and a hardware vector, all at one level as in One-Shot
-Tuner section 4.1.3. The task vector ends with the candidate's draft vector (`drafting.features`). Token lists
-vary in length, so a table stores them flat with offsets and pads them only in batches.
+Tuner section 4.1.3. The task vector ends with the candidate's draft vector (`drafting.features`). Counts of
+the lowered program are there for models that read them. Token lists vary in length, so a table stores them
+flat with offsets and pads them only in batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 STORE_DIM = 164
 """Length of TVM's per-store feature vector without workload features."""
+
+COUNT_DIM = 5
+"""Counts of a program: instructions, and bytes by `program_counts.LEVELS`; log2(1 + x)."""
+
+NO_COUNTS = np.zeros(0, dtype=np.float32)
+"""Counts of a program that were not counted."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class CandidateFeatures:
     decisions: NDArray[np.float32]  # [n_decisions, DECISION_DIM]
     task: NDArray[np.float32]  # [TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [HARDWARE_DIM]
+    counts: NDArray[np.float32] = field(default_factory=NO_COUNTS.copy)  # [COUNT_DIM], or [0] uncounted
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,7 @@ class FeatureBatch:
     decision_mask: NDArray[np.bool_]  # [n, max_decisions]
     task: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
+    counts: NDArray[np.float32]  # [n, COUNT_DIM], or [n, 0] uncounted
 
     def __len__(self) -> int:
         return len(self.task)
@@ -53,6 +62,7 @@ class FeatureTable:
     decision_offsets: NDArray[np.int64]  # [n + 1]
     task: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
+    counts: NDArray[np.float32]  # [n, COUNT_DIM], or [n, 0] uncounted
 
     @classmethod
     def from_candidates(cls, candidates: Sequence[CandidateFeatures]) -> FeatureTable:
@@ -66,6 +76,7 @@ class FeatureTable:
             decision_offsets=np.cumsum([0, *(len(c.decisions) for c in candidates)], dtype=np.int64),
             task=np.stack([c.task for c in candidates]),
             hardware=np.stack([c.hardware for c in candidates]),
+            counts=np.stack([c.counts for c in candidates]),
         )
 
     @classmethod
@@ -78,6 +89,7 @@ class FeatureTable:
             decision_offsets=_joined([table.decision_offsets for table in tables]),
             task=np.concatenate([table.task for table in tables]),
             hardware=np.concatenate([table.hardware for table in tables]),
+            counts=np.concatenate([table.counts for table in tables]),
         )
 
     def __len__(self) -> int:
@@ -93,7 +105,8 @@ class FeatureTable:
         stores, store_offsets = _take(self.stores, self.store_offsets, rows)
         decisions, decision_offsets = _take(self.decisions, self.decision_offsets, rows)
         return FeatureTable(
-            stores, store_offsets, decisions, decision_offsets, self.task[rows], self.hardware[rows]
+            *(stores, store_offsets, decisions, decision_offsets),
+            *(self.task[rows], self.hardware[rows], self.counts[rows]),
         )
 
     def batch(self, rows: NDArray[np.int64] | None = None) -> FeatureBatch:
@@ -103,7 +116,8 @@ class FeatureTable:
         stores, store_mask = _pad(self.stores, self.store_offsets, rows)
         decisions, decision_mask = _pad(self.decisions, self.decision_offsets, rows)
         return FeatureBatch(
-            stores, store_mask, decisions, decision_mask, self.task[rows], self.hardware[rows]
+            *(stores, store_mask, decisions, decision_mask),
+            *(self.task[rows], self.hardware[rows], self.counts[rows]),
         )
 
 
@@ -161,7 +175,7 @@ class LabelledFeatures:
     @classmethod
     def concatenate(cls, parts: Sequence[LabelledFeatures]) -> LabelledFeatures:
         """Concatenate parts, keeping the order; raises ValueError if `parts` is empty."""
-        names = [field.name for field in fields(cls) if field.name != "features"]
+        names = [f.name for f in fields(cls) if f.name != "features"]
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(FeatureTable.concatenate([part.features for part in parts]), **columns)
 

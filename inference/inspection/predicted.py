@@ -47,7 +47,7 @@ class LatencyPredictor:
         if target.kind.name == "llvm":
             load_cpu_intrinsics()
         self._predictor = checkpoint.predictor
-        self._assembler = FeatureAssembler(hardware)
+        self._assembler = FeatureAssembler(hardware, counted=self._predictor.normaliser.reads_counts)
         self._target = target
         self._programs = programs
         self._seed = seed

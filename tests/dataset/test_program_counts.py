@@ -143,6 +143,41 @@ def test_short_rows_share_lines():
     assert two.traffic_bytes(4 * 64, 64) > two.compulsory_bytes == two.traffic_bytes(7 * 64, 64)
 
 
+def columns_of(width):
+    """Product of a row and a matrix of 32 rows of `width` elements, a column at a time."""
+    k = te.reduce_axis((0, 32), name="k")
+    x, y = te.placeholder((32,), name="x"), te.placeholder((32, width), name="y")
+    product = te.compute((16,), lambda i: te.sum(x[k] * y[k, i], axis=k), name="product")
+    return as_task_module(te.create_prim_func([x, y, product]))
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (1024, 32),  # rows 4096 bytes apart: all lines of a column are in one set
+        (512, 16),  # in two sets
+        (1024 + 16, 1),  # a line further each time: in 32 sets
+        (1024 + 256, 8),  # in four sets
+    ],
+)
+def test_lines_a_multiple_of_the_span_apart_compete_for_a_set(width, lines):
+    nest = LoweredStores(columns_of(width))
+    whole = nest.traffic_bytes(2**20, 64, 4096)
+    assert whole == nest.compulsory_bytes == nest.traffic_bytes(2**13, 64)
+    # A column is in the way of itself unless a set holds `lines`. Row and sums take up to 3 lines of any set.
+    assert nest.traffic_bytes((lines - 1) * 4096, 64, 4096) > whole if lines > 1 else True
+    assert nest.traffic_bytes((lines + 3) * 4096, 64, 4096) == whole
+
+
+@pytest.mark.parametrize("ways", [2, 12])
+def test_strides_rank_as_in_a_simulation_with_sets(ways):
+    programs = [columns_of(width) for width in (256, 272, 512, 528, 1024, 1040, 1280, 2048)]
+    simulated = [simulated_bytes(mod, ways * 4096, 64, 4096) for mod in programs]
+    estimated = [traffic_bytes(mod, ways * 4096, 64, 4096) - compulsory_bytes(mod) for mod in programs]
+    without = [traffic_bytes(mod, ways * 4096, 64) - compulsory_bytes(mod) for mod in programs]
+    assert spearmanr(estimated, simulated).statistic > 0.8 and len(set(without)) == 1
+
+
 def test_levels_take_the_sizes_of_the_device():
     mod = ordered(64, "i", "j", "k")
     flops = count_flops(mod)
@@ -151,7 +186,8 @@ def test_levels_take_the_sizes_of_the_device():
     assert register_bytes(256) == 512 and register_bytes(512) == 2048
     assert counts.moved_bytes == (
         stores.traffic_bytes(512),
-        *(stores.traffic_bytes(size, 64) for size in (2**11, 2**13, 2**15)),
+        stores.traffic_bytes(2**11, 64, 4096),  # the first cache has sets
+        *(stores.traffic_bytes(size, 64) for size in (2**13, 2**15)),
     )
     # 100 elements do not hold a row and a column, a MB holds all.
     assert counts.moved_bytes[0] > 64**3 * 4

@@ -13,11 +13,13 @@ from foretune.dataset.features.table import FeatureTable, LabelledFeatures
 from foretune.dataset.hardware import Hardware, named_hardware
 from foretune.dataset.program_counts import FLOPS_PER_LANE
 from foretune.dataset.roofline import (
+    WORK_DIM,
     dataset_scores,
     latency_bound_s,
     memory_bound,
     roofline_latency_s,
     roofline_scores,
+    work_features,
 )
 from foretune.dataset.traffic import compulsory_bytes, traffic_bytes
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
@@ -165,6 +167,22 @@ def test_scores_are_shares_of_the_latency():
 )
 def test_the_slowest_level_of_the_memory_hierarchy_counts(moved, memory):
     assert roofline_scores([1.0], [0.0], [moved], VECTORS).memory == pytest.approx([memory], rel=1e-4)
+
+
+def test_work_is_counts_and_seconds_over_the_least_latency():
+    # 2e9 instructions of 8 lanes, two operations each, are 0.32 s at 100 GFLOP/s. Bytes take 1/200, 1/100,
+    # 1/50 and 1/10 s a GB. A task of 1 GFLOP and 1 GB takes 0.1 s at least.
+    counts = np.log2(1 + np.array([[2e9, 1e9, 4e9, 1e9, 2e9], [0, 0, 0, 0, 0]])).astype(np.float32)
+    task = np.zeros((2, 48), np.float32)
+    task[:, 46:] = np.log2(1 + 1e9)
+    work = work_features(counts, task, np.stack([VECTORS, VECTORS]))
+    assert work.shape == (2, WORK_DIM) and work.dtype == np.float32
+    np.testing.assert_array_equal(work[:, :5], counts)
+    seconds = np.array([0.32, 1 / 200, 4 / 100, 1 / 50, 2 / 10, 0.32, 2 / 10])
+    np.testing.assert_allclose(work[0, 5:], np.log2(seconds / 0.1), atol=1e-4)
+    assert (work[1, 5:] == np.float32(np.log2(1e-12 / 0.1))).all()  # a program without work
+    # What no program has stays within bounds.
+    assert np.abs(work_features(counts * 1e6, task, np.stack([VECTORS, -VECTORS]))[:, 5:]).max() <= 64
 
 
 def test_a_failure_scores_nothing_and_no_share_is_over_one():

@@ -3,9 +3,12 @@
 import json
 import logging
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from foretune.dataset.features import assembly
+from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.tvm_compat import (
@@ -59,6 +62,25 @@ def test_serving_computes_what_training_computes(model):
     together = model.predict(context, candidates)
     alone = [model.predict(context, [candidate])[0] for candidate in candidates]
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_programs_are_counted_for_models_that_read_counts(model, tmp_path, monkeypatch):
+    counting = PretrainedCostModel.load(random_checkpoint(tmp_path / "counting", counted=True), HARDWARE)
+    context, candidates = candidates_of(TASK)
+    scores = counting.predict(context, candidates)
+    counted = FeatureAssembler(HARDWARE, counted=True).assemble(context, candidates)
+    predictor = counting.checkpoint.predictor
+    assert predictor.normaliser.reads_counts and not model.checkpoint.predictor.normaliser.reads_counts
+    np.testing.assert_allclose(scores, predictor.predict(counted.batch()), rtol=1e-5)
+    other = replace(counted, counts=counted.counts + np.arange(6, dtype=np.float32)[:, None])
+    assert np.abs(predictor.predict(other.batch()) - scores).max() > 1e-5
+
+    def uncounted(*_):
+        raise AssertionError("the model reads no counts")
+
+    monkeypatch.setattr(assembly, "count_program", uncounted)
+    model._inst._scores.clear()
+    assert np.isfinite(model.predict(context, candidates)).all()
 
 
 def test_a_trace_survives_text_and_replay():

@@ -8,21 +8,22 @@ import pytest
 import torch
 from foretune.dataset.drafting.features import DEVICE_COLUMNS, DRAFT_DIM, DraftFeaturizer
 from foretune.dataset.drafting.sketch import read_sketch
+from foretune.dataset.features.table import COUNT_DIM
 from foretune.dataset.features.vectors import TASK_DIM
+from foretune.dataset.roofline import WORK_DIM, work_features
 from foretune.models.checkpoint import load_checkpoint, save_checkpoint
 from foretune.models.cost_model import Predictor
-from foretune.models.normaliser import KINDS, FeatureDims, Normaliser
+from foretune.models.normaliser import KINDS, Normaliser
 from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
 from support.drafts import CPU, matmul, matmul_trace
-from support.synthetic import DECISION_DIM, HARDWARE_DIM, make_card, table
+from support.synthetic import HARDWARE_DIM, make_card, table
 
 MODELS = {
     "transformer": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "max_positions": 6},
     "mlp": {"width": 16},
     "lstm": {"width": 16},
 }
-DIMS = FeatureDims(164, DECISION_DIM, TASK_DIM + DRAFT_DIM, HARDWARE_DIM)
 
 # 94 columns of sketch and bands; 4 of each of two register files and three caches; 45 of tile factors.
 CACHES = range(94 + 2 * 4, 94 + 5 * 4)
@@ -38,14 +39,16 @@ def whole(seed=0, rows=6):
         table(rows, seed),
         task=draw((rows, TASK_DIM + DRAFT_DIM)).astype(np.float32),
         hardware=draw((rows, HARDWARE_DIM)).astype(np.float32),
+        counts=20 + draw((rows, COUNT_DIM)).astype(np.float32),
     )
 
 
 def blank_columns(without):
-    """Columns of the task field and of the hardware field that the normaliser makes zero."""
+    """Columns of task and draft vector and of the hardware vector that the normaliser makes zero."""
     features = whole()
     scaled = Normaliser.fit(features, np.arange(6), without=without).table(features)
-    return [np.flatnonzero(~field.any(axis=0)).tolist() for field in (scaled.task, scaled.hardware)]
+    vectors = scaled.task[:, : TASK_DIM + DRAFT_DIM]
+    return [np.flatnonzero(~field.any(axis=0)).tolist() for field in (vectors, scaled.hardware)]
 
 
 TASK = list(range(TASK_DIM))
@@ -111,17 +114,20 @@ def with_other(features, kind, other):
 def test_a_kind_of_feature_that_is_left_out_has_no_effect(name, kind):
     features = whole()
     changed = with_other(features, kind, whole(seed=5))  # other values and numbers of tokens
-    torch.manual_seed(0)
-    model = build_model(ModelConfig(name, MODELS[name]), DIMS).eval()
-    normaliser = Normaliser.fit(features, np.arange(6), without=[kind])
-    predictor = Predictor(normaliser, model, TargetConfig())
     rows = np.arange(6)
+
+    def fitted(without):
+        torch.manual_seed(0)
+        normaliser = Normaliser.fit(features, rows, without=without)
+        model = build_model(ModelConfig(name, MODELS[name]), normaliser.dims).eval()
+        return Predictor(normaliser, model, TargetConfig())
+
+    predictor, full = fitted([kind]), fitted([])
     expected = predictor.predict_table(features, rows)
     np.testing.assert_allclose(predictor.predict_table(changed, rows), expected, atol=1e-6)
-    full = replace(predictor, normaliser=replace(normaliser, without=()))
     assert np.abs(full.predict_table(changed, rows) - full.predict_table(features, rows)).max() > 1e-5
-    # All other kinds still have an effect.
-    for other in set(KINDS) - {kind}:
+    # All other kinds still have an effect, but for counts, which need task and hardware.
+    for other in set(KINDS) - {kind} - ({"counts"} if kind in ("task", "hardware") else set()):
         moved = with_other(features, other, whole(seed=7))
         assert np.abs(predictor.predict_table(moved, rows) - expected).max() > 1e-5
 
@@ -146,6 +152,29 @@ def test_features_without_draft_vectors_can_be_ablated_too():
         assert scaled.task.any() == (kind != "task")
 
 
+def test_counts_follow_the_draft_vector_for_models_that_read_them():
+    features = whole()
+    normaliser = Normaliser.fit(features, np.arange(6))
+    assert normaliser.reads_counts and normaliser.dims.task == TASK_DIM + DRAFT_DIM + WORK_DIM
+    scaled = normaliser.table(features)
+    work = work_features(features.counts, features.task, features.hardware)
+    np.testing.assert_array_equal(scaled.task[:, -WORK_DIM:], normaliser.counts(work))
+    assert scaled.counts.shape == (6, 0)
+    again = Normaliser.from_json(normaliser.to_json())
+    np.testing.assert_array_equal(again.table(features).task, scaled.task)
+    uncounted = replace(features, counts=features.counts[:, :0])
+    with pytest.raises(ValueError, match="have no counts, which the model reads"):
+        normaliser.table(uncounted)
+    for without in (["counts"], ["hardware"], ["task"]):
+        assert not Normaliser.fit(features, np.arange(6), without=without).reads_counts
+    # Models from before there were counts read none.
+    earlier = Normaliser.fit(uncounted, np.arange(6)).to_json()
+    del earlier["counts"]
+    older = Normaliser.from_json(earlier)
+    assert older.dims.task == TASK_DIM + DRAFT_DIM
+    np.testing.assert_array_equal(older.table(features).task, scaled.task[:, :-WORK_DIM])
+
+
 def test_what_is_left_out_survives_json_and_has_to_be_known():
     normaliser = Normaliser.fit(table(5), np.arange(5), without=["hardware", "stores"])
     assert Normaliser.from_json(normaliser.to_json()).without == ("stores", "hardware")
@@ -167,7 +196,8 @@ def test_earlier_cards_keep_the_meaning_of_their_names(tmp_path, without, task, 
     values["normaliser"]["without"] = without
     file.write_text(json.dumps({**values, "schema_version": 4}))
     scaled = load_checkpoint(tmp_path / "old").predictor.normaliser.table(features)
-    found = [np.flatnonzero(~field.any(axis=0)).tolist() for field in (scaled.task, scaled.hardware)]
+    vectors = scaled.task[:, : TASK_DIM + DRAFT_DIM]
+    found = [np.flatnonzero(~field.any(axis=0)).tolist() for field in (vectors, scaled.hardware)]
     assert found == [task, hardware]
     again = Normaliser.from_json(load_checkpoint(tmp_path / "old").predictor.normaliser.to_json())
     np.testing.assert_array_equal(again.table(features).task, scaled.task)

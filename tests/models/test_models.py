@@ -277,4 +277,5 @@ def test_candidates_without_decisions_can_be_normalised_and_rated():
 
 
 def test_feature_tensors_share_the_names_of_the_batch():
-    assert FeatureTensors._fields == tuple(f.name for f in fields(FeatureBatch))
+    """Counts are normalised into the task field."""
+    assert (*FeatureTensors._fields, "counts") == tuple(f.name for f in fields(FeatureBatch))

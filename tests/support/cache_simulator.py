@@ -23,30 +23,37 @@ OPERATORS = {
 
 
 class LruCache:
-    """Fully associative cache with least-recently-used replacement and write-allocate."""
+    """Cache with least-recently-used replacement and write-allocate.
 
-    def __init__(self, cache_bytes: int, line_bytes: int) -> None:
-        self.lines = cache_bytes // line_bytes
+    Lines whose addresses differ by a multiple of `span_bytes` share a set; by default there is one set.
+    """
+
+    def __init__(self, cache_bytes: int, line_bytes: int, span_bytes: int | None = None) -> None:
+        sets = (span_bytes or line_bytes) // line_bytes
+        self.ways = cache_bytes // line_bytes // sets
         self.line_bytes = line_bytes
         self.misses = 0
-        self._held: OrderedDict[int, None] = OrderedDict()
+        self._sets: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(sets)]
 
     def touch(self, address: int) -> None:
         line = address // self.line_bytes
-        if line in self._held:
-            self._held.move_to_end(line)
+        held = self._sets[line % len(self._sets)]
+        if line in held:
+            held.move_to_end(line)
             return
         self.misses += 1
-        self._held[line] = None
-        if len(self._held) > self.lines:
-            self._held.popitem(last=False)
+        held[line] = None
+        if len(held) > self.ways:
+            held.popitem(last=False)
 
     @property
     def fetched_bytes(self) -> int:
         return self.misses * self.line_bytes
 
 
-def simulated_bytes(mod: tvm.IRModule, cache_bytes: int, line_bytes: int) -> int:
+def simulated_bytes(
+    mod: tvm.IRModule, cache_bytes: int, line_bytes: int, span_bytes: int | None = None
+) -> int:
     """Bytes that one call of a scheduled module fetches past a cache; loops run one after the other."""
     lowered = _LOWER(mod)["main"]
     source = _Source()
@@ -54,7 +61,7 @@ def simulated_bytes(mod: tvm.IRModule, cache_bytes: int, line_bytes: int) -> int
     text = "\n".join(["def run(touch):", *source.lines])
     scope: dict = {}
     exec(text, scope)
-    cache = LruCache(cache_bytes, line_bytes)
+    cache = LruCache(cache_bytes, line_bytes, span_bytes)
     scope["run"](cache.touch)
     return cache.fetched_bytes
 

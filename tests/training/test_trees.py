@@ -92,8 +92,9 @@ def test_trees_by_hand():
     np.testing.assert_allclose(output(logarithm, features), [1 + np.log(0.4) / np.log(20), 0.0], atol=1e-6)
 
 
-@pytest.mark.parametrize("target", ["score", "log_score"])
+@pytest.mark.parametrize("target", ["score", "log_score", "efficiency"])
 def test_they_predict_what_xgboost_predicts(target):
+    """Trees of scores are fitted to scores on any scale, those of efficiencies to logarithms."""
     xgboost = pytest.importorskip("xgboost")
     data = dataset(tasks=12, per_task=30)
     normaliser = Normaliser.fit(data.features, np.arange(len(data)))
@@ -106,14 +107,17 @@ def test_they_predict_what_xgboost_predicts(target):
     assert 1 < trees <= told[-1] == len(told) and len(model.roots) == trees
 
     inputs = model._summaries(features, rows)
+    labels = TargetConfig(target).encode(wanted.astype(np.float64)) if target == "efficiency" else wanted
     theirs = xgboost.train(
-        {"max_depth": 4, "eta": 0.1, "subsample": 0.7, "base_score": float(wanted[train].mean()), "seed": 3},
-        xgboost.DMatrix(inputs[train], label=wanted[train]),
+        {"max_depth": 4, "eta": 0.1, "subsample": 0.7, "base_score": float(labels[train].mean()), "seed": 3},
+        xgboost.DMatrix(inputs[train], label=labels[train]),
         num_boost_round=trees,
     )
     expected = theirs.predict(xgboost.DMatrix(inputs))
     if target == "log_score":
         expected = np.maximum(expected, 1 / 20)
+    if target == "efficiency":
+        expected = TargetConfig(target).decode(expected)
     predictor = Predictor(normaliser, model, TargetConfig(target))
     np.testing.assert_allclose(predictor.predict_table(data.features, rows), expected, atol=1e-5)
     other = TreesCostModel(normaliser.dims, **QUICK)

@@ -7,11 +7,13 @@ from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
-from foretune.dataset.features.table import STORE_DIM, CandidateFeatures, FeatureTable
+from foretune.dataset.features.table import COUNT_DIM, STORE_DIM, CandidateFeatures, FeatureTable
 from foretune.dataset.features.task import task_features
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM, named_hardware
+from foretune.dataset.program_counts import count_program
 from foretune.dataset.replay import trace_to_json
+from foretune.dataset.task import count_flops
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +126,20 @@ def test_the_draft_vector_stands_behind_the_task_vector():
     draft, known = draft_vectors([trace_to_json(space.trace)], reader, hardware)
     assert known.all() and draft.any()
     np.testing.assert_array_equal(features.task[TASK_DIM:], draft[0])
+    assert features.counts.shape == (0,)
+
+
+def test_counts_are_those_of_the_program():
+    hardware = named_hardware("i9-9900k")
+    context = make_tune_context(matmul_module(), parse_target("llvm"), seed=0)
+    args = ms.arg_info.ArgInfo.from_entry_func(context.mod, remove_preproc=True)
+    candidates = [ms.MeasureCandidate(space, args) for space in context.generate_design_space()]
+    table = FeatureAssembler(hardware, counted=True).assemble(context, candidates)
+    flops = count_flops(context.mod)
+    counts = [count_program(candidate.sch.mod, hardware, flops) for candidate in candidates]
+    expected = [[count.instructions, *count.moved_bytes] for count in counts]
+    assert table.counts.shape == (len(candidates), COUNT_DIM) and table.counts.dtype == np.float32
+    np.testing.assert_allclose(np.exp2(table.counts) - 1, expected, rtol=1e-4)
+    some = table.take(np.array([1]))
+    np.testing.assert_array_equal(some.counts, table.counts[1:2])
+    np.testing.assert_array_equal(FeatureTable.concatenate([table, some]).batch().counts[-1], table.counts[1])
