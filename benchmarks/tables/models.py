@@ -55,10 +55,37 @@ def cells(values: Mapping[str, Any], *keys: str) -> list[str]:
 
 
 def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
-    """Comparisons of all results, the measured before the reconstructed ones."""
-    measured = [one for one in results.of("cost_models") if one.manifest["variant"] not in GPU_TRAINED]
-    found = sorted(measured, key=lambda one: one.manifest["reconstructed"])
-    return [(result, table) for result in found for table in result.values["tables"]]
+    """Comparisons of all results: the last one of each shipped checkpoints, then the reconstructed ones.
+
+    Reconstructed ones are of earlier checkpoints, which they leave out.
+    """
+    found = [
+        (result, table)
+        for result in results.of("cost_models")
+        if result.manifest["variant"] not in GPU_TRAINED
+        for table in result.values["tables"]
+    ]
+    last: dict[str, tuple[Result, Mapping[str, Any]]] = {}
+    for result, table in sorted(found, key=lambda one: one[0].manifest["started_at"] or ""):
+        if not result.manifest["reconstructed"]:
+            last[table["checkpoints"][0]] = result, table
+    measured = [last[name] for name in in_order(last)]
+    earlier = [
+        (result, _without(table, table["checkpoints"]))
+        for result, table in found
+        if result.manifest["reconstructed"]
+    ]
+    return [*measured, *earlier]
+
+
+def _without(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A comparison without some of its models."""
+    parts = {
+        key: {**part, "models": {name: of for name, of in part["models"].items() if name not in names}}
+        for key, part in table.items()
+        if key in ("by_task", "by_network")
+    }
+    return {**table, **parts}
 
 
 def _data(part: Mapping[str, Any]) -> str:
