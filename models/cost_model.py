@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -68,9 +69,16 @@ class CostModel(FeatureNetwork):
         """All outputs, float32 [n, len(columns)]; the first column is the value of `forward`."""
         return self(features).unsqueeze(-1)
 
+    @abstractmethod
+    def rescale(self, slope: float, offset: float) -> None:
+        """Changes the parameters so that a primary output of y becomes offset + slope * y; slope > 0."""
+
 
 class MultiOutputModel(CostModel):
     """Network with a column for each of `outputs`, and with `variance` one for the first's log variance."""
+
+    head: nn.Sequential
+    """Last layers, the last of which is linear with a column for each output."""
 
     def __init__(self, outputs: Sequence[str], variance: bool) -> None:
         super().__init__()
@@ -90,6 +98,23 @@ class MultiOutputModel(CostModel):
     def forward(self, features: FeatureTensors) -> Tensor:
         """Primary outputs [n]; see `CostModel.forward`."""
         return self.all_columns(features)[:, 0]
+
+    def rescale(self, slope: float, offset: float) -> None:
+        """Scales the primary output and its standard deviation; see `CostModel.rescale`."""
+        last = rescale_first(self.head, slope, offset)
+        if self.columns[-1] == LOG_VARIANCE:
+            with torch.no_grad():
+                last.bias[-1] += 2 * math.log(slope)
+
+
+def rescale_first(layers: nn.Sequential, slope: float, offset: float) -> nn.Linear:
+    """Makes the first output y of linear last layer offset + slope * y; returns the layer."""
+    last = layers[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.weight[0] *= slope
+        last.bias[0] = offset + slope * last.bias[0]
+    return last
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .cost_model import CostModel, FeatureTensors
+from .cost_model import CostModel, FeatureTensors, rescale_first
 from .normaliser import FeatureDims
 
 
@@ -30,3 +30,7 @@ class DraftCostModel(CostModel):
         """Primary outputs [n]; see `CostModel.forward`."""
         output: Tensor = self.network(torch.cat([features.task, features.hardware], dim=-1))
         return output.squeeze(-1)
+
+    def rescale(self, slope: float, offset: float) -> None:
+        """See `CostModel.rescale`."""
+        rescale_first(self.network, slope, offset)

@@ -38,6 +38,11 @@ class EnsembleCostModel(CostModel):
         """Primary outputs [n]; see `CostModel.forward`."""
         return self.all_columns(features)[:, 0]
 
+    def rescale(self, slope: float, offset: float) -> None:
+        """Rescales all members; see `CostModel.rescale`."""
+        for member in members_of(self):
+            member.rescale(slope, offset)
+
     def all_columns(self, features: FeatureTensors) -> Tensor:
         """All outputs [n, columns]; see `CostModel.all_columns`."""
         means, own = [], []  # [n, means] and [n] of each member

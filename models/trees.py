@@ -172,6 +172,13 @@ class TreesCostModel(CostModel):
             return quantity
         return 1 - quantity.clamp(min=float(self.least)).log() / self.least.log()
 
+    def rescale(self, slope: float, offset: float) -> None:
+        """See `CostModel.rescale`; raises ValueError if the output is a logarithm, which no leaves scale."""
+        if self.least != 0:
+            raise ValueError("the output is the logarithm of what the trees give")
+        with torch.no_grad():
+            self.leaves.mul_(slope).add_(offset)
+
     def _summary(self, features: FeatureTensors) -> Tensor:
         """Inputs of the trees, float32 [n, inputs].
 

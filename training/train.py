@@ -32,6 +32,7 @@ from .known_split import split_like_checkpoint
 from .module import CostModelModule
 from .outcome import Outcome, report
 from .run_card import SPLIT_PARTS, data_sha256, run_card
+from .scale_correction import correct_scale
 from .tree_fitting import fit_trees
 
 __all__ = ["LAST", "TrainResult", "data_sha256", "run", "train_model"]
@@ -93,6 +94,8 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     members = _members(config, records, before)
     _log_start(config, members, records)
     epochs = _train(members, records, config)
+    if not config.train_only:
+        correct_scale(members, records, config.target)
 
     model = members[0] if len(members) == 1 else EnsembleCostModel(members)
     outcome = Outcome.of(model, config.target, records)

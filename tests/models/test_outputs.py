@@ -39,9 +39,29 @@ class Fixed(CostModel):
     def all_columns(self, features):
         return self.values.expand(len(features.task), -1)
 
+    def rescale(self, slope, offset):
+        raise NotImplementedError
+
 
 def predictor_of(model, target=None):
     return Predictor(Normaliser.fit(table(9), np.arange(9)), model, target or TargetConfig(), chunk=2)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("name", ["transformer", "mlp", "lstm", "draft"])
+def test_a_rescaled_model_has_another_primary_output_and_deviation(name, members):
+    features = table(5)
+    model = built(name, members, **({} if name == "draft" else ALL))
+    predictor = predictor_of(model)
+    before = predictor.predict_all_table(features, np.arange(5))
+    model.rescale(0.5, 0.25)
+    after = predictor.predict_all_table(features, np.arange(5))
+    np.testing.assert_allclose(after.output, 0.25 + 0.5 * before.output, atol=1e-6)
+    if before.std is not None:
+        np.testing.assert_allclose(after.std, 0.5 * before.std, rtol=1e-4)
+    if before.memory is not None:
+        np.testing.assert_array_equal(after.memory, before.memory)
+        np.testing.assert_array_equal(after.core, before.core)
 
 
 @pytest.mark.parametrize("name", ["transformer", "mlp", "lstm"])

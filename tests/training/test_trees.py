@@ -92,6 +92,16 @@ def test_trees_by_hand():
     np.testing.assert_allclose(output(logarithm, features), [1 + np.log(0.4) / np.log(20), 0.0], atol=1e-6)
 
 
+def test_trees_are_rescaled_unless_their_output_is_a_logarithm():
+    features = FeatureTable.from_candidates([candidate(np.random.default_rng(0), n_stores=2)])
+    dims = FeatureDims.of(features)
+    model = by_hand([stump(492, 1.5, 100.0, 200.0)], dims, 0.5)
+    model.rescale(0.5, 3.0)
+    np.testing.assert_allclose(output(model, features), [0.5 * 200.5 + 3.0])
+    with pytest.raises(ValueError, match="logarithm"):
+        by_hand([stump(492, 1.5, 0.1, 0.2)], dims, least=1 / 20).rescale(0.5, 0.0)
+
+
 @pytest.mark.parametrize("target", ["score", "log_score", "efficiency"])
 def test_they_predict_what_xgboost_predicts(target):
     """Trees of scores are fitted to scores on any scale, those of efficiencies to logarithms."""
