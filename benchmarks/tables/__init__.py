@@ -58,6 +58,7 @@ TABLES: Mapping[str, Table] = {
     "cost-models": models.short,
     "cost-models-tasks": models.by_task,
     "cost-models-networks": models.by_network,
+    "cost-models-counts": models.counts,
     "cost-models-gpu-trained": models.trained_on_gpus,
     "cost-models-curve": models.curve,
     "added-records": models.added_records,

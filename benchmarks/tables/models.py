@@ -15,6 +15,7 @@ MODELS = {
     "cuda-latency": "`cuda-latency`, shipped",
     "cuda-draft": "`cuda-draft`, shipped",
     "trees": "boosted trees",
+    "trees_uncounted": "boosted trees without counts",
     "fasor": "Fasor's Transformer",
     "transformer": "one Transformer",
     "one_shot_tuner": "One-Shot Tuner's Transformer, 1,024 wide",
@@ -35,6 +36,9 @@ GPU_TRAINED = {
     "gpu-trained-efficiency": "efficiency",
 }
 """Target of the models of a result that were trained on a GPU, by its variant."""
+
+COUNTS = "counts"
+"""Variant of the result of models with and without counts of programs."""
 
 
 def models_of(part: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
@@ -62,7 +66,7 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
     found = [
         (result, table)
         for result in results.of("cost_models")
-        if result.manifest["variant"] not in GPU_TRAINED
+        if result.manifest["variant"] not in (*GPU_TRAINED, COUNTS)
         for table in result.values["tables"]
     ]
     last: dict[str, tuple[Result, Mapping[str, Any]]] = {}
@@ -188,6 +192,33 @@ def trained_on_gpus(results: Results) -> str:
     heads = ["model", "fitted to", "epochs", "trained in", "Spearman", "pairs", "top-1", "top-5"]
     heads += ["R2 of latencies", "networks: Spearman", "top-1"]
     return markdown(heads, rows, f"On an H100, in 16-bit floats; those that are timed side by side. {note}")
+
+
+def counts(results: Results) -> str:
+    """Models of latencies with and without counts of programs."""
+    keys = ("spearman", "pairwise_accuracy", "top_1", "top_5", "latency_r2")
+    rows, note = [], ""
+    for result in results.of("cost_models", COUNTS):
+        (table,) = result.values["tables"]
+        networks = table["by_network"]
+        note = f"{_data(table['by_task'])}, and {_data(networks)} of networks. {_training(table)}"
+        for name in in_order({"trees", "trees_uncounted"} & set(table["by_task"]["models"])):
+            of, whole = (part["models"][name] for part in (table["by_task"], networks))
+            rows.append(
+                [
+                    *(MODELS[name], *cells(of, *keys)),
+                    *cells(whole, "spearman", "latency_r2"),
+                    *cells(whole["networks"][ALL], "top_1"),
+                ]
+            )
+    if not rows:
+        return not_measured(
+            "python -m benchmarks.cost_models --tables cpu-latency --models trees trees_uncounted xgb random "
+            f"--variant {COUNTS} -- ++train.target.name=efficiency"
+        )
+    heads = ["model", "Spearman", "pairs", "top-1", "top-5", "R2 of latencies"]
+    heads += ["networks: Spearman", "R2 of latencies", "top-1"]
+    return markdown(heads, rows, f"Fitted to efficiencies. {note}")
 
 
 def curve(results: Results) -> str:
