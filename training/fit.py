@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar
+from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, RichProgressBar, Timer
 from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -23,10 +25,17 @@ BEST = Path("best.ckpt")
 DONE = "done.json"
 
 
+class Trained(NamedTuple):
+    """Epochs of a training, and the seconds that it took before this run resumed it."""
+
+    epochs: int
+    earlier_s: float
+
+
 def fit(
     module: CostModelModule, records: CostModelData, config: TrainerConfig, folder: Path, resume: bool
-) -> int:
-    """Trains the module, loads its best weights, and returns the number of epochs trained.
+) -> Trained:
+    """Trains the module and loads its best weights.
 
     `folder` receives `last.ckpt`, `best.ckpt` and the logs. With `resume` the training continues from the
     last epoch in the folder, if there is one; a training that has ended is not repeated.
@@ -34,14 +43,14 @@ def fit(
     Raises:
       ConfigError: Lightning refuses the device settings.
     """
+    begun = time.monotonic()
     validates = records.validates
-    done = _epochs_done(folder, config) if resume else None
-    if done is None:
+    last = folder / LAST
+    if not (resume and _has_ended(folder, config)):
         if not resume:
             for name in (LAST, BEST, DONE):  # files of an earlier run
                 (folder / name).unlink(missing_ok=True)
         trainer = _trainer(config, folder, validates)
-        last = folder / LAST
         with warnings.catch_warnings():
             # Lightning warns about loader processes (the rows are in memory), existing folders, and its own
             # calls of torch.
@@ -53,15 +62,16 @@ def fit(
                 ckpt_path=last if resume and last.is_file() else None,
                 weights_only=True,
             )
-        # Read from the file, as a trainer that spawned its processes does not know the number.
-        done = int(torch.load(last, map_location="cpu", weights_only=True)["epoch"]) + 1
         if is_main_process():
-            text = json.dumps({"epochs": done, "max_epochs": config.max_epochs})
-            (folder / DONE).write_text(text + "\n", encoding="utf-8")
+            (folder / DONE).write_text(json.dumps({"max_epochs": config.max_epochs}) + "\n", encoding="utf-8")
+    # Read from the file, as a trainer that spawned its processes does not know them.
+    state = torch.load(last, map_location="cpu", weights_only=True)
+    took_s = state["callbacks"].get("Timer", {}).get("time_elapsed", {}).get("train", 0.0)
+    trained = Trained(int(state["epoch"]) + 1, max(took_s - (time.monotonic() - begun), 0.0))
     kept = folder / (BEST if validates else LAST)
     module.load_state_dict(torch.load(kept, map_location="cpu", weights_only=True)["state_dict"])
     module.cpu().eval()
-    return done
+    return trained
 
 
 def is_main_process() -> bool:
@@ -69,17 +79,17 @@ def is_main_process() -> bool:
     return int(getattr(rank_zero_only, "rank", 0)) == 0
 
 
-def _epochs_done(folder: Path, config: TrainerConfig) -> int | None:
-    """Number of epochs of the training in `folder`; None if it has not ended or must continue."""
+def _has_ended(folder: Path, config: TrainerConfig) -> bool:
+    """Whether the training in `folder` has ended, and with as many epochs at most."""
     file = folder / DONE
     if not file.is_file():
-        return None
+        return False
     ended = json.loads(file.read_text(encoding="utf-8"))
-    return int(ended["epochs"]) if ended["max_epochs"] >= config.max_epochs else None
+    return bool(ended["max_epochs"] >= config.max_epochs)
 
 
 def _trainer(config: TrainerConfig, folder: Path, validates: bool) -> pl.Trainer:
-    callbacks: list[Callback] = []
+    callbacks: list[Callback] = [Timer(verbose=False)]
     if validates:
         monitor, mode = f"validation/{config.monitor}", config.mode
         callbacks += [

@@ -26,7 +26,7 @@ from .config import TrainConfig, plain
 from .datamodule import CostModelData
 from .evaluation_networks import evaluation_networks, split_by_networks
 from .feature_source import load_features
-from .fit import LAST, fit, is_main_process
+from .fit import LAST, Trained, fit, is_main_process
 from .freezing import train_only
 from .known_split import split_like_checkpoint
 from .module import CostModelModule
@@ -93,13 +93,14 @@ def train_model(config: TrainConfig, data: LabelledFeatures, feature_version: st
     records = CostModelData(data, config.split, config.target, config.data, config.seed, before)
     members = _members(config, records, before)
     _log_start(config, members, records)
-    epochs = _train(members, records, config)
+    trained = _train(members, records, config)
     if not config.train_only:
         correct_scale(members, records, config.target)
 
     model = members[0] if len(members) == 1 else EnsembleCostModel(members)
     outcome = Outcome.of(model, config.target, records)
-    seconds = time.monotonic() - started
+    seconds = time.monotonic() - started + sum(of_member.earlier_s for of_member in trained)
+    epochs = sum(of_member.epochs for of_member in trained)
     card = run_card(config, records, outcome, feature_version, epochs, seconds, before)
     if is_main_process():
         save_checkpoint(config.checkpoint_dir, model, card)
@@ -122,9 +123,9 @@ def _members(config: TrainConfig, records: CostModelData, before: Checkpoint | N
     return members
 
 
-def _train(members: list[CostModel], records: CostModelData, config: TrainConfig) -> int:
-    """Trains each member in its folder and returns the sum of their epochs."""
-    epochs = 0
+def _train(members: list[CostModel], records: CostModelData, config: TrainConfig) -> list[Trained]:
+    """Trains each member in its folder; trees have no epochs."""
+    trained = []
     for member, (number, folder) in zip(members, enumerate(_folders(config, len(members))), strict=True):
         if len(members) > 1:
             log.info("member %d of %d", number + 1, len(members))
@@ -136,8 +137,8 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         elif any(weights.requires_grad for weights in member.parameters()):
             records.set_columns(member.columns)
             module = CostModelModule(member, config.target, config.loss, config.optimiser)
-            epochs += fit(module, records, config.trainer, folder, config.resume)
-    return epochs
+            trained.append(fit(module, records, config.trainer, folder, config.resume))
+    return trained
 
 
 def _seed(config: TrainConfig, member: int) -> int:

@@ -251,6 +251,22 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     assert load_checkpoint(tmp_path / "checkpoint").card.training["epochs"] == 4
 
 
+def test_a_resumed_run_counts_the_seconds_before(tmp_path):
+    data = dataset(tasks=6, per_task=10)
+    first = train_model(settings(tmp_path, epochs=1), data, "1")
+    last = tmp_path / "run/last.ckpt"
+    state = torch.load(last, weights_only=True)
+    assert 0 < state["callbacks"]["Timer"]["time_elapsed"]["train"] < first.seconds
+    state["callbacks"]["Timer"]["time_elapsed"]["train"] = 1000.0
+    torch.save(state, last)
+    for epochs in (1, 2):  # nothing is left to do, then an epoch
+        (tmp_path / "checkpoint").rename(tmp_path / f"before-{epochs}")
+        resumed = train_model(settings(tmp_path, epochs=epochs, resume=True), data, "1")
+        card = load_checkpoint(resumed.checkpoint_dir).card
+        assert 1000 <= resumed.seconds < 1600 and card.training["seconds"] >= 1000
+        assert card.training["epochs"] == epochs
+
+
 @pytest.mark.parametrize("stop", [1, 2])
 def test_an_interrupted_run_gives_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch, stop):
     model = replace(TRANSFORMER, arguments={**TRANSFORMER.arguments, "dropout": 0.2})
