@@ -24,7 +24,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir import transform as s_tir
-from tvm.tirx import BufferStore, For, Var
+from tvm.tirx import BufferStore, For, IntImm, Var
 
 from .index_intervals import Indices, Interval
 from .tvm_compat import argument_buffers, without_layout_change
@@ -171,12 +171,12 @@ class _Boxes:
     def __init__(
         self, buffer: Var, accesses: Sequence[Sequence[object]], indices: Indices, *, is_argument: bool
     ) -> None:
-        self.shape = [int(extent) for extent in buffer.shape]
+        self.shape = [int(extent) for extent in buffer.shape] or [1]
         self.element_bytes = _bits(str(buffer.dtype)) / 8
         self.is_argument = is_argument
         self.bytes = float(np.prod(self.shape, dtype=np.float64)) * self.element_bytes
-        rows = np.array([[indices.add(index) for index in access] for access in accesses], dtype=np.int64)
-        self._rows = rows.reshape(len(accesses), len(self.shape))
+        at = [access or [IntImm("int64", 0)] for access in map(list, accesses)]  # a scalar has no axis
+        self._rows = np.array([[indices.add(index) for index in access] for access in at], dtype=np.int64)
         self._last = np.array(self.shape, dtype=np.int64).reshape(-1, 1) - 1
         self._unknown = [
             axis

@@ -113,6 +113,13 @@ def test_an_intermediate_beyond_the_cache_is_written_and_read_back():
     assert traffic_bytes(mod, 64 * 4 - 1) == 2 * 64 * 4 + 2 * 64 * 4
 
 
+def test_scalars_have_a_place_in_the_cache():
+    x, k = te.placeholder((64,), name="x"), te.reduce_axis((0, 64), name="k")
+    mod = as_task_module(te.create_prim_func([x, te.compute((), lambda: te.sum(x[k], axis=k), name="all")]))
+    nest = LoweredStores(mod)
+    assert nest.traffic_bytes(2**10, 64, 4096) == nest.traffic_bytes(8) == nest.compulsory_bytes == 65 * 4
+
+
 def test_lines_are_fetched_whole():
     x = te.placeholder((16, 32), name="x")
     column = te.compute((16,), lambda i: x[i, 3] * 2.0, name="column")
