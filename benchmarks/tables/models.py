@@ -98,7 +98,7 @@ def _data(part: Mapping[str, Any]) -> str:
 
 def _training(table: Mapping[str, Any]) -> str:
     """First sentence of the title, on what the models are trained on."""
-    return f"{table['title'].partition('. ')[0]}."
+    return f"{table['title'].partition('. ')[0].removesuffix('.')}."
 
 
 def short(results: Results) -> str:
