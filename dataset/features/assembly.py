@@ -26,7 +26,7 @@ class FeatureAssembler:
     """
 
     def __init__(self, hardware: Hardware, *, counted: bool = False) -> None:
-        """With `counted` candidates have counts, which takes about as long as all other features."""
+        """With `counted` candidates have counts, for which each is lowered once more."""
         self._device = hardware
         self._counted = counted
         self._hardware = hardware.features()
