@@ -101,20 +101,19 @@ class MultiOutputModel(CostModel):
 
     def rescale(self, slope: float, offset: float) -> None:
         """Scales the primary output and its standard deviation; see `CostModel.rescale`."""
-        last = rescale_first(self.head, slope, offset)
+        last = self.head[-1]
+        assert isinstance(last, nn.Linear)
+        rescale_first(last, slope, offset)
         if self.columns[-1] == LOG_VARIANCE:
             with torch.no_grad():
                 last.bias[-1] += 2 * math.log(slope)
 
 
-def rescale_first(layers: nn.Sequential, slope: float, offset: float) -> nn.Linear:
-    """Makes the first output y of linear last layer offset + slope * y; returns the layer."""
-    last = layers[-1]
-    assert isinstance(last, nn.Linear)
+def rescale_first(layer: nn.Linear, slope: float, offset: float) -> None:
+    """Makes the first output y of a linear layer offset + slope * y."""
     with torch.no_grad():
-        last.weight[0] *= slope
-        last.bias[0] = offset + slope * last.bias[0]
-    return last
+        layer.weight[0] *= slope
+        layer.bias[0] = offset + slope * layer.bias[0]
 
 
 @dataclass(frozen=True)

@@ -33,4 +33,6 @@ class DraftCostModel(CostModel):
 
     def rescale(self, slope: float, offset: float) -> None:
         """See `CostModel.rescale`."""
-        rescale_first(self.network, slope, offset)
+        last = self.network[-1]
+        assert isinstance(last, nn.Linear)
+        rescale_first(last, slope, offset)
