@@ -99,7 +99,7 @@ WORK_DIM = 12
 def work_features(
     counts: NDArray[np.float32], task: NDArray[np.float32], hardware: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """What counts mean on a device, float32 [n, WORK_DIM].
+    """Work of programs on a device, by their counts, float32 [n, WORK_DIM].
 
     They are the counts themselves, the seconds that each needs at its ceiling, and the largest of all seconds
     and of those of memory. Seconds are over the least latency of the task and log2.

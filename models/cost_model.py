@@ -69,6 +69,11 @@ class CostModel(FeatureNetwork):
         """All outputs, float32 [n, len(columns)]; the first column is the value of `forward`."""
         return self(features).unsqueeze(-1)
 
+    @property
+    def is_rescalable(self) -> bool:
+        """Whether the parameters can take a scale; see `rescale`."""
+        return True
+
     @abstractmethod
     def rescale(self, slope: float, offset: float) -> None:
         """Changes the parameters so that a primary output of y becomes offset + slope * y; slope > 0."""

@@ -172,9 +172,14 @@ class TreesCostModel(CostModel):
             return quantity
         return 1 - quantity.clamp(min=float(self.least)).log() / self.least.log()
 
+    @property
+    def is_rescalable(self) -> bool:
+        """Whether the output is that of the leaves, and not its logarithm."""
+        return bool(self.least == 0)
+
     def rescale(self, slope: float, offset: float) -> None:
         """See `CostModel.rescale`; raises ValueError if the output is a logarithm, which no leaves scale."""
-        if self.least != 0:
+        if not self.is_rescalable:
             raise ValueError("the output is the logarithm of what the trees give")
         with torch.no_grad():
             self.leaves.mul_(slope).add_(offset)

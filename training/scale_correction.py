@@ -28,14 +28,14 @@ def correct_scale(members: Sequence[CostModel], records: CostModelData, target: 
     """Rescales each model by the line from its outputs to the targets of validation records that ran.
 
     Nothing changes for a relative target, of which only the order matters, for too few records, and for a
-    model whose outputs do not rise with the targets.
+    model whose outputs do not rise with the targets or which takes no scale.
     """
     rows = records.split.validation
     rows = rows[np.isfinite(records.data.latency_s[rows])]
     tasks = len(np.unique(records.labels.group[rows]))
     if not target.is_absolute or len(rows) < LEAST_RECORDS or tasks < LEAST_TASKS:
         return
-    for member in members:
+    for member in filter(lambda each: each.is_rescalable, members):
         predictor = Predictor(records.normaliser, member, target)
         outputs = predictor.table_columns(records.data.features, rows)[:, 0]
         slope, offset = line_through(outputs, records.targets.primary[rows])

@@ -7,6 +7,7 @@ from foretune.dataset.split import SplitConfig
 from foretune.models.cost_model import Predictor
 from foretune.models.registry import ModelConfig, build_model
 from foretune.models.target import TargetConfig
+from foretune.models.trees import TreesCostModel
 from foretune.training.datamodule import CostModelData, DataConfig
 from foretune.training.scale_correction import correct_scale, line_through
 from support.synthetic import dataset
@@ -59,6 +60,21 @@ def test_each_member_gets_the_scale_of_the_targets():
         assert line_through(now, targets) == pytest.approx((1, 0), abs=1e-3)
         assert np.square(now - targets).mean() <= np.square(earlier - targets).mean()
         np.testing.assert_array_equal(np.argsort(now), np.argsort(earlier))
+
+
+@pytest.mark.parametrize("leaves", [(0.2, 0.9), (0.9, 0.2)])  # one rises with the targets
+def test_trees_of_an_earlier_version_keep_their_scale(leaves):
+    """Their output is a logarithm of what the leaves give; such a checkpoint is fine-tuned as before."""
+    records, members, outputs, _ = prepared(EFFICIENCY)
+    split = {"left_children": [1, -1, -1], "right_children": [2, -1, -1], "split_indices": [0, 0, 0]}
+    earlier = TreesCostModel(records.normaliser.dims)
+    earlier._set_trees([{**split, "split_conditions": [0.0, *leaves]}], 0.0)
+    earlier.least = torch.tensor(1e-4)
+    assert not earlier.is_rescalable and all(member.is_rescalable for member in members)
+    before = outputs(earlier)
+    assert len(np.unique(before)) == 2
+    correct_scale([earlier], records, EFFICIENCY)
+    np.testing.assert_array_equal(outputs(earlier), before)
 
 
 @pytest.mark.parametrize(("target", "tasks"), [(TargetConfig("log_score"), 20), (EFFICIENCY, 6)])
