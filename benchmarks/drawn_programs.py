@@ -10,8 +10,7 @@ from pathlib import Path
 from foretune.dataset.program_sampling.random_draws import RandomSampler
 from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.tvm_compat import NoDesignSpaceError, parse_target
-from foretune.inference.propose import note_searched, opened_proposals
-from foretune.inference.tuning_database import write_records
+from foretune.inference.proposal_folder import ProposalFolder
 
 
 def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> int:
@@ -21,18 +20,17 @@ def draw(tasks: Path, database: Path, target: str, programs: int, seed: int) -> 
     programs drawn now. Raises UserError, such as for a database of measured programs.
     """
     machine = parse_target(target)
-    opened, known = opened_proposals(database)
+    proposals = ProposalFolder(database, machine)
     rows, total = stored_rows(tasks), 0
     for number, row in enumerate(rows):
-        if row.workload_hash in known:
+        if row.workload_hash in proposals.searched:
             continue
         task = stored_task(row)
         try:
             found = RandomSampler(task, machine, per_round=programs, seed=seed + number).propose()
         except NoDesignSpaceError:
             found = []
-        write_records(opened, machine, task, [(trace, None) for trace, _ in found])
-        note_searched(database, task, len(found))
+        proposals.add(task, [trace for trace, _ in found])
         total += len(found)
         print(f"{number + 1} of {len(rows)} tasks: {row.name}, {len(found)} programs", flush=True)
     return total

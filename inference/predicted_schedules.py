@@ -6,39 +6,60 @@ than plain loops is known. So each target and device has two folders; compilatio
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..dataset.task import Task
-from .tuning_database import opened_database, write_records
+from .database_folder import drop_unfinished_lines
+from .schedule_lines import ScheduleLines, database_of, record_content
 
 FOLDER = "predicted"
 """Folder of the predictions, in that of the tuning database."""
 
 UNMEASURED_S = 5e9
 """Latency in seconds that stands for none: stock TVM takes the record, and Foretune reads one over 1e9 as not
-measured. Each further record has a second less, so that the last one of a task is the best."""
+measured. A record has the time of its writing less, so that the last one of a task is the best."""
 
 
 class PredictedSchedules:
     """Predicted schedules of tasks on one target and device."""
 
     def __init__(self, beside: Path, target: Target) -> None:
-        """Opens or creates the folder of predictions in `beside`, the folder of a tuning database."""
+        """Opens or creates the folder of predictions in `beside`, the folder of a tuning database.
+
+        Raises DatabaseUnreadableError.
+        """
         self.folder = beside / FOLDER
-        self.database, _ = opened_database(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        drop_unfinished_lines(self.folder)
         self._target = target
+        self._file = ScheduleLines(self.folder)
+        self._last: dict[str, str] = {}
+        """Line of the last record, by workload hash."""
+        for number, line in enumerate(self._file.read(), 1):
+            try:
+                task = json.loads(line)[0]
+                self._last[self._file.workload_hash(task)] = line
+            except (ValueError, LookupError, TypeError) as error:
+                raise self._file.unreadable(number, ValueError(str(error))) from error
 
     def __contains__(self, task: Task) -> bool:
-        return self.database.query_tuning_record(task.mod, self._target, "main") is not None
+        return task.workload_hash in self._last
 
     def commit(self, task: Task, record: str) -> None:
         """Adds the schedule of a task, the JSON of its whole trace; it takes the place of an earlier one."""
-        latency_s = UNMEASURED_S - len(self.database)
-        write_records(self.database, self._target, task, [(record, [latency_s])])
+        content = record_content(self._target, task, record, [UNMEASURED_S - time.time()])
+        (self._last[task.workload_hash],) = self._file.add(task, [content])
 
-    def behind(self, measured: ms.Database) -> ms.Database:
-        """Database for compilation, which has these schedules where `measured` has none."""
-        return ms.database.OrderedUnionDatabase(measured, self.database)
+    def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
+        """Database for compilation, which has the schedules of these tasks where `measured` has none."""
+        lines = {name: self._last[name] for name in workload_hashes if name in self._last}
+        predicted = database_of(
+            record for name, line in lines.items() for record in self._file.schedules(name, [line])
+        )
+        return ms.database.OrderedUnionDatabase(measured, predicted)

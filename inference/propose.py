@@ -8,7 +8,6 @@ and training on them corrects the model. The proposals go into a MetaSchedule da
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -19,10 +18,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
-from tvm.s_tir import meta_schedule as ms
 
 from ..configuration import from_hydra
-from ..dataset.database_lines import RECORD_FILE
 from ..dataset.exchange import HERE, database_folder_name, find_hardware
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.measure.process import WorkerLostError
@@ -35,17 +32,14 @@ from ..errors import UserError
 from ..models.checkpoint import load_checkpoint
 from .checkpoint_fit import AUTO, fitting_checkpoint
 from .config import OneShotConfig
+from .proposal_folder import ProposalFolder
 from .strategies.loop import RoundBudget
-from .tuning_database import opened_database, write_records
 from .workers.messages import RoundReply, RoundRequest
 from .workers.searchers import Searcher, replied, start_searchers
 
-TAKEN_FILE = "foretune_proposed.json"
-"""File with one line of JSON for each task searched: `workload`, and the number of its `programs`."""
-
 
 class ProposeConfigError(UserError, ValueError):
-    """A setting of the proposals is out of range, or does not suit the dataset or the database."""
+    """A setting of the proposals is out of range, or does not suit the dataset."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +96,11 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
             "name a dataset with other tasks"
         )
     hardware = find_hardware(config.hardware, target)
-    folder = config.database / database_folder_name(target_to_json(target), hardware.hardware_id)
-    database, done = opened_proposals(folder)
-    summary = ProposeSummary(folder)
-    left = [stored_task(row) for row in tasks if row.workload_hash not in done]
+    proposals = ProposalFolder(
+        config.database / database_folder_name(target_to_json(target), hardware.hardware_id), target
+    )
+    summary = ProposeSummary(proposals.folder)
+    left = [stored_task(row) for row in tasks if row.workload_hash not in proposals.searched]
     summary.known = len(tasks) - len(left)
     with ExitStack() as stack:
         searchers = start_searchers(config.search, target, checkpoint, hardware, nice=False)
@@ -120,8 +115,7 @@ def run(config: ProposeConfig, console: Console | None = None) -> ProposeSummary
                 summary.reason = summary.reason or f"{task.name}: {reply.reason}"
                 continue
             records = [proposal.record for proposal in reply.proposals]
-            write_records(database, target, task, [(record, None) for record in records])
-            note_searched(folder, task, len(records))
+            proposals.add(task, records)
             summary.tasks += 1
             summary.programs += len(records)
             summary.without += not records
@@ -168,30 +162,6 @@ def searched(tasks: Sequence[Task], searchers: Sequence[Searcher]) -> Iterator[t
 def _request(task: Task) -> RoundRequest:
     # One key for all tasks: a searcher drops each task when the next one arrives.
     return RoundRequest(key="", budget=RoundBudget(0), task=task)
-
-
-def opened_proposals(folder: Path) -> tuple[ms.database.JSONDatabase, set[str]]:
-    """Opens or creates the database in a folder; returns it with the hashes of the tasks searched.
-
-    Raises ProposeConfigError for a database of measured programs: unmeasured ones would break compiling
-    from it.
-    """
-    taken = folder / TAKEN_FILE
-    if (folder / RECORD_FILE).exists() and not taken.exists():
-        raise ProposeConfigError(
-            f"database={folder.parent}: {folder.name} in it holds records that are not proposals; name "
-            "an empty folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    taken.touch()  # before the first record, so that a kill leaves no records without this file
-    database, _ = opened_database(folder, TAKEN_FILE)
-    return database, {json.loads(line)["workload"] for line in taken.read_text().splitlines()}
-
-
-def note_searched(folder: Path, task: Task, programs: int) -> None:
-    """Notes in a folder of proposals that a task is finished, with so many programs."""
-    with (folder / TAKEN_FILE).open("a") as file:
-        file.write(json.dumps({"workload": task.workload_hash, "programs": programs}) + "\n")
 
 
 def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> None:

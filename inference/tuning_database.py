@@ -18,13 +18,12 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload
+from ..dataset.database_lines import WORKLOAD_FILE, parsed_workload
 from ..dataset.described_task import described_task
 from ..dataset.exchange import database_folder_name
 from ..dataset.hardware import Hardware
 from ..dataset.replay import trace_to_json
 from ..dataset.task import Task
-from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
 from ..errors import UserError
 from .database_folder import (
@@ -40,7 +39,8 @@ from .database_folder import (
     whole_lines,
 )
 from .proposal import Measurement
-from .stored_schedules import StoredSchedules, record_content
+from .schedule_lines import record_content
+from .stored_schedules import StoredSchedules
 from .surrogate.memory import MEMORY_FILE
 from .tuning_notes import NOTES_FILE, TuningNotes
 
@@ -136,29 +136,3 @@ class TuningDatabase:
         # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.
         contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
         self._schedules.add(task, contents, replaces=replaces)
-
-
-def opened_database(folder: Path, *notes: str) -> tuple[ms.database.JSONDatabase, int]:
-    """Opens or creates the database in a folder, with the files `notes` beside it.
-
-    A last line that a kill left unfinished is dropped from each file. Returns the database and the number of
-    lines dropped.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    dropped = drop_unfinished_lines(folder, *notes)
-    if (records := folder / RECORD_FILE).exists():
-        register_intrinsics(records.read_text())  # which compiling from the database needs
-    return ms.database.JSONDatabase(work_dir=str(folder), module_equality="structural"), dropped
-
-
-def write_records(
-    database: ms.database.Database,
-    target: Target,
-    task: Task,
-    programs: Sequence[tuple[str, list[float] | None]],
-) -> None:
-    """Adds programs of a task: pairs of record (JSON) and latencies in seconds, None if not measured."""
-    workload = database.commit_workload(task.mod)
-    for record, run_secs in programs:
-        content = record_content(target, task, record, run_secs)
-        database.commit_tuning_record(ms.database.TuningRecord.from_json(content, workload))

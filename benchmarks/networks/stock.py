@@ -20,7 +20,6 @@ from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
 from foretune.inference import prepare_builder
 from foretune.inference.deploy.compile import compile_network
-from foretune.inference.tuning_database import opened_database
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
@@ -41,7 +40,7 @@ def search(
 ) -> ms.Database:
     """The database of a search of `trials` programs a task, in `folder`."""
     load_tensor_intrinsics()
-    database, _ = opened_database(folder)
+    database = ms.database.JSONDatabase(work_dir=str(folder))
     ms.tune_tasks(
         tasks=[make_tune_context(task.mod, target, seed=seed + 1, name=task.name) for task in tasks],
         task_weights=[float(task.weight) for task in tasks],

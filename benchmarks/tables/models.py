@@ -165,60 +165,61 @@ def by_network(results: Results) -> str:
     ) or not_measured("python -m benchmarks.cost_models")
 
 
+_ON_BOTH = (
+    *("Spearman", "pairs", "top-1", "top-5", "R2 of latencies"),
+    *("networks: Spearman", "R2 of latencies", "top-1"),
+)
+
+
+def _on_both(table: Mapping[str, Any], name: str) -> list[str]:
+    """Cells of a model on held-out tasks, then on networks, under `_ON_BOTH`."""
+    of, whole = (table[part]["models"][name] for part in ("by_task", "by_network"))
+    return [
+        *cells(of, "spearman", "pairwise_accuracy", "top_1", "top_5", "latency_r2"),
+        *cells(whole, "spearman", "latency_r2"),
+        *cells(whole["networks"][ALL], "top_1"),
+    ]
+
+
+def _on_both_note(table: Mapping[str, Any]) -> str:
+    tasks, networks = (_data(table[part]) for part in ("by_task", "by_network"))
+    return f"{tasks}, and {networks} of networks. {_training(table)}"
+
+
 def trained_on_gpus(results: Results) -> str:
     """Architectures that were trained on a GPU, by the target that they are fitted to."""
-    keys = ("spearman", "pairwise_accuracy", "top_1", "top_5", "latency_r2")
     rows, note = [], ""
     for variant, target in GPU_TRAINED.items():
         for result in results.of("cost_models", variant):
             (table,) = result.values["tables"]
-            networks = table["by_network"]
-            note = f"{_data(table['by_task'])}, and {_data(networks)} of networks. {_training(table)}"
+            note = _on_both_note(table)
             for name in in_order(table["by_task"]["models"]):
-                of, whole = (part["models"][name] for part in (table["by_task"], networks))
+                of = table["by_task"]["models"][name]
                 if "seconds" not in of:
                     continue
-                rows.append(
-                    [
-                        *(MODELS.get(name, name), target, str(of["epochs"])),
-                        "-" if of["seconds"] is None else f"{of['seconds']:.0f} s",
-                        *cells(of, *keys),
-                        *cells(whole, "spearman"),
-                        *cells(whole["networks"][ALL], "top_1"),
-                    ]
-                )
+                seconds = "-" if of["seconds"] is None else f"{of['seconds']:.0f} s"
+                about = [MODELS.get(name, name), target, str(of["epochs"]), seconds]
+                rows.append([*about, *_on_both(table, name)])
     if not rows:
         return not_measured("python benchmarks/gpu_campaign.py models")
-    heads = ["model", "fitted to", "epochs", "trained in", "Spearman", "pairs", "top-1", "top-5"]
-    heads += ["R2 of latencies", "networks: Spearman", "top-1"]
-    return markdown(heads, rows, f"On an H100, in 16-bit floats; those that are timed side by side. {note}")
+    note = f"On an H100, in 16-bit floats; those that are timed side by side. {note}"
+    return markdown(["model", "fitted to", "epochs", "trained in", *_ON_BOTH], rows, note)
 
 
 def counts(results: Results) -> str:
     """Models of latencies with and without counts of programs."""
-    keys = ("spearman", "pairwise_accuracy", "top_1", "top_5", "latency_r2")
     rows, note = [], ""
     for result in results.of("cost_models", COUNTS):
         (table,) = result.values["tables"]
-        networks = table["by_network"]
-        note = f"{_data(table['by_task'])}, and {_data(networks)} of networks. {_training(table)}"
-        for name in in_order({"trees", "trees_uncounted"} & set(table["by_task"]["models"])):
-            of, whole = (part["models"][name] for part in (table["by_task"], networks))
-            rows.append(
-                [
-                    *(MODELS[name], *cells(of, *keys)),
-                    *cells(whole, "spearman", "latency_r2"),
-                    *cells(whole["networks"][ALL], "top_1"),
-                ]
-            )
+        note = _on_both_note(table)
+        names = {"trees", "trees_uncounted"} & set(table["by_task"]["models"])
+        rows += [[MODELS[name], *_on_both(table, name)] for name in in_order(names)]
     if not rows:
         return not_measured(
             "python -m benchmarks.cost_models --tables cpu-latency --models trees trees_uncounted xgb random "
             f"--variant {COUNTS} -- ++train.target.name=efficiency"
         )
-    heads = ["model", "Spearman", "pairs", "top-1", "top-5", "R2 of latencies"]
-    heads += ["networks: Spearman", "R2 of latencies", "top-1"]
-    return markdown(heads, rows, f"Fitted to efficiencies. {note}")
+    return markdown(["model", *_ON_BOTH], rows, f"Fitted to efficiencies. {note}")
 
 
 def curve(results: Results) -> str:

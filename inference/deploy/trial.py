@@ -139,8 +139,10 @@ class Trial:
             for task in tuned.results
             if task.tuned_latency_s is None and not task.predicted
         }
-        measured = tuned.database.best_schedules([task.workload_hash for task in tuned.results])
-        schedules = measured if self.predicted is None else self.predicted.behind(measured)
+        tasks = [task.workload_hash for task in tuned.results]
+        schedules = tuned.database.best_schedules(tasks)
+        if self.predicted is not None:
+            schedules = self.predicted.behind(schedules, tasks)
         return compile_network(tuned.relax_mod, tuned.target, schedules, unscheduled=unscheduled)
 
     def _export_unchecked(self, library: Path, tuned: Tuned) -> None:

@@ -20,7 +20,7 @@ from foretune.dataset.replay import replay
 from foretune.dataset.store import RecordStore
 from foretune.dataset.stored_tasks import task_row
 from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.inference.propose import TAKEN_FILE
+from foretune.inference.proposal_folder import TAKEN_FILE
 from support.paths import ROOT
 
 from benchmarks.wheel_bundle import pack

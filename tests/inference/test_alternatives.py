@@ -26,7 +26,7 @@ from foretune.inference.tasks.alternatives import _expected, needed_tasks, prefe
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig
-from foretune.inference.tuning_database import MissingScheduleError, TuningDatabase, opened_database
+from foretune.inference.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
 from support.checkpoints import random_checkpoint
@@ -35,6 +35,7 @@ from support.fake_executor import FakeExecutor
 from support.results import make_task
 from support.schedules import add_schedules
 from support.tuning import SHORT_SEARCH
+from tvm.s_tir import meta_schedule as ms
 
 LOWERING = Lowering(winograd=[2])
 TARGET = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 1})
@@ -79,7 +80,7 @@ def parts(batch: int = 1, target: Any = HERE) -> tuple[list[Task], list[Alternat
 def fill(folder: Path, tasks: Mapping[Task, float]) -> TuningDatabase:
     """A database with these latencies, in which nothing is left to measure."""
     database = TuningDatabase(folder / "database", HERE, target_hardware(HERE, measured=False))
-    schedules, _ = opened_database(database.folder)
+    schedules = ms.database.JSONDatabase(work_dir=str(database.folder))
     for task, latency_s in tasks.items():
         if task.operator == "elementwise":  # MetaSchedule has no decisions for it
             database.notes.note_ended(task, NOTHING_TO_TUNE)

@@ -14,9 +14,10 @@ from foretune.inference import tune as subject
 from foretune.inference.config import OneShotConfig
 from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
-from foretune.inference.tuning_database import TuningDatabase, opened_database
+from foretune.inference.tuning_database import TuningDatabase
 from rich.console import Console
 from support.schedules import add_schedules
+from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target("llvm")
 NETWORK = {
@@ -37,7 +38,7 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
         def __init__(self, root: Path, target: tvm.target.Target, hardware: Hardware) -> None:
             super().__init__(root, target, hardware)
             tasks = extract_tasks(to_relax(load_network(**as_loaded()), target), target, "linear")
-            add_schedules(opened_database(self.folder)[0], tasks, target, known_s)
+            add_schedules(ms.database.JSONDatabase(work_dir=str(self.folder)), tasks, target, known_s)
             super().__init__(root, target, hardware)
 
     compiled: list[CompiledNetwork] = []

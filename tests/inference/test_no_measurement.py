@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from foretune.configuration import from_hydra
+from foretune.dataset.database_lines import RECORD_FILE, WORKLOAD_FILE
 from foretune.dataset.measure import (
     ExecutorConfig,
     ExecutorConfigError,
@@ -17,12 +18,14 @@ from foretune.dataset.measure import (
 )
 from foretune.dataset.measure.linker import LinkerError
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
+from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.predicted_schedules import PredictedSchedules
 from foretune.inference.proposal import Candidate, Measurement
 from foretune.inference.result import TuneResult
+from foretune.inference.schedule_lines import DatabaseUnreadableError
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
@@ -171,9 +174,8 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
         predicted.commit(TASK, record)
     again = PredictedSchedules(database.folder, TARGET)
     assert TASK in again
-    found = again.behind(database.best_schedules([TASK.workload_hash])).query_tuning_record(
-        TASK.mod, TARGET, "main"
-    )
+    tasks = [TASK.workload_hash]
+    found = again.behind(database.best_schedules(tasks), tasks).query_tuning_record(TASK.mod, TARGET, "main")
     assert str(found.trace) == str(second.sch.trace)  # the last one
     # A measuring run knows nothing of it, and stock TVM reads the folder as any other.
     assert database.best_latency_s(TASK) is None
@@ -182,10 +184,32 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
     assert stock.query_schedule(TASK.mod, TARGET, "main") is not None
     outcome = MeasureOutcome((1e-3,))
     database.commit(TASK, [Measurement(Candidate("measured", measured, 0.0), outcome)])
-    found = again.behind(database.best_schedules([TASK.workload_hash])).query_tuning_record(
-        TASK.mod, TARGET, "main"
-    )
+    found = again.behind(database.best_schedules(tasks), tasks).query_tuning_record(TASK.mod, TARGET, "main")
     assert str(found.trace) == str(measured.sch.trace)
+
+
+def test_two_runs_that_predict_side_by_side_keep_each_schedule_under_its_own_task(tmp_path: Path) -> None:
+    tasks = [to_task(Dense(rows=rows, in_features=32, out_features=16)) for rows in (2, 4, 6)]
+    first, second = (PredictedSchedules(tmp_path, TARGET) for _ in range(2))
+    for predicted, numbers in ((first, (0, 1, 2)), (second, (2, 1, 0))):
+        for number in numbers:
+            _, (program, *_) = candidates_of(tasks[number])
+            predicted.commit(tasks[number], Candidate("a", program, 0.0).record)
+    assert len((first.folder / WORKLOAD_FILE).read_text().splitlines()) == 3
+    names = [task.workload_hash for task in tasks]
+    found = PredictedSchedules(tmp_path, TARGET).behind(ms.database.MemoryDatabase(), names)
+    stock = ms.database.JSONDatabase(work_dir=str(first.folder))
+    for database in (found, stock):
+        records = [database.query_tuning_record(task.mod, TARGET, "main") for task in tasks]
+        assert [int(record.args_info[0].shape[0]) for record in records] == [2, 4, 6]
+
+
+def test_an_unreadable_line_of_predictions_is_named(tmp_path: Path) -> None:
+    predicted = PredictedSchedules(tmp_path, TARGET)
+    for line in ("[7, []]", "null", "no JSON"):
+        (predicted.folder / RECORD_FILE).write_text(f"{line}\n[0, []]\n")  # the last line is whole
+        with pytest.raises(DatabaseUnreadableError, match=r"database_tuning_record.json: line 1 cannot"):
+            PredictedSchedules(tmp_path, TARGET)
 
 
 # --- whole runs

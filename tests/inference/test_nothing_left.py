@@ -14,10 +14,11 @@ from foretune.inference.config import OneShotConfig
 from foretune.inference.result import TuneResult
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig
-from foretune.inference.tuning_database import TuningDatabase, opened_database
+from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers import workforce
 from rich.console import Console
 from support.schedules import add_schedules
+from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target("llvm")
 
@@ -44,7 +45,7 @@ def filled(tmp_path: Path) -> TuneConfig:
     database = TuningDatabase(settings.database, TARGET, target_hardware(TARGET, measured=False))
     network = load_network(**settings.network_arguments)
     (task,) = extract_tasks(to_relax(network, TARGET), TARGET, "linear")
-    add_schedules(opened_database(database.folder)[0], [task], TARGET, 1e-4)
+    add_schedules(ms.database.JSONDatabase(work_dir=str(database.folder)), [task], TARGET, 1e-4)
     database.notes.note_untuned(task, 1e-3)
     return settings
 

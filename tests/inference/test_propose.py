@@ -19,10 +19,11 @@ from foretune.dataset.program_sampling import ProgramSamplingConfig
 from foretune.dataset.records import FailureKind
 from foretune.dataset.store import RecordStore
 from foretune.dataset.stored_tasks import task_row
+from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig
-from foretune.inference.proposal import Proposal
+from foretune.inference.proposal import Proposal, record_json
+from foretune.inference.proposal_folder import TAKEN_FILE, NoProposalsError, ProposalFolder
 from foretune.inference.propose import (
-    TAKEN_FILE,
     ProposeConfig,
     ProposeConfigError,
     chosen_tasks,
@@ -35,6 +36,7 @@ from foretune.inference.workers.messages import RoundReply
 from foretune.models.card import SplitSummary
 from foretune.models.checkpoint import load_checkpoint
 from rich.console import Console
+from support.checkpoints import candidates_of
 from support.fake_executor import FakeExecutor
 
 TASKS = [to_task(Dense(rows=rows, in_features=32, out_features=64)) for rows in (16, 8, 32)]
@@ -113,11 +115,24 @@ def test_the_same_command_goes_on_where_a_kill_left_it(proposed, dataset):
     assert len(lines(folder / TAKEN_FILE)) == 3
 
 
+def test_two_processes_keep_each_program_under_its_own_task(tmp_path):
+    target = parse_target(TARGET)
+    first, second = (ProposalFolder(tmp_path / "proposals", target) for _ in range(2))
+    for folder, task in ((first, TASKS[0]), (second, TASKS[1]), (first, TASKS[2])):
+        _, (program, *_) = candidates_of(task)
+        folder.add(task, [record_json(program.sch.trace)])
+    again = ProposalFolder(tmp_path / "proposals", target)
+    assert again.searched == {task.workload_hash for task in TASKS}
+    found = [(number, content[3][0][2][0]) for number, content in lines(again.folder / RECORD_FILE)]
+    assert found == [(0, 16), (1, 8), (2, 32)]  # tasks with the rows of their first arguments
+    assert len(read_database(again.folder)) == 3
+
+
 def test_a_database_of_measured_programs_is_left_alone(dataset, tmp_path):
     summary, _ = propose(dataset, tmp_path / "proposals", tasks=1)
     (summary.folder / TAKEN_FILE).unlink()
     before = (summary.folder / RECORD_FILE).read_bytes()
-    with pytest.raises(ProposeConfigError, match="records that are not proposals"):
+    with pytest.raises(NoProposalsError, match="records that are not proposals"):
         propose(dataset, tmp_path / "proposals")
     assert (summary.folder / RECORD_FILE).read_bytes() == before
 

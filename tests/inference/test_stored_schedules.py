@@ -12,11 +12,8 @@ from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import trace_as_json
 from foretune.inference.database_folder import drop_unfinished_lines, held_briefly
-from foretune.inference.stored_schedules import (
-    DatabaseUnreadableError,
-    StoredSchedules,
-    record_content,
-)
+from foretune.inference.schedule_lines import DatabaseUnreadableError, record_content
+from foretune.inference.stored_schedules import StoredSchedules
 from support.checkpoints import TARGET, TASK
 from support.paths import TESTS
 from tvm import s_tir

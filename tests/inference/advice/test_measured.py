@@ -9,11 +9,12 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.advice.latencies import SEARCHED, UNTUNED, Latency
 from foretune.inference.advice.measured import known_latency
 from foretune.inference.advice.run import AdviceRun, Asked, NoLatencyError
-from foretune.inference.tuning_database import TuningDatabase, opened_database
+from foretune.inference.tuning_database import TuningDatabase
 from rich.progress import Progress
 from support.advice import CONV, FixedLatencies, layer
 from support.fake_executor import HARDWARE
 from support.schedules import add_schedules
+from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target("llvm")
 TASK = layer(CONV).task
@@ -23,7 +24,7 @@ def database(folder: Path, latency_s: float | None) -> TuningDatabase:
     """A database with a schedule of that latency, or with none."""
     found = TuningDatabase(folder, TARGET, HARDWARE)
     if latency_s is not None:
-        add_schedules(opened_database(found.folder)[0], [TASK], TARGET, latency_s)
+        add_schedules(ms.database.JSONDatabase(work_dir=str(found.folder)), [TASK], TARGET, latency_s)
     return TuningDatabase(folder, TARGET, HARDWARE)
 
 

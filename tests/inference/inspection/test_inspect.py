@@ -15,11 +15,12 @@ from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.config import OneShotConfig
 from foretune.inference.inspect import InspectConfig, InspectConfigError, run
 from foretune.inference.inspection.content import NetworkOutlook
-from foretune.inference.tuning_database import TuningDatabase, opened_database
+from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.tuning_notes import RunNote
 from foretune.models.target import TargetError
 from rich.console import Console
 from support.schedules import add_schedules
+from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target("llvm")
 NETWORK: dict[str, Any] = {"network": "support.networks:Residual", "inputs": [[1, 8, 6, 6]]}
@@ -43,7 +44,7 @@ def folder(tmp_path: Path, tasks: list[Task]) -> Path:
     """A database with one finished task, one unfinished, and one that ended without a schedule."""
     database = TuningDatabase(tmp_path, TARGET, target_hardware(TARGET))
     searched = [task for task in tasks if task.operator != "elementwise"]
-    add_schedules(opened_database(database.folder)[0], searched[:2], TARGET, 2e-3)
+    add_schedules(ms.database.JSONDatabase(work_dir=str(database.folder)), searched[:2], TARGET, 2e-3)
     database.note_rounds(searched[1], 2, 6)
     database.notes.note_untuned(searched[0], 5e-3)
     database.notes.note_ended(tasks[-1], "untuned is faster")
