@@ -2,7 +2,8 @@
 
 A loop that the schedule vectorises takes as many instructions as its lanes fill registers. A multiplication
 whose result is added is one instruction with the addition. Arithmetic on indices, loads, stores and loop
-control are not counted: they issue beside the arithmetic, and `traffic` counts the bytes of loads and stores.
+control are not counted: they issue beside the arithmetic, and `traffic` counts the bytes of loads and stores,
+and elements of vectors that are loaded one by one.
 """
 
 from __future__ import annotations

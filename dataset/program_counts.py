@@ -1,7 +1,9 @@
 """Work of one program on a device: bytes moved at each level of the memory hierarchy, and instructions.
 
 They are counted from the lowered program, so that programs of one task differ: tiles decide what stays in a
-cache, vector loops how many instructions there are, compute locations what is computed twice.
+cache, vector loops how many instructions there are, compute locations what is computed twice. What caches and
+vectors do badly is counted, too: stretches of lines that no prefetcher foresees, lines that cores take from
+each other, and elements of vectors that are loaded one by one.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from .traffic import LoweredStores
 LEVELS = ("registers", "l1", "l2", "memory")
 """Levels of the memory hierarchy; bytes of a level are those that it fetches from the next one, and
 `memory` counts those past the last cache."""
+
+RUN_LEVELS = ("l1", "l2")
+"""Levels whose fetched stretches are counted."""
 
 LINE_BYTES = 64
 """Cache line of x86 CPUs and of most others."""
@@ -35,6 +40,12 @@ class ProgramCounts(NamedTuple):
     """Bytes by `LEVELS`."""
     instructions: float
     """Vector instructions of arithmetic; see `instructions`."""
+    scattered: float = 0.0
+    """Elements of vectors that are loaded or stored one by one; 0 where it is not counted."""
+    runs: tuple[float, float] = (0.0, 0.0)
+    """Stretches of lines that are fetched, by `RUN_LEVELS`; 0 where they are not counted."""
+    contested: float = 0.0
+    """Stores into lines that another core writes, too; 0 where they are not counted."""
 
 
 def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> ProgramCounts:
@@ -49,13 +60,19 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
         least = stores.compulsory_bytes
         past_l2 = stores.traffic_bytes(hardware.l2_bytes, LINE_BYTES) if hardware.l2_bytes else least
         return ProgramCounts((least, least, least, past_l2), full_vectors(flops, hardware))
+    # Pages of a buffer may lie anywhere in the caches behind the first.
+    caches = ((hardware.l1_bytes, L1_SPAN_BYTES), (hardware.l2_bytes, None), (hardware.l3_bytes, None))
     moved = [stores.traffic_bytes(register_bytes(hardware.vector_bits))]
-    spans = (L1_SPAN_BYTES, None, None)  # pages of a buffer may lie anywhere in the caches behind the first
-    for size, span in zip((hardware.l1_bytes, hardware.l2_bytes, hardware.l3_bytes), spans, strict=True):
+    for size, span in caches:
         moved.append(stores.traffic_bytes(size, LINE_BYTES, span) if size else moved[-1])
     registers, l1, l2, memory = moved
+    runs = [stores.fetched_runs(size, LINE_BYTES, span) if size else 0.0 for size, span in caches[:2]]
     return ProgramCounts(
-        (registers, l1, l2, memory), executed_instructions(stores, max(hardware.vector_bits, 32))
+        (registers, l1, l2, memory),
+        executed_instructions(stores, max(hardware.vector_bits, 32)),
+        stores.scattered_accesses(),
+        (runs[0], runs[1]),  # the last cache fetches what all programs of a task fetch, or near it
+        stores.contested_stores(hardware.cores, LINE_BYTES),
     )
 
 

@@ -42,6 +42,10 @@ REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
 _ISSUED = 2
 """Vector instructions of arithmetic a cycle and core at the peak."""
 
+_WAIT_S = 1e-8
+"""Seconds that a line takes which no prefetcher has foreseen, with several on their way at a time, or which
+another core has."""
+
 _SHORTEST_S = 1e-12
 """Seconds of work that a program has none of, such as arithmetic in a copy."""
 
@@ -79,21 +83,35 @@ def _ceiling_s(
     instructions: ArrayLike, moved_bytes: ArrayLike, hardware: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Seconds that n programs need at the ceilings of arithmetic [n] and of each level of memory [n, 4]."""
-    lanes = np.maximum(_quantity(hardware[..., _VECTOR_BITS]) / 32, 1)
-    per_second = _quantity(hardware[..., _PEAK_GFLOPS]) * 1e9 / (2 * lanes)  # a lane multiplies and adds
-    cycles = per_second / _ISSUED
+    lanes, cycles = _lanes(hardware), _cycles(hardware)
     bandwidths = [
         REGISTER_LOADS * 4 * lanes * cycles,
         L1_BYTES * cycles,
         L2_BYTES * cycles,
         _quantity(hardware[..., _BANDWIDTH_GBS]) * 1e9,
     ]
-    core_s: NDArray[np.float64] = np.asarray(instructions) / per_second
+    core_s: NDArray[np.float64] = np.asarray(instructions) / (_ISSUED * cycles)
     return core_s, np.asarray(moved_bytes, dtype=np.float64) / np.stack(bandwidths, axis=-1)
 
 
-WORK_DIM = 12
-"""Columns of `work_features`."""
+def _lanes(hardware: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Elements of 32 bits in a vector, [n]."""
+    lanes: NDArray[np.float64] = np.maximum(_quantity(hardware[..., _VECTOR_BITS]) / 32, 1)
+    return lanes
+
+
+def _cycles(hardware: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Cycles a second of all cores together that the peak of arithmetic implies, [n]."""
+    per_cycle = 2 * _lanes(hardware) * _ISSUED  # a lane multiplies and adds
+    cycles: NDArray[np.float64] = _quantity(hardware[..., _PEAK_GFLOPS]) * 1e9 / per_cycle
+    return cycles
+
+
+WORK_DIM, EARLIER_WORK_DIM = 20, 12
+"""Columns of `work_features`, and how many of the first ones models read of cards of schema 6."""
+
+_CEILINGS = 5
+"""First counts, of instructions and of bytes, each with a ceiling of the device."""
 
 
 def work_features(
@@ -101,8 +119,9 @@ def work_features(
 ) -> NDArray[np.float32]:
     """Work of programs on a device, by their counts, float32 [n, WORK_DIM].
 
-    They are the counts themselves, the seconds that each needs at its ceiling, and the largest of all seconds
-    and of those of memory. Seconds are over the least latency of the task and log2.
+    They are the counts of instructions and of bytes, the seconds that each needs at its ceiling, and the
+    largest of all seconds and of those of memory; then the other counts, and their seconds. Seconds are over
+    the least latency of the task and log2.
 
     Args:
       counts: [n, COUNT_DIM], see `FeatureTable`.
@@ -110,13 +129,17 @@ def work_features(
     """
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of features that no program has
         amounts = _quantity(counts)
-        core_s, memory_s = _ceiling_s(amounts[:, 0], amounts[:, 1:], hardware)
+        core_s, memory_s = _ceiling_s(amounts[:, 0], amounts[:, 1:_CEILINGS], hardware)
         seconds = np.column_stack([core_s, memory_s])
-        greatest = np.column_stack([seconds, seconds.max(axis=1), memory_s.max(axis=1)])
+        loads = REGISTER_LOADS * _cycles(hardware)
+        waits = np.column_stack([amounts[:, _CEILINGS] / loads, amounts[:, _CEILINGS + 1 :] * _WAIT_S])
+        columns = np.column_stack([seconds, seconds.max(axis=1), memory_s.max(axis=1), waits])
         least = np.log2(_latency_bound_s(task, hardware))[:, None]
-        over = np.log2(np.maximum(greatest, _SHORTEST_S)) - least
+        over = np.log2(np.maximum(columns, _SHORTEST_S)) - least
     bounded = np.clip(np.nan_to_num(over), -_DOUBLINGS, _DOUBLINGS)
-    return np.column_stack([counts, bounded]).astype(np.float32)
+    ceilings = _CEILINGS + 2
+    parts = [counts[:, :_CEILINGS], bounded[:, :ceilings], counts[:, _CEILINGS:], bounded[:, ceilings:]]
+    return np.column_stack(parts).astype(np.float32)
 
 
 def roofline_latency_s(flops: float, moved_bytes: float, hardware: Hardware) -> float:

@@ -23,9 +23,9 @@ from .normaliser import Normaliser
 from .registry import MemberConfig, ModelConfig
 from .target import TargetConfig
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of the card; raise it with each field that changes scores, so that an older foretune refuses it."""
-READABLE_SCHEMAS = (1, 2, 3, 4, 5, 6)
+READABLE_SCHEMAS = (1, 2, 3, 4, 5, 6, 7)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..dataset.drafting.features import DEVICE_COLUMNS
 from ..dataset.features.table import FeatureBatch, FeatureTable
 from ..dataset.features.vectors import TASK_DIM
-from ..dataset.roofline import work_features
+from ..dataset.roofline import EARLIER_WORK_DIM, WORK_DIM, work_features
 
 KINDS = ("stores", "decisions", "task", "hardware", "draft", "counts")
 """Kinds of features that an ablation may leave out; the draft vector follows the task vector in its rows."""
@@ -129,6 +129,8 @@ class Normaliser:
         unknown = sorted(set(self.without) - {*KINDS, _HARDWARE_VECTOR})
         if unknown:
             raise ValueError(f"without={list(self.without)}: choose among {', '.join(KINDS)}")
+        if self.counts.dim not in (0, EARLIER_WORK_DIM, WORK_DIM):
+            raise ValueError(f"{self.counts.dim} columns of counts: this version has no such counts")
 
     @classmethod
     def fit(cls, table: FeatureTable, rows: NDArray[np.int64], without: Collection[str] = ()) -> Normaliser:
@@ -223,7 +225,7 @@ class Normaliser:
         if not features.counts.shape[1]:
             raise ValueError("the features have no counts, which the model reads: count the programs")
         work = work_features(features.counts, features.task, features.hardware)
-        return np.concatenate([scaled, self.counts(work)], axis=1)
+        return np.concatenate([scaled, self.counts(work[:, : self.counts.dim])], axis=1)
 
     def _hardware(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scaled hardware vectors [n, dim]."""

@@ -73,4 +73,5 @@ class FeatureAssembler:
 
 def count_features(counts: ProgramCounts) -> NDArray[np.float32]:
     """Columns of `FeatureTable.counts` of one program, float32 [COUNT_DIM]."""
-    return np.log2(1.0 + np.array([counts.instructions, *counts.moved_bytes])).astype(np.float32)
+    amounts = [counts.instructions, *counts.moved_bytes, counts.scattered, *counts.runs, counts.contested]
+    return np.log2(1.0 + np.array(amounts)).astype(np.float32)

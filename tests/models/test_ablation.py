@@ -10,7 +10,7 @@ from foretune.dataset.drafting.features import DEVICE_COLUMNS, DRAFT_DIM, DraftF
 from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.features.table import COUNT_DIM
 from foretune.dataset.features.vectors import TASK_DIM
-from foretune.dataset.roofline import WORK_DIM, work_features
+from foretune.dataset.roofline import EARLIER_WORK_DIM, WORK_DIM, work_features
 from foretune.models.checkpoint import load_checkpoint, save_checkpoint
 from foretune.models.cost_model import Predictor
 from foretune.models.normaliser import KINDS, Normaliser
@@ -167,6 +167,15 @@ def test_counts_follow_the_draft_vector_for_models_that_read_them():
         normaliser.table(uncounted)
     for without in (["counts"], ["hardware"], ["task"]):
         assert not Normaliser.fit(features, np.arange(6), without=without).reads_counts
+    # Those of schema 6 read the first columns.
+    first = normaliser.to_json()
+    first["counts"] = {name: column[:EARLIER_WORK_DIM] for name, column in first["counts"].items()}
+    some = Normaliser.from_json(first)
+    assert some.dims.task == TASK_DIM + DRAFT_DIM + EARLIER_WORK_DIM
+    np.testing.assert_array_equal(some.table(features).task, scaled.task[:, : EARLIER_WORK_DIM - WORK_DIM])
+    first["counts"] = {name: column[:7] for name, column in first["counts"].items()}
+    with pytest.raises(ValueError, match="7 columns of counts"):
+        Normaliser.from_json(first)
     # Models from before there were counts read none.
     earlier = Normaliser.fit(uncounted, np.arange(6)).to_json()
     del earlier["counts"]

@@ -137,7 +137,9 @@ def test_counts_are_those_of_the_program():
     table = FeatureAssembler(hardware, counted=True).assemble(context, candidates)
     flops = count_flops(context.mod)
     counts = [count_program(candidate.sch.mod, hardware, flops) for candidate in candidates]
-    expected = [[count.instructions, *count.moved_bytes] for count in counts]
+    expected = [
+        [each.instructions, *each.moved_bytes, each.scattered, *each.runs, each.contested] for each in counts
+    ]
     assert table.counts.shape == (len(candidates), COUNT_DIM) and table.counts.dtype == np.float32
     np.testing.assert_allclose(np.exp2(table.counts) - 1, expected, rtol=1e-4)
     some = table.take(np.array([1]))
