@@ -4,19 +4,31 @@ A loop that the schedule vectorises takes as many instructions as its lanes fill
 whose result is added is one instruction with the addition. Arithmetic on indices, loads, stores and loop
 control are not counted: they issue beside the arithmetic, and `traffic` counts the bytes of loads and stores,
 and elements of vectors that are loaded one by one.
+
+An addition to a sum waits for the one before, which takes four cycles, while two others could start in each.
+A CPU hides that behind additions to other sums, of the loops inside or of later iterations.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tvm
+import tvm_ffi
 from tvm.ir import Call
-from tvm.tirx import Add, Cast, ForKind, Mul, Select, Sub
+from tvm.ir.expr import TensorLoad
+from tvm.tirx import Add, BufferStore, Cast, For, ForKind, Mul, Select, Sub, Var
 
 from .code_size import FUNCTIONS
 from .traffic import LoweredStores
 from .tvm_compat import IF_THEN_ELSE
+
+IN_FLIGHT = 8
+"""Additions of four cycles that a core needs under way to start two in each cycle."""
+
+WINDOW = 96
+"""Additions that a core has in view at a time."""
 
 
 def executed_instructions(stores: LoweredStores, vector_bits: int) -> float:
@@ -26,17 +38,61 @@ def executed_instructions(stores: LoweredStores, vector_bits: int) -> float:
     """
     total = 0.0
     for loops, store in stores.stores:
-        each = _operations(store.value)
-        iterations, lanes = 1.0, 1
-        for loop in loops:
-            extent = int(getattr(loop.extent, "value", 1))
-            if loop.kind == ForKind.VECTORIZED:
-                lanes *= extent
-            else:
-                iterations *= extent
-        bits = tvm.DataType(str(store.buffer.dtype)).bits
-        total += iterations * math.ceil(lanes * bits / vector_bits) * each
+        iterations, vectors = _executed(loops, store, vector_bits)
+        total += iterations * vectors * _operations(store.value)
     return total
+
+
+def chained_additions(stores: LoweredStores, vector_bits: int) -> float:
+    """Additions of one call, over all cores, that wait for the one before; a shorter wait counts in part."""
+    total = 0.0
+    for loops, store in stores.stores:
+        if not _adds_to(store):
+            continue
+        iterations, vectors = _executed(loops, store, vector_bits)
+        places = _variables(store.indices)
+        inside = [loop for loop in reversed(loops) if loop.kind != ForKind.VECTORIZED and _extent(loop) > 1]
+        sums, chain = float(vectors), 1
+        while inside and inside[0].loop_var in places:
+            sums *= _extent(inside.pop(0))
+        while inside and inside[0].loop_var not in places:
+            chain *= _extent(inside.pop(0))
+        if chain > 1:
+            under_way = max(sums, WINDOW / chain)
+            total += iterations * vectors * max(1 - under_way / IN_FLIGHT, 0.0)
+    return total
+
+
+def _executed(loops: Sequence[For], store: BufferStore, vector_bits: int) -> tuple[float, int]:
+    """Iterations of a store, and vectors that each of them takes."""
+    iterations, lanes = 1.0, 1
+    for loop in loops:
+        if loop.kind == ForKind.VECTORIZED:
+            lanes *= _extent(loop)
+        else:
+            iterations *= _extent(loop)
+    bits = tvm.DataType(str(store.buffer.dtype)).bits
+    return iterations, math.ceil(lanes * bits / vector_bits)
+
+
+def _extent(loop: For) -> int:
+    return int(getattr(loop.extent, "value", 1))
+
+
+def _adds_to(store: BufferStore) -> bool:
+    """Whether a store reads the buffer that it writes."""
+    read: list[bool] = []
+    tvm_ffi.structural_walk(
+        store.value, (TensorLoad, lambda load: read.append(load.source.same_as(store.buffer)))
+    )
+    return any(read)
+
+
+def _variables(indices: Sequence[object]) -> set[Var]:
+    found: set[Var] = set()
+    for index in indices:
+        tvm_ffi.structural_walk(index, (Var, found.add))
+    return found
 
 
 def _operations(value: object) -> int:

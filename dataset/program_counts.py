@@ -3,7 +3,7 @@
 They are counted from the lowered program, so that programs of one task differ: tiles decide what stays in a
 cache, vector loops how many instructions there are, compute locations what is computed twice. What caches and
 vectors do badly is counted, too: stretches of lines that no prefetcher foresees, lines that cores take from
-each other, and elements of vectors that are loaded one by one.
+each other, elements of vectors that are loaded one by one, and sums that wait for the one before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tvm
 
 from .hardware.description import Hardware
-from .instructions import executed_instructions
+from .instructions import chained_additions, executed_instructions
 from .traffic import LoweredStores
 
 LEVELS = ("registers", "l1", "l2", "memory")
@@ -46,6 +46,8 @@ class ProgramCounts(NamedTuple):
     """Stretches of lines that are fetched, by `RUN_LEVELS`; 0 where they are not counted."""
     contested: float = 0.0
     """Stores into lines that another core writes, too; 0 where they are not counted."""
+    chained: float = 0.0
+    """Additions that wait for the one before; 0 where they are not counted."""
 
 
 def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> ProgramCounts:
@@ -67,12 +69,14 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
         moved.append(stores.traffic_bytes(size, LINE_BYTES, span) if size else moved[-1])
     registers, l1, l2, memory = moved
     runs = [stores.fetched_runs(size, LINE_BYTES, span) if size else 0.0 for size, span in caches[:2]]
+    vector_bits = max(hardware.vector_bits, 32)
     return ProgramCounts(
         (registers, l1, l2, memory),
-        executed_instructions(stores, max(hardware.vector_bits, 32)),
+        executed_instructions(stores, vector_bits),
         stores.scattered_accesses(),
         (runs[0], runs[1]),  # the last cache fetches what all programs of a task fetch, or near it
         stores.contested_stores(hardware.cores, LINE_BYTES),
+        chained_additions(stores, vector_bits),
     )
 
 

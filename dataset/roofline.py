@@ -39,6 +39,9 @@ _VECTOR_BITS, _PEAK_GFLOPS, _BANDWIDTH_GBS = 3, -2, -1
 REGISTER_LOADS, L1_BYTES, L2_BYTES = 2, 32, 16
 """Vectors that a core loads from its first cache a cycle, and bytes a cycle from the second and third one."""
 
+ADDITION = 4
+"""Cycles of an addition."""
+
 _ISSUED = 2
 """Vector instructions of arithmetic a cycle and core at the peak."""
 
@@ -107,7 +110,7 @@ def _cycles(hardware: NDArray[np.float32]) -> NDArray[np.float64]:
     return cycles
 
 
-WORK_DIM, EARLIER_WORK_DIM = 20, 12
+WORK_DIM, EARLIER_WORK_DIM = 22, 12
 """Columns of `work_features`, and how many of the first ones models read of cards of schema 6."""
 
 _CEILINGS = 5
@@ -131,8 +134,10 @@ def work_features(
         amounts = _quantity(counts)
         core_s, memory_s = _ceiling_s(amounts[:, 0], amounts[:, 1:_CEILINGS], hardware)
         seconds = np.column_stack([core_s, memory_s])
-        loads = REGISTER_LOADS * _cycles(hardware)
-        waits = np.column_stack([amounts[:, _CEILINGS] / loads, amounts[:, _CEILINGS + 1 :] * _WAIT_S])
+        cycles = _cycles(hardware)
+        scattered, lines, chained = np.split(amounts[:, _CEILINGS:], [1, -1], axis=1)
+        per_cycle = np.column_stack([scattered / REGISTER_LOADS, chained * ADDITION]) / cycles[:, None]
+        waits = np.column_stack([per_cycle[:, 0], lines * _WAIT_S, per_cycle[:, 1]])
         columns = np.column_stack([seconds, seconds.max(axis=1), memory_s.max(axis=1), waits])
         least = np.log2(_latency_bound_s(task, hardware))[:, None]
         over = np.log2(np.maximum(columns, _SHORTEST_S)) - least

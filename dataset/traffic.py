@@ -40,6 +40,9 @@ from .tvm_compat import argument_buffers, without_layout_change
 MOST_SHARED = 1024
 """Iterations of a parallel loop at most whose lines are compared; longer loops are taken to share none."""
 
+_IN_CACHES = ("", "global")
+"""Scopes of buffers that go through caches."""
+
 _LOWER = tvm.transform.Sequential(
     [
         s_tir.LowerCrossThreadReduction(),
@@ -74,6 +77,7 @@ class LoweredStores:
         """Each store with its loops, outermost first."""
         self._nests = [_StoreNest(loops, store, frozenset(lowered.params)) for loops, store in found]
         self._known: dict[tuple[int, int, int | None], list[_Fetch]] = {}
+        """What each store fetches past a cache, by its size, its lines and its span."""
 
     def traffic_bytes(self, cache_bytes: int, line_bytes: int = 1, span_bytes: int | None = None) -> float:
         """Estimated bytes that one call moves past a cache of `cache_bytes` with lines of `line_bytes`.
@@ -93,15 +97,15 @@ class LoweredStores:
         """Stores of one call into lines that another core writes, too: each waits for the line."""
         return sum(nest.contested_stores(cores, line_bytes) for nest in self._nests)
 
+    def scattered_accesses(self) -> float:
+        """Elements that vectors of one call load or store one by one, as they do not follow each other."""
+        return sum(nest.scattered_accesses() for nest in self._nests)
+
     def _fetches(self, cache_bytes: int, line_bytes: int, span_bytes: int | None) -> list[_Fetch]:
         cache = cache_bytes, line_bytes, span_bytes
         if cache not in self._known:
             self._known[cache] = [nest.fetch(*cache) for nest in self._nests if nest.boxes]
         return self._known[cache]
-
-    def scattered_accesses(self) -> float:
-        """Elements that vectors of one call load or store one by one, as they do not follow each other."""
-        return sum(nest.scattered_accesses() for nest in self._nests)
 
 
 def traffic_bytes(
@@ -141,14 +145,16 @@ class _Fetch(NamedTuple):
 
 
 class _StoreNest:
-    """Working sets of a store at each of its loops, outermost first."""
+    """A store in its loops, outermost first, and the boxes that it touches."""
 
     def __init__(self, loops: Sequence[For], store: BufferStore, arguments: frozenset[Var]) -> None:
         self.starts = np.array([int(getattr(loop.min, "value", 0)) for loop in loops], dtype=np.int64)
         self.extents = np.array([int(getattr(loop.extent, "value", 1)) for loop in loops], dtype=np.int64)
         kinds = [loop.kind for loop in loops]
         self.vectors = np.array([kind == ForKind.VECTORIZED for kind in kinds], dtype=np.bool_)
-        self.shared_loop = kinds.index(ForKind.PARALLEL) if ForKind.PARALLEL in kinds else None
+        self.shared_loop = None
+        if ForKind.PARALLEL in kinds and store.buffer.scope() in _IN_CACHES:
+            self.shared_loop = kinds.index(ForKind.PARALLEL)
         accesses: defaultdict[Var, list[Sequence[object]]] = defaultdict(list)
         accesses[store.buffer].append(store.indices)
         tvm_ffi.structural_walk(
@@ -158,7 +164,7 @@ class _StoreNest:
         self.boxes = [
             Boxes(buffer, indices, self.indices, is_argument=buffer in arguments)
             for buffer, indices in accesses.items()  # that of the store is the first
-            if buffer.scope() in ("", "global")
+            if buffer.scope() in _IN_CACHES
         ]
 
     def fetch(self, cache_bytes: int, line_bytes: int, span_bytes: int | None) -> _Fetch:
@@ -199,7 +205,7 @@ class _StoreNest:
         Cores have equal parts of the loop, one after the other. A buffer that each iteration has for itself
         is written at the same indices by all of them, and no other one is.
         """
-        if self.shared_loop is None or not self.boxes:
+        if self.shared_loop is None:
             return 0.0
         count = int(self.extents[self.shared_loop])
         if not 1 < count <= MOST_SHARED:

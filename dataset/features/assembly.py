@@ -73,5 +73,6 @@ class FeatureAssembler:
 
 def count_features(counts: ProgramCounts) -> NDArray[np.float32]:
     """Columns of `FeatureTable.counts` of one program, float32 [COUNT_DIM]."""
-    amounts = [counts.instructions, *counts.moved_bytes, counts.scattered, *counts.runs, counts.contested]
+    badly = [counts.scattered, *counts.runs, counts.contested, counts.chained]
+    amounts = [counts.instructions, *counts.moved_bytes, *badly]
     return np.log2(1.0 + np.array(amounts)).astype(np.float32)

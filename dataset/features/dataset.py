@@ -36,7 +36,7 @@ from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 if TYPE_CHECKING:  # it imports TVM
     from ..program_counts import ProgramCounts
 
-_CACHE_VERSION = 9
+_CACHE_VERSION = 10
 """Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
 
 

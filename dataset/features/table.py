@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 STORE_DIM = 164
 """Length of TVM's per-store feature vector without workload features."""
 
-COUNT_DIM = 9
+COUNT_DIM = 10
 """Counts of a program: instructions, bytes by `program_counts.LEVELS`, scattered elements, stretches by
-`program_counts.RUN_LEVELS`, and contested stores; log2(1 + x)."""
+`program_counts.RUN_LEVELS`, contested stores, and chained additions; log2(1 + x)."""
 
 NO_COUNTS = np.zeros(0, dtype=np.float32)
 """Counts of a program that were not counted."""

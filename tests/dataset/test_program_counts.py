@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.instructions import executed_instructions
+from foretune.dataset.instructions import chained_additions, executed_instructions
 from foretune.dataset.measure.compilation import jit
 from foretune.dataset.measure.memory_counters import count_fetched_bytes, uncounted_reason
 from foretune.dataset.operators import Conv2d, to_task
@@ -78,6 +78,24 @@ def test_a_vector_loop_has_fewer_instructions(tile, vectorise, lanes, instructio
     mod = ordered(16, "i", "j", "k", tile=tile, vectorise=vectorise)
     # The initial zeros are stores without arithmetic, and a multiplication is one with its addition.
     assert executed_instructions(LoweredStores(mod), lanes) == instructions
+
+
+@pytest.mark.parametrize(
+    ("size", "order", "tile", "vectorise", "share"),
+    [
+        (64, "ijk", 1, False, 1 - 1.5 / 8),  # of a chain of 64 a core sees one and a half
+        (16, "ijk", 1, False, 1 - 6 / 8),
+        (64, "ijk", 4, False, 1 - 4 / 8),  # four sums at a time
+        (64, "ijk", 8, False, 0),
+        (64, "ikj", 1, False, 0),  # 64 sums at a time
+        (64, "ijk", 8, True, 1 - 1.5 / 8),  # one vector at a time
+        (64, "ijk", 32, True, 1 - 4 / 8),  # four vectors
+        (8, "ijk", 1, False, 0),  # the next chains are in view
+    ],
+)
+def test_additions_to_few_sums_wait(size, order, tile, vectorise, share):
+    stores = LoweredStores(ordered(size, *order, tile=tile, vectorise=vectorise))
+    assert chained_additions(stores, 256) == share * executed_instructions(stores, 256)
 
 
 def test_functions_and_conditions_count_and_indices_do_not():
@@ -328,6 +346,7 @@ def test_levels_take_the_sizes_of_the_device():
     )
     assert counts.scattered == stores.scattered_accesses() == 0
     assert counts.contested == stores.contested_stores(2, 64) == 0  # of a program on one core
+    assert counts.chained == chained_additions(stores, 256) > 0
     assert counts.runs == (stores.fetched_runs(2**11, 64, 4096), stores.fetched_runs(2**13, 64))
     # 100 elements do not hold a row and a column, a MB holds all.
     assert counts.moved_bytes[0] > 64**3 * 4
@@ -351,7 +370,7 @@ def test_a_gpu_counts_bytes_past_its_last_cache_alone():
     assert counts.moved_bytes[:3] == (compulsory_bytes(mod),) * 3
     assert counts.moved_bytes[3] == traffic_bytes(mod, device.l2_bytes, 64)
     assert counts.instructions == 64**3 / 32
-    assert (counts.scattered, counts.runs, counts.contested) == (0, (0, 0), 0)
+    assert (counts.scattered, counts.runs, counts.contested, counts.chained) == (0, (0, 0), 0, 0)
 
 
 # -- against a cache simulation

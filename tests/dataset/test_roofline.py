@@ -173,8 +173,8 @@ def test_work_is_counts_and_seconds_over_the_least_latency():
     # 2e9 instructions of 8 lanes, two operations each, are 0.32 s at 100 GFLOP/s. Bytes take 1/200, 1/100,
     # 1/50 and 1/10 s a GB. A task of 1 GFLOP and 1 GB takes 0.1 s at least.
     # The first cache has 2 loads a cycle, of which there are 3.125e9 a second. A stretch takes
-    # 10 ns, and so does a contested store.
-    amounts = np.array([[2e9, 1e9, 4e9, 1e9, 2e9, 6.25e8, 1e6, 2e6, 4e6], np.zeros(9)])
+    # 10 ns, and so does a contested store. A chained addition takes 4 cycles.
+    amounts = np.array([[2e9, 1e9, 4e9, 1e9, 2e9, 6.25e8, 1e6, 2e6, 4e6, 1.5625e8], np.zeros(10)])
     counts = np.log2(1 + amounts).astype(np.float32)
     task = np.zeros((2, 48), np.float32)
     task[:, 46:] = np.log2(1 + 1e9)
@@ -183,13 +183,14 @@ def test_work_is_counts_and_seconds_over_the_least_latency():
     np.testing.assert_array_equal(work[:, :5], counts[:, :5])
     seconds = np.array([0.32, 1 / 200, 4 / 100, 1 / 50, 2 / 10, 0.32, 2 / 10])
     np.testing.assert_allclose(work[0, 5:12], np.log2(seconds / 0.1), atol=1e-4)
-    np.testing.assert_array_equal(work[:, 12:16], counts[:, 5:])
-    np.testing.assert_allclose(work[0, 16:], np.log2(np.array([0.1, 0.01, 0.02, 0.04]) / 0.1), atol=1e-4)
-    for over in (work[1, 5:12], work[1, 16:]):
+    np.testing.assert_array_equal(work[:, 12:17], counts[:, 5:])
+    seconds = np.array([0.1, 0.01, 0.02, 0.04, 0.2])
+    np.testing.assert_allclose(work[0, 17:], np.log2(seconds / 0.1), atol=1e-4)
+    for over in (work[1, 5:12], work[1, 17:]):
         assert (over == np.float32(np.log2(1e-12 / 0.1))).all()  # a program without work
     # What no program has stays within bounds.
     extreme = work_features(counts * 1e6, task, np.stack([VECTORS, -VECTORS]))
-    assert max(np.abs(extreme[:, 5:12]).max(), np.abs(extreme[:, 16:]).max()) <= 64
+    assert max(np.abs(extreme[:, 5:12]).max(), np.abs(extreme[:, 17:]).max()) <= 64
 
 
 def test_a_failure_scores_nothing_and_no_share_is_over_one():

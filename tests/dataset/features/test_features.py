@@ -138,7 +138,8 @@ def test_counts_are_those_of_the_program():
     flops = count_flops(context.mod)
     counts = [count_program(candidate.sch.mod, hardware, flops) for candidate in candidates]
     expected = [
-        [each.instructions, *each.moved_bytes, each.scattered, *each.runs, each.contested] for each in counts
+        [each.instructions, *each.moved_bytes, each.scattered, *each.runs, each.contested, each.chained]
+        for each in counts
     ]
     assert table.counts.shape == (len(candidates), COUNT_DIM) and table.counts.dtype == np.float32
     np.testing.assert_allclose(np.exp2(table.counts) - 1, expected, rtol=1e-4)
