@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,12 @@ class StoredRecord:
 
     def line(self, workload: int) -> str:
         """The record as a line of a database in which its task has this index."""
-        return json.dumps([workload, self.content], separators=(",", ":"))
+        return record_line(workload, self.content)
+
+
+def record_line(workload: int, content: Sequence[Any]) -> str:
+    """Line of RECORD_FILE of MetaSchedule's content of a record whose task has this index."""
+    return json.dumps([workload, content], separators=(",", ":"))
 
 
 def parsed_workload(line: str) -> str:

@@ -21,7 +21,7 @@ from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, For, ForKind, Mul, Select, Sub, Var
 
 from .code_size import FUNCTIONS
-from .traffic import LoweredStores
+from .traffic import LoweredStores, loop_extent
 from .tvm_compat import IF_THEN_ELSE
 
 IN_FLIGHT = 8
@@ -51,12 +51,14 @@ def chained_additions(stores: LoweredStores, vector_bits: int) -> float:
             continue
         iterations, vectors = _executed(loops, store, vector_bits)
         places = _variables(store.indices)
-        inside = [loop for loop in reversed(loops) if loop.kind != ForKind.VECTORIZED and _extent(loop) > 1]
+        inside = [
+            loop for loop in reversed(loops) if loop.kind != ForKind.VECTORIZED and loop_extent(loop) > 1
+        ]
         sums, chain = float(vectors), 1
         while inside and inside[0].loop_var in places:
-            sums *= _extent(inside.pop(0))
+            sums *= loop_extent(inside.pop(0))
         while inside and inside[0].loop_var not in places:
-            chain *= _extent(inside.pop(0))
+            chain *= loop_extent(inside.pop(0))
         if chain > 1:
             under_way = max(sums, WINDOW / chain)
             total += iterations * vectors * max(1 - under_way / IN_FLIGHT, 0.0)
@@ -68,15 +70,11 @@ def _executed(loops: Sequence[For], store: BufferStore, vector_bits: int) -> tup
     iterations, lanes = 1.0, 1
     for loop in loops:
         if loop.kind == ForKind.VECTORIZED:
-            lanes *= _extent(loop)
+            lanes *= loop_extent(loop)
         else:
-            iterations *= _extent(loop)
+            iterations *= loop_extent(loop)
     bits = tvm.DataType(str(store.buffer.dtype)).bits
     return iterations, math.ceil(lanes * bits / vector_bits)
-
-
-def _extent(loop: For) -> int:
-    return int(getattr(loop.extent, "value", 1))
 
 
 def _adds_to(store: BufferStore) -> bool:

@@ -91,7 +91,7 @@ class Boxes:
 
 
 class _Merging(NamedTuple):
-    """How the axes of a buffer become those of its lines."""
+    """Axes of a buffer as those of its lines."""
 
     rest: int
     """First axis of those that are merged."""

@@ -115,6 +115,11 @@ def traffic_bytes(
     return LoweredStores(mod).traffic_bytes(cache_bytes, line_bytes, span_bytes)
 
 
+def loop_extent(loop: For) -> int:
+    """Iterations of a loop, 1 if they are not constant."""
+    return int(getattr(loop.extent, "value", 1))
+
+
 def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[For], BufferStore]]) -> None:
     def enter(loop: For) -> tvm_ffi.WalkResult:
         _collect(loop.body, (*loops, loop), found)
@@ -126,7 +131,7 @@ def _collect(node: object, loops: tuple[For, ...], found: list[tuple[Sequence[Fo
 
 
 class _Fetch(NamedTuple):
-    """What a store fetches past a cache: lines of its buffers by the iterations of a loop, `visits` times."""
+    """Lines of its buffers that a store fetches past a cache in the iterations of a loop, `visits` times."""
 
     visits: float
     lines: Sequence[Lines]
@@ -149,7 +154,7 @@ class _StoreNest:
 
     def __init__(self, loops: Sequence[For], store: BufferStore, arguments: frozenset[Var]) -> None:
         self.starts = np.array([int(getattr(loop.min, "value", 0)) for loop in loops], dtype=np.int64)
-        self.extents = np.array([int(getattr(loop.extent, "value", 1)) for loop in loops], dtype=np.int64)
+        self.extents = np.array(list(map(loop_extent, loops)), dtype=np.int64)
         kinds = [loop.kind for loop in loops]
         self.vectors = np.array([kind == ForKind.VECTORIZED for kind in kinds], dtype=np.bool_)
         self.shared_loop = None
@@ -168,7 +173,7 @@ class _StoreNest:
         ]
 
     def fetch(self, cache_bytes: int, line_bytes: int, span_bytes: int | None) -> _Fetch:
-        """What is fetched into a cache: all arguments once where everything stays in it."""
+        """Lines that are fetched into a cache: all arguments once where everything stays in it."""
         levels = [
             boxes.in_lines(corners, line_bytes)
             for boxes, corners in zip(self.boxes, self._at_levels, strict=True)
@@ -185,7 +190,9 @@ class _StoreNest:
         visits = float(np.prod(self.extents[:loop], dtype=np.float64))
         stays = np.array([boxes.is_argument or boxes.bytes <= cache_bytes for boxes in self.boxes])
         once = np.where(stays, footprints[:, 0], 0.0)
-        return _Fetch(visits, self._iterations(loop, line_bytes), once)
+        corners = self._corners(loop)
+        lines = [boxes.in_lines(each, line_bytes) for boxes, each in zip(self.boxes, corners, strict=True)]
+        return _Fetch(visits, lines, once)
 
     def scattered_accesses(self) -> float:
         """Elements of vectors that are loaded or stored one by one."""
@@ -210,9 +217,10 @@ class _StoreNest:
         count = int(self.extents[self.shared_loop])
         if not 1 < count <= MOST_SHARED:
             return 0.0
-        elements, lines = (self._iterations(self.shared_loop, each)[0] for each in (1, line_bytes))
-        if (elements.low == elements.low[:, :1]).all():
+        corners = self._corners(self.shared_loop)[0]
+        if (corners[0] == corners[0][:, :1]).all():
             return 0.0
+        lines = self.boxes[0].in_lines(corners, line_bytes)
         core = np.arange(count) // -(-count // cores)
         ends = np.minimum(lines.high[:, :, None], lines.high[:, None])
         common = np.maximum(ends - np.maximum(lines.low[:, :, None], lines.low[:, None]) + 1, 0)
@@ -230,14 +238,14 @@ class _StoreNest:
         intervals = self.indices.intervals(low, low + np.where(inside, self.extents[:, None] - 1, 0))
         return [boxes.corners(intervals) for boxes in self.boxes]
 
-    def _iterations(self, loop: int, line_bytes: int) -> list[Lines]:
-        """Lines of each buffer that the iterations of a loop touch, as one after the other."""
+    def _corners(self, loop: int) -> list[Interval]:
+        """Corners of each buffer's box by the iterations of a loop, each [rank, iterations]."""
         low = np.repeat(self.starts[:, None], self.extents[loop], axis=1)
         low[loop] += np.arange(self.extents[loop])
         high = low.copy()
         high[loop + 1 :] += self.extents[loop + 1 :, None] - 1
         intervals = self.indices.intervals(low, high)
-        return [boxes.in_lines(boxes.corners(intervals), line_bytes) for boxes in self.boxes]
+        return [boxes.corners(intervals) for boxes in self.boxes]
 
 
 def _footprints(

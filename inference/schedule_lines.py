@@ -15,7 +15,7 @@ from typing import Any
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload
+from ..dataset.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
 from ..dataset.task import Task
 from ..dataset.templates.registry import register_intrinsics
 from ..dataset.tvm_compat import target_to_json
@@ -77,7 +77,7 @@ class ScheduleLines:
         """
         with held_briefly(self._folder):
             number = self._number_of(task)
-            lines = [json.dumps([number, content], separators=(",", ":")) for content in contents]
+            lines = [record_line(number, content) for content in contents]
             if without:
                 kept = [line for line in whole_lines(self._record_file) if line not in without]
                 write_whole(self._record_file, "".join(f"{line}\n" for line in [*kept, *lines]))
