@@ -152,6 +152,25 @@ class Lines(NamedTuple):
         new = np.where(within, rows[1:] - kept, np.where(goes_on, 0.0, rows[1:]))
         return float(rows[0] + new.sum())
 
+    def shared_between(self, core: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Share of each box's lines that boxes of other cores hold, too, [n] from 0 to 1.
+
+        Lines count once for each box that holds them, and a share is at most 1. `core` is that of each box.
+        """
+        axes = [_tiles(*axis) for axis in zip(self.low, self.high, strict=True)]
+        tiles = [tiles for tiles in axes if tiles is not None]
+        if len(tiles) == len(axes):  # equal or apart on each axis: so are the boxes
+            number = np.ravel_multi_index(tiles, [int(tile.max()) + 1 for tile in tiles])
+            _, first, box = np.unique(number, return_index=True, return_inverse=True)
+            elsewhere = np.zeros(len(first), dtype=np.bool_)
+            elsewhere[box[core != core[first][box]]] = True
+            return elsewhere[box].astype(np.float64)
+        ends = np.minimum(self.high[:, :, None], self.high[:, None])
+        common = np.maximum(ends - np.maximum(self.low[:, :, None], self.low[:, None]) + 1, 0)
+        others = common.prod(axis=0, dtype=np.float64) * (core[:, None] != core)
+        own = (self.high - self.low + 1).prod(axis=0, dtype=np.float64)
+        return np.asarray(np.minimum(others.sum(axis=1) / own, 1.0))
+
     def crowding(self, span_bytes: int) -> NDArray[np.float64]:
         """Lines of each box for a set of the cache over those of an even spread over all sets, [n].
 
@@ -162,6 +181,15 @@ class Lines(NamedTuple):
         periods = span_bytes / np.gcd(self.strides, span_bytes)
         apart = np.minimum(steps[:-1], periods[:, None]).prod(axis=0) * steps[-1]
         return sets / np.minimum(apart, sets)
+
+
+def _tiles(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Number of each interval among the different ones, [n]; None if two of them overlap in part."""
+    lowest, first, number = np.unique(low, return_index=True, return_inverse=True)
+    ends = high[first]
+    if (ends[number] != high).any() or (ends[:-1] >= lowest[1:]).any():
+        return None
+    return number
 
 
 def bits_of(dtype: str) -> int:

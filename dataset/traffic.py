@@ -221,12 +221,7 @@ class _StoreNest:
         if (corners[0] == corners[0][:, :1]).all():
             return 0.0
         lines = self.boxes[0].in_lines(corners, line_bytes)
-        core = np.arange(count) // -(-count // cores)
-        ends = np.minimum(lines.high[:, :, None], lines.high[:, None])
-        common = np.maximum(ends - np.maximum(lines.low[:, :, None], lines.low[:, None]) + 1, 0)
-        others = common.prod(axis=0, dtype=np.float64) * (core[:, None] != core)
-        own = (lines.high - lines.low + 1).prod(axis=0, dtype=np.float64)
-        share = np.minimum(others.sum(axis=1) / own, 1.0)
+        share = lines.shared_between(np.arange(count) // -(-count // cores))
         return float(np.prod(self.extents[~self.vectors], dtype=np.float64) * share.mean())
 
     @cached_property
