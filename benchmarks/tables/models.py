@@ -72,8 +72,8 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
     last: dict[str, tuple[Result, Mapping[str, Any]]] = {}
     for result, table in sorted(found, key=lambda one: one[0].manifest["started_at"] or ""):
         if not result.manifest["reconstructed"]:
-            last[table["checkpoints"][0]] = result, table
-    measured = [last[name] for name in in_order(last)]
+            last |= dict.fromkeys(table["checkpoints"], (result, table))
+    measured = [last[name] for name in in_order(last) if name == last[name][1]["checkpoints"][0]]
     earlier = [
         (result, _without(table, table["checkpoints"]))
         for result, table in found
