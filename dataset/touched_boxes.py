@@ -157,19 +157,29 @@ class Lines(NamedTuple):
 
         Lines count once for each box that holds them, and a share is at most 1. `core` is that of each box.
         """
-        axes = [_tiles(*axis) for axis in zip(self.low, self.high, strict=True)]
-        tiles = [tiles for tiles in axes if tiles is not None]
+        # On an axis where all boxes are equal each holds what the others do.
+        axes = [
+            (low, high)
+            for low, high in zip(self.low, self.high, strict=True)
+            if (low != low[0]).any() or (high != high[0]).any()
+        ]
+        found = [_tiles(*axis) for axis in axes]
+        tiles = [numbers for numbers in found if numbers is not None]
         if len(tiles) == len(axes):  # equal or apart on each axis: so are the boxes
-            number = np.ravel_multi_index(tiles, [int(tile.max()) + 1 for tile in tiles])
-            _, first, box = np.unique(number, return_index=True, return_inverse=True)
+            box = np.zeros(len(core), dtype=np.int64)
+            for numbers in tiles:
+                box = box * (numbers.max() + 1) + numbers
+            _, first, box = np.unique(box, return_index=True, return_inverse=True)
             elsewhere = np.zeros(len(first), dtype=np.bool_)
             elsewhere[box[core != core[first][box]]] = True
             return elsewhere[box].astype(np.float64)
-        ends = np.minimum(self.high[:, :, None], self.high[:, None])
-        common = np.maximum(ends - np.maximum(self.low[:, :, None], self.low[:, None]) + 1, 0)
-        others = common.prod(axis=0, dtype=np.float64) * (core[:, None] != core)
-        own = (self.high - self.low + 1).prod(axis=0, dtype=np.float64)
-        return np.asarray(np.minimum(others.sum(axis=1) / own, 1.0))
+        common = (core[:, None] != core).astype(np.float64)
+        own = np.ones(len(core))
+        for low, high in axes:
+            ends = np.minimum(high[:, None], high)
+            common *= np.maximum(ends - np.maximum(low[:, None], low) + 1, 0)
+            own *= high - low + 1
+        return np.minimum(common.sum(axis=1) / own, 1.0)
 
     def crowding(self, span_bytes: int) -> NDArray[np.float64]:
         """Lines of each box for a set of the cache over those of an even spread over all sets, [n].
