@@ -25,6 +25,7 @@ from rich.console import Console
 
 from .. import cost_models
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
+from ..trained_on import LATENCIES, RANKING
 from .records import records_of, united
 
 
@@ -38,12 +39,13 @@ class Table:
     """Dataset of whole networks to test on; None if the held-out tasks are those of networks."""
 
 
+def _folders(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"data/{name}" for name in names)
+
+
 SHIPPED = (
-    Table(
-        ("cpu", "cpu-draft"),
-        ("data/cpu", "data/cpu-proposed", "data/cpu-last", "data/cpu-zen3", "data/cpu-zen5"),
-    ),
-    Table(("cpu-latency",), ("data/cpu",)),
+    Table(("cpu", "cpu-draft"), _folders(RANKING)),
+    Table(("cpu-latency",), _folders(LATENCIES)),
     Table(("cuda", "cuda-draft", "cuda-latency"), ("data/gpu", "data/gpu-networks"), networks=None),
 )
 CHOSEN_ON = {

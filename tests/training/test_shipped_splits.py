@@ -17,7 +17,8 @@ from foretune.training.known_split import split_like_checkpoint
 from support.paths import ROOT
 from support.synthetic import dataset
 
-FOLDERS = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
+from benchmarks.trained_on import LATENCIES
+
 GPU_FOLDERS = ("gpu", "gpu-networks")
 LEFT_OUT = {"cpu": 4, "cpu-draft": 4, "cpu-latency": 0, "cuda": 0, "cuda-draft": 0, "cuda-latency": 0}
 """Test tasks whose shape is among the training or validation tasks in another layout."""
@@ -26,7 +27,7 @@ LEFT_OUT = {"cpu": 4, "cpu-draft": 4, "cpu-latency": 0, "cuda": 0, "cuda-draft":
 @pytest.fixture(scope="module")
 def data() -> LabelledFeatures:
     """One made-up record of every task of the bundled datasets of CPUs."""
-    return one_of_each_task(FOLDERS)
+    return one_of_each_task(LATENCIES)
 
 
 @pytest.fixture(scope="module")

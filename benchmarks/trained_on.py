@@ -1,0 +1,13 @@
+"""Datasets in `data/` with the records that shipped checkpoints for CPUs are trained on."""
+
+from __future__ import annotations
+
+RANKING = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
+"""Those of `cpu` and `cpu-draft`."""
+
+LATENCIES = (
+    *RANKING,
+    *("cpu-zen4", "samplers-pgs-ebs", "samplers-pgs-random", "samplers-random-ebs"),
+    *("samplers-random-random", "samplers-zoo-ebs", "samplers-zoo-random"),
+)
+"""Those of `cpu-latency`, which are all."""
