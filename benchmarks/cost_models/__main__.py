@@ -26,7 +26,7 @@ from rich.console import Console
 from .. import cost_models
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from ..trained_on import LATENCIES, RANKING
-from .records import records_of, united
+from .records import merged, records_of
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ _load = cache(load_labelled_features)
 def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> dict[str, Any]:
     """Compares the models of a table on its held-out tasks, on whole networks and along the curves."""
     cards = {name: load_checkpoint(name).card for name in table.checkpoints}
-    records = records_of(cards, united([load(Path(folder)) for folder in table.datasets]))
+    runs_in = options.runs_in / Path(table.checkpoints[0]).name
+    records = records_of(cards, load(merged(table.datasets, runs_in / "records")))
     dataset = Path(table.datasets[0])
     matter = {dataset: records.data}
 
     def compared(folder: str, models: Sequence[str], *overrides: str) -> Comparison:
-        runs_in = options.runs_in / Path(table.checkpoints[0]).name
         return compare(matter, records.split, models, options, runs_in, folder, *overrides)
 
     models = [*table.checkpoints, *options.models]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from foretune.dataset.features.table import LabelledFeatures
+from foretune.dataset.merge import merge_datasets
 from foretune.dataset.split import SplitConfig
+from foretune.dataset.store import RecordStore
 from foretune.models.card import Card
 from foretune.training.evaluation import part_rows
 from foretune.training.labels import Labels
@@ -27,15 +31,16 @@ class TableRecords:
     """Test tasks of the cards whose shape is among the training or validation tasks."""
 
 
-def united(parts: Sequence[LabelledFeatures]) -> LabelledFeatures:
-    """Records of several datasets as `foretune dataset merge` unites them.
+def merged(datasets: Sequence[str], folder: Path) -> Path:
+    """One dataset of several, written anew into a folder; a single one is returned as it is.
 
-    A task of several datasets has the shape, operator and source that the first of them gives.
+    A program that two of them have measured counts once, as in `foretune dataset merge`.
     """
-    data = LabelledFeatures.concatenate(parts)
-    _, first, task = np.unique(data.workload_hash, return_index=True, return_inverse=True)
-    described = {name: getattr(data, name)[first][task] for name in ("shape", "operator", "source")}
-    return replace(data, **described)
+    if len(datasets) == 1:
+        return Path(datasets[0])
+    shutil.rmtree(folder, ignore_errors=True)
+    merge_datasets([RecordStore(Path(name)) for name in datasets], RecordStore(folder))
+    return folder
 
 
 def records_of(cards: dict[str, Card], data: LabelledFeatures) -> TableRecords:

@@ -10,6 +10,7 @@ import pytest
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.table import LabelledFeatures
 from foretune.dataset.split import SplitConfig, split_rows
+from foretune.dataset.store import RecordStore
 from foretune.models.card import Card
 from foretune.models.checkpoint import load_checkpoint, shipped_checkpoints
 from foretune.models.gbdt import GbdtConfig, GbdtPredictor
@@ -19,10 +20,11 @@ from foretune.training.config import TrainConfig, TrainerConfig
 from foretune.training.datamodule import DataConfig
 from foretune.training.labels import Labels
 from foretune.training.train import train_model
+from support.paths import ROOT
 from support.synthetic import dataset
 
 from benchmarks.cost_models.__main__ import SHIPPED, Table, arguments_of, measure
-from benchmarks.cost_models.records import OtherRecordsError, records_of, united
+from benchmarks.cost_models.records import OtherRecordsError, merged, records_of
 
 DATA = dataset(tasks=10, per_task=16, failures=0.05)
 
@@ -58,16 +60,16 @@ def parts(data: LabelledFeatures, config: SplitConfig) -> list[set[str]]:
     return [set(data.workload_hash[split.part(part)]) for part in ("train", "validation", "test")]
 
 
-def test_a_task_of_two_datasets_is_described_by_the_first() -> None:
-    first, second = of_tasks(DATA, ["task000", "task001"]), of_tasks(DATA, ["task001", "task002"])
-    second = replace(second, shape=np.full(len(second), "another"), operator=np.full(len(second), "other"))
-    both = united([first, second])
-    assert len(both) == len(first) + len(second)
-    for task, shape in (("task000", "task000"), ("task001", "task001"), ("task002", "another")):
-        assert set(both.shape[both.workload_hash == task]) == {shape}
-    assert set(both.operator[both.workload_hash == "task001"]) == set(
-        DATA.operator[DATA.workload_hash == "task001"]
-    )
+def test_a_program_of_two_datasets_counts_once(tmp_path: Path) -> None:
+    folders = [str(ROOT / "data" / name) for name in ("samplers-pgs-random", "samplers-pgs-ebs")]
+    first, second = ({record.key for record in RecordStore(Path(name)).records()} for name in folders)
+    assert first & second
+    for _ in range(2):  # what an earlier call wrote is replaced
+        folder = merged(folders, tmp_path / "records")
+    keys = [record.key for record in RecordStore(folder).records()]
+    assert len(keys) == len(set(keys)) and set(keys) == first | second
+    assert merged(folders[:1], tmp_path / "alone") == Path(folders[0])
+    assert not (tmp_path / "alone").exists()
 
 
 def test_records_are_those_of_the_card_less_tests_of_known_shapes(card: Card) -> None:
@@ -86,7 +88,7 @@ def test_records_are_those_of_the_card_less_tests_of_known_shapes(card: Card) ->
 def test_other_records_than_those_of_the_card_are_refused(card: Card) -> None:
     with pytest.raises(OtherRecordsError, match=r"a was trained on .*'records': 7\d.*give the datasets"):
         records_of({"a": card}, DATA.take(np.arange(0, len(DATA), 2)))
-    more = united([DATA, of_tasks(DATA, card.split.train_tasks[:1])])
+    more = LabelledFeatures.concatenate([DATA, of_tasks(DATA, card.split.train_tasks[:1])])
     with pytest.raises(OtherRecordsError, match="a was trained on"):
         records_of({"a": card}, more)
     other = replace(card, split=replace(card.split, test_tasks=card.split.test_tasks[1:]))
