@@ -102,7 +102,7 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
     """A table with a note below it."""
     lines = [heads, ["---"] * len(heads), *rows]
     text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-    return f"{text}\n\n{textwrap.fill(note, WIDTH)}" if note else text
+    return f"{text}\n\n{textwrap.fill(note, WIDTH, break_on_hyphens=False)}" if note else text
 
 
 def not_measured(command: str) -> str:
