@@ -26,8 +26,8 @@ class UnknownTargetError(UserError, ValueError):
 def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Parse `llvm`, `cuda`, a TVM tag such as `nvidia/nvidia-a100`, a JSON object or a mapping into a target.
 
-    `llvm` alone means this machine's CPU with its core count and all its instruction sets, `cuda` alone the
-    device that TVM detects. Raises UnknownTargetError.
+    `llvm` alone means this machine's CPU with its core count and exactly its instruction sets, `cuda` alone
+    the device that TVM detects. Raises UnknownTargetError.
     """
     if isinstance(spec, Target):
         return spec
@@ -36,8 +36,11 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
             spec = json.loads(spec)
         if spec == "llvm":
             spec = {"kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "num-cores": available_cores()}
-            if lacking := _unnamed_instruction_sets(Target(spec)):
-                spec["mattr"] = [f"+{name}" for name in lacking]
+            named = Target(spec)
+            unlike = [f"+{name}" for name in _unnamed_instruction_sets(named)]
+            unlike += [f"-{name}" for name in missing_instruction_sets(named)]
+            if unlike:
+                spec["mattr"] = unlike
         elif spec == "cuda":
             if not tvm.cuda().exist:
                 raise UnknownTargetError(
@@ -103,7 +106,8 @@ def missing_instruction_sets(target: Target) -> list[str]:
 def _unnamed_instruction_sets(target: Target) -> list[str]:
     """Instruction sets of this machine's CPU that a CPU target lacks.
 
-    LLVM names a CPU by its model number, which a virtual machine may make up. AVX10 is a name for others.
+    LLVM names a CPU by its model number. A virtual machine may make that up, or hide instruction sets that
+    the CPU of this name has. AVX10 is a name for others.
     """
     lacking = {name for name, is_there in _host_features().items() if is_there}
     lacking -= set(llvm_get_cpu_features(target))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -221,8 +222,7 @@ def test_a_library_in_bfloat16_does_not_end_the_process_of_a_cpu_without_it(
 
 
 def test_threads_are_those_of_the_target(tmp_path: Path, library: Path) -> None:
-    target = parse_target("llvm")
-    cores = {"kind": "llvm", "mcpu": target.attrs["mcpu"], "num-cores": 1}
+    cores = {**json.loads(str(parse_target("llvm"))), "num-cores": 1}
     exported(*RESIDUAL, tmp_path / "one.so", cores)
     assert load(tmp_path / "one.so").threads == 1
     assert load(library, threads=1).threads == 1
