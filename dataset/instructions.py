@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import tvm
 import tvm_ffi
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.tirx import Add, BufferStore, Cast, For, ForKind, Mul, Select, Sub, Var
 
 from .code_size import FUNCTIONS
+from .touched_boxes import bits_of
 from .traffic import LoweredStores, loop_extent
 from .tvm_compat import IF_THEN_ELSE
 
@@ -73,8 +73,7 @@ def _executed(loops: Sequence[For], store: BufferStore, vector_bits: int) -> tup
             lanes *= loop_extent(loop)
         else:
             iterations *= loop_extent(loop)
-    bits = tvm.DataType(str(store.buffer.dtype)).bits
-    return iterations, math.ceil(lanes * bits / vector_bits)
+    return iterations, math.ceil(lanes * bits_of(str(store.buffer.dtype)) / vector_bits)
 
 
 def _adds_to(store: BufferStore) -> bool:
