@@ -17,6 +17,9 @@ READABLE_VERSIONS = (1, 2, 3)
 """Version 1 lacks `disturbed`, `simulated`, `probe_ratio` and `moved_bytes`, version 2 only `moved_bytes`;
 missing columns read as their defaults."""
 
+WIDE_VECTORS_SINCE = 1795737908.0
+"""Time, in seconds since the epoch, from which on programs are compiled with `wide_vectors`."""
+
 
 class FailureKind(str, Enum):
     """Cause of a failed measurement."""
@@ -85,6 +88,11 @@ class Record:
     def latency_s(self) -> float:
         """Latency in seconds by `latency_of`, +inf after a failure."""
         return latency_of(self.run_secs)
+
+    @property
+    def before_wide_vectors(self) -> bool:
+        """Whether it was compiled without `wide_vectors`."""
+        return self.timestamp < WIDE_VECTORS_SINCE
 
     @property
     def key(self) -> str:

@@ -33,10 +33,12 @@ from ..threads import available_cores
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
-if TYPE_CHECKING:  # it imports TVM
+if TYPE_CHECKING:  # they import TVM
+    from tvm.s_tir import meta_schedule as ms
+
     from ..program_counts import ProgramCounts
 
-_CACHE_VERSION = 10
+_CACHE_VERSION = 12
 """Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
 
 
@@ -49,7 +51,10 @@ class FeatureProcessError(UserError, RuntimeError):
 
 
 def load_labelled_features(dataset: Path, cache: Path | None = None) -> LabelledFeatures:
-    """Load features and latencies of all records whose trace replays, leaving out simulated records.
+    """Load features and latencies of all records whose trace replays.
+
+    Simulated records are left out, and earlier ones whose sums LLVM kept as scalars: today's code of their
+    programs is up to twenty times as fast (`wide_vectors`).
 
     `cache` is a folder, by default `$XDG_CACHE_HOME/foretune`. Without a cache entry, a record takes about
     25 ms of one core. Raises StoreError if the dataset is missing or damaged, EmptyDatasetError if it has no
@@ -112,7 +117,10 @@ class _TaskWork:
             _CACHE_VERSION,
             [row.workload_hash, row.operator, row.settings, row.source, row.tir],
             # A replay reads only those facts of a device that `hardware_id` is a hash of.
-            [[r.trace, r.target, r.hardware_id, r.latency_s, r.moved_bytes] for r in self.records],
+            [
+                [r.trace, r.target, r.hardware_id, r.before_wide_vectors, r.latency_s, r.moved_bytes]
+                for r in self.records
+            ],
         ]
         return folder / f"features-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]}.npz"
 
@@ -181,7 +189,7 @@ def labelled(
 
 
 def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
-    """Features of a task's records, None if no trace replays; runs in another process.
+    """Features of a task's records, None if none is left; runs in another process.
 
     The result is written to `folder`, unless another training run has done so in the meantime.
     """
@@ -201,7 +209,7 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
 
 
 def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] | None]:
-    """Features and counts of each record of one task, None for a trace that does not replay."""
+    """Features and counts of each record of one task, None for one to leave out."""
     import tvm
 
     from ..replay import replay
@@ -216,10 +224,15 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
         groups[record.target, record.hardware_id].append(number)
     for (target, hardware_id), numbers in groups.items():
         context = make_tune_context(mod, parse_target(target), seed=0, name=row.name)
+        device = work.hardware[hardware_id]
         replayed = [(number, replay(context, records[number].trace)) for number in numbers]
-        fitting = [(number, candidate) for number, candidate in replayed if candidate is not None]
+        fitting = [
+            (number, candidate)
+            for number, candidate in replayed
+            if candidate is not None and not _is_outdated(records[number], candidate, device)
+        ]
         candidates = [candidate for _, candidate in fitting]
-        assembler = FeatureAssembler(work.hardware[hardware_id])
+        assembler = FeatureAssembler(device)
         counts = assembler.counts(context, candidates)
         rows = [
             replace(features, counts=count_features(of_program))
@@ -227,6 +240,16 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
         ]
         found.update(zip([number for number, _ in fitting], zip(rows, counts, strict=True), strict=True))
     return [found.get(number) for number in range(len(records))]
+
+
+def _is_outdated(record: Record, candidate: ms.MeasureCandidate, device: Hardware) -> bool:
+    """Whether today's code of the program is several times as fast: it keeps sums in vectors."""
+    from ..instructions import has_scalar_sums
+    from ..traffic import LoweredStores
+
+    if not record.before_wide_vectors or device.kind != "cpu":
+        return False
+    return has_scalar_sums(LoweredStores(candidate.sch.mod), max(device.vector_bits, 32))
 
 
 def _arrays(labelled: LabelledFeatures) -> Iterator[tuple[str, np.ndarray]]:
