@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-RANKING = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
-"""Those of `cpu` and `cpu-draft`."""
+DRAFTS = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
+"""Those of `cpu-draft`."""
 
-LATENCIES = (
-    *RANKING,
+CPUS = (
+    *DRAFTS,
     *("cpu-zen4", "samplers-pgs-ebs", "samplers-pgs-random", "samplers-random-ebs"),
     *("samplers-random-random", "samplers-zoo-ebs", "samplers-zoo-random"),
 )
-"""Those of `cpu-latency`, which are all."""
+"""Those of `cpu` and `cpu-latency`, which are all."""

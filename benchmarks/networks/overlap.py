@@ -14,14 +14,14 @@ from foretune.dataset.task_shapes import shape_hash
 from foretune.dataset.tvm_compat import parse_target
 
 from ..common import ROOT
-from ..trained_on import LATENCIES
+from ..trained_on import CPUS
 
 
 @cache
 def trained_shapes() -> frozenset[str]:
     """Shapes of all tasks that have records, held-out ones among them."""
     found = set()
-    for name in LATENCIES:
+    for name in CPUS:
         store = RecordStore(ROOT / "data" / name).require()
         measured = {record.workload_hash for record in store.records()}
         found |= {shape_hash(row) for row in store.tasks() if row.workload_hash in measured}

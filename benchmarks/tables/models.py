@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from .reading import Result, Results, markdown, not_measured
@@ -73,7 +73,12 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
     for result, table in sorted(found, key=lambda one: one[0].manifest["started_at"] or ""):
         if not result.manifest["reconstructed"]:
             last |= dict.fromkeys(table["checkpoints"], (result, table))
-    measured = [last[name] for name in in_order(last) if name == last[name][1]["checkpoints"][0]]
+    measured = []
+    for name in in_order(last):
+        result, table = last[name]
+        shown = [other for other in table["checkpoints"] if last[other][1] is table]
+        if name == shown[0]:
+            measured.append((result, _without(table, set(table["checkpoints"]) - set(shown))))
     earlier = [
         (result, _without(table, table["checkpoints"]))
         for result, table in found
@@ -82,7 +87,7 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
     return [*measured, *earlier]
 
 
-def _without(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _without(table: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
     """A comparison without some of its models."""
     parts = {
         key: {**part, "models": {name: of for name, of in part["models"].items() if name not in names}}

@@ -19,7 +19,7 @@ from ..features.table import FeatureTable, LabelledFeatures
 from ..hardware import Hardware
 from ..records import Record, TaskRow
 from ..store import RecordStore
-from .features import draft_vectors, in_odd_wide_vectors
+from .features import draft_vectors
 from .read_traces import SketchReader
 
 if TYPE_CHECKING:  # it imports TVM
@@ -62,12 +62,7 @@ def load_draft_features(dataset: Path) -> LabelledFeatures:
 def _of_records(
     records: Sequence[Record], reader: SketchReader, hardware: dict[str, Hardware]
 ) -> list[tuple[NDArray[np.float32], int]]:
-    """Draft vector [DRAFT_DIM] and index of each record of one task whose trace fits the task.
-
-    Records are left out whose programs today's code keeps in vectors, see `load_labelled_features`.
-    """
-    anchor = reader.structure.anchor
-    sums = anchor is not None and any(anchor.reduction)
+    """Draft vector [DRAFT_DIM] and index of each record of one task whose trace fits the task."""
     of_device: defaultdict[str, list[int]] = defaultdict(list)
     for number, record in enumerate(records):
         of_device[record.hardware_id].append(number)
@@ -75,9 +70,6 @@ def _of_records(
     for device, numbers in of_device.items():
         texts = [records[number].trace for number in numbers]
         vectors, known = draft_vectors(texts, reader, hardware[device])
-        if sums:
-            earlier = np.array([records[number].before_wide_vectors for number in numbers])
-            known &= ~(earlier & in_odd_wide_vectors(vectors, hardware[device]))
         found += [(vectors[i], numbers[i]) for i in np.flatnonzero(known)]
     return sorted(found, key=lambda pair: pair[1])
 

@@ -50,11 +50,10 @@ _TRAFFIC = 8 + len(COUNTED_INSTRUCTIONS) + MAX_BANDS * _BAND_COLUMNS
 _CACHES = _TRAFFIC + len(REGISTER_BYTES) * (MAX_ACCESSES + 1)
 _KNOBS = _CACHES + 3 * (MAX_ACCESSES + 1)
 _PARALLEL = _KNOBS + (MAX_SPATIAL + MAX_REDUCTION) * MAX_FACTORS
-_LANES = _PARALLEL + 3
 DEVICE_COLUMNS = (
     *range(_CACHES, _KNOBS),  # traffic past the caches of the device
     _PARALLEL + 1, _PARALLEL + 2,  # balance of the parallel iterations over its cores
-    _LANES + 1, _LANES + 2,  # lanes that fill its vector registers
+    _PARALLEL + 4, _PARALLEL + 5,  # lanes that fill its vector registers
     DRAFT_DIM - 3, DRAFT_DIM - 2,  # limits that MetaSchedule derives from the target's cores and vectors
 )  # fmt: skip
 """Columns of a draft vector that depend on the device and not on the program alone."""
@@ -250,13 +249,6 @@ def moved_bytes(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     of_accesses = vectors[:, start : start + MAX_ACCESSES].astype(np.float64)
     found: NDArray[np.float64] = (np.exp2(of_accesses) - 1).sum(axis=1)
     return found
-
-
-def in_odd_wide_vectors(vectors: NDArray[np.float32], hardware: Hardware) -> NDArray[np.bool_]:
-    """Whether lanes fill more than a register and are no power of two; vectors [n, DRAFT_DIM] -> [n]."""
-    lanes = np.rint(np.exp2(vectors[:, _LANES].astype(np.float64)) - 1).astype(np.int64)
-    wide: NDArray[np.bool_] = lanes * 32 > hardware.vector_bits
-    return wide & (lanes & (lanes - 1) != 0)
 
 
 class _Rows:

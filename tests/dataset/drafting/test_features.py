@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 import tvm
 from foretune.dataset.drafting.dataset import load_draft_features
-from foretune.dataset.drafting.features import (
-    DRAFT_DIM,
-    DraftFeaturizer,
-    draft_vectors,
-    in_odd_wide_vectors,
-)
+from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer, draft_vectors
 from foretune.dataset.drafting.limits import GpuLimits, bound_extent, shared_bytes, within_limits
 from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.read_spaces import gpu_limits, read_spaces
@@ -220,23 +215,6 @@ def test_a_dataset_is_read(tmp_path):
     assert data.moved_bytes.tolist() == [[arguments] * 4] * 4 + [[arguments] * 3 + [5e6]]
     assert dataset_scores(data).memory[3:] == pytest.approx([3584 / 20e9 / 1e-3, 0.25], rel=1e-4)
     assert data.latency_s.tolist() == [1e-3] * 5
-
-
-def test_lanes_are_odd_and_wide():
-    module = as_task_module(Dense(rows=8, in_features=32, out_features=48).prim_func())
-    reader = SketchReader(read_structure(module))
-    spaces = read_spaces(make_tune_context(module, parse_target("llvm"), seed=0), reader.structure, "dense")
-    (tile, *_) = [space for space in spaces if not space.sketch.cached_write]
-    traces = tile.traces(tile.sample(200, np.random.default_rng(0)))
-    ((sketch, values, numbers),) = reader.group_by_sketch(traces)
-    lanes = np.zeros(len(traces), int)
-    lanes[numbers] = Nest.of(sketch, values).lanes()
-    assert {8, 12, 16, 24, 48} <= set(lanes.tolist())
-    for bits in (256, 1024):
-        device = replace(HARDWARE, vector_bits=bits)
-        vectors, _ = draft_vectors(traces, reader, device)
-        odd = [number > bits // 32 and number not in (16, 32, 64) for number in lanes]
-        np.testing.assert_array_equal(in_odd_wide_vectors(vectors, device), odd)
 
 
 GOLDEN_SUMS = [43883.7455, 39861.3615]
