@@ -94,7 +94,7 @@ def _without(table: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
         for key, part in table.items()
         if key in ("by_task", "by_network")
     }
-    return {**table, **parts}
+    return {**table, **parts, "checkpoints": [name for name in table["checkpoints"] if name not in names]}
 
 
 def _data(part: Mapping[str, Any]) -> str:
