@@ -10,14 +10,14 @@ from ..models.checkpoint import load_card
 def pretraining_s(checkpoints: Iterable[str]) -> float | None:
     """Seconds of the data and of the training of checkpoints, by their cards; None where one does not tell.
 
-    Models that were trained on the same records share the time of measuring them. An explorer is taught by
-    another model and has measured nothing itself.
+    Models that were trained on the same tasks, or on some of another's, share the time of measuring. An
+    explorer is taught by another model and has measured nothing itself.
     """
-    measuring: dict[tuple[int, int, tuple[str, ...]], float] = {}
+    measuring: dict[frozenset[str], float] = {}
     trained = 0.0
     for name in dict.fromkeys(checkpoints):
         card = load_card(name)
-        training, data = card.training, card.data
+        training = card.training
         if "seconds" not in training:
             return None
         trained += training["seconds"]
@@ -25,5 +25,7 @@ def pretraining_s(checkpoints: Iterable[str]) -> float | None:
             continue
         if "measuring_s" not in training:
             return None
-        measuring[data.records, data.tasks, tuple(data.hardware_ids)] = training["measuring_s"]
-    return trained + sum(measuring.values()) if trained else None
+        on = frozenset((*card.split.train_tasks, *card.data.hardware_ids))
+        measuring[on] = max(training["measuring_s"], measuring.get(on, 0.0))
+    whole = [seconds for on, seconds in measuring.items() if not any(on < other for other in measuring)]
+    return trained + sum(whole) if trained else None

@@ -10,7 +10,7 @@ from foretune.dataset.task_shapes import shape_hash, shape_of
 from foretune.models.checkpoint import load_checkpoint, shipped_checkpoints
 from support.paths import ROOT
 
-from benchmarks.trained_on import LATENCIES
+from benchmarks.trained_on import CPUS
 
 DENSE = {"rows": 8, "in_features": 4, "out_features": 2}
 CONV = {"batch": 1, "in_channels": 3, "height": 9, "width": 7, "out_channels": 4, "kernel": [3, 3]}
@@ -89,7 +89,7 @@ def test_the_hash_is_of_the_shape_that_the_sampling_of_tasks_compares(settings, 
 def bundled():
     """Rows of the tasks that come with foretune, by their hashes, united as `foretune dataset merge` does."""
     found = {}
-    for folder in (*LATENCIES, "gpu", "gpu-networks"):
+    for folder in (*CPUS, "gpu", "gpu-networks"):
         for task in RecordStore(ROOT / "data" / folder).tasks():
             found.setdefault(task.workload_hash, task)
     return found
