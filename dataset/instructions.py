@@ -65,34 +65,15 @@ def chained_additions(stores: LoweredStores, vector_bits: int) -> float:
     return total
 
 
-def has_scalar_sums(stores: LoweredStores, vector_bits: int) -> bool:
-    """Whether LLVM keeps sums of a program as scalars without `wide_vectors`.
-
-    It does so with sums in vectors that are wider than a register and whose lanes are no power of two.
-    """
-    for loops, store in stores.stores:
-        _, lanes = _iterations(loops)
-        wide = lanes * bits_of(str(store.buffer.dtype)) > vector_bits
-        if wide and lanes & (lanes - 1) and _adds_to(store):
-            return True
-    return False
-
-
 def _executed(loops: Sequence[For], store: BufferStore, vector_bits: int) -> tuple[float, int]:
     """Iterations of a store, and vectors that each of them takes."""
-    iterations, lanes = _iterations(loops)
-    return iterations, math.ceil(lanes * bits_of(str(store.buffer.dtype)) / vector_bits)
-
-
-def _iterations(loops: Sequence[For]) -> tuple[float, int]:
-    """Iterations of a store, and lanes of each."""
     iterations, lanes = 1.0, 1
     for loop in loops:
         if loop.kind == ForKind.VECTORIZED:
             lanes *= loop_extent(loop)
         else:
             iterations *= loop_extent(loop)
-    return iterations, lanes
+    return iterations, math.ceil(lanes * bits_of(str(store.buffer.dtype)) / vector_bits)
 
 
 def _adds_to(store: BufferStore) -> bool:

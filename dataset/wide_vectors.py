@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.s_tir.stmt import SBlock
-from tvm.tirx import For, ForKind, PrimFunc
+from tvm.tirx import For, ForKind, IterVar, PrimFunc
 
 from .operators.shared.tir import substituted
 from .tvm_compat import cpu_target, target_vectors
@@ -27,16 +27,29 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
     target = cpu_target(func)
     if target is None:
         return func
-    bits = target_vectors(target)[0] or 128
-    found: list[For] = []
-    tvm_ffi.structural_walk(func.body, (For, found.append))
-    wide = {loop.loop_var: lanes for loop in found if (lanes := _lanes(loop, bits))}
+    wide = {loop.loop_var: lanes for loop, lanes in _wide(func, target_vectors(target)[0] or 128)}
 
     def changed(loop: For) -> Any:
         lanes = wide.get(loop.loop_var)
         return loop if lanes is None else _split(loop, lanes)
 
     return func.with_body(tvm_ffi.structural_map(func.body, (For, changed))) if wide else func
+
+
+def has_wide_sums(func: PrimFunc, bits: int) -> bool:
+    """Whether sums of a scheduled function are in vectors that are split, on registers of `bits`."""
+    return any(_sums(block) for loop, _ in _wide(func, bits) for block in _inside(loop))
+
+
+def _sums(block: SBlock) -> bool:
+    return any(axis.iter_type == IterVar.CommReduce for axis in block.iter_vars)
+
+
+def _wide(func: PrimFunc, bits: int) -> list[tuple[For, int]]:
+    """Loops to split, each with the lanes of a register."""
+    found: list[For] = []
+    tvm_ffi.structural_walk(func.body, (For, found.append))
+    return [(loop, lanes) for loop in found if (lanes := _lanes(loop, bits))]
 
 
 def _lanes(loop: For, bits: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.instructions import chained_additions, executed_instructions, has_scalar_sums
+from foretune.dataset.instructions import chained_additions, executed_instructions
 from foretune.dataset.measure.compilation import jit
 from foretune.dataset.measure.memory_counters import count_fetched_bytes, uncounted_reason
 from foretune.dataset.operators import Conv2d, to_task
@@ -76,28 +76,6 @@ def test_a_vector_loop_has_fewer_instructions(tile, vectorise, lanes, instructio
 def test_additions_to_few_sums_wait(size, order, tile, vectorise, share):
     stores = LoweredStores(ordered(size, *order, tile=tile, vectorise=vectorise))
     assert chained_additions(stores, 256) == share * executed_instructions(stores, 256)
-
-
-@pytest.mark.parametrize(
-    ("tile", "vectorise", "vector_bits", "scalar"),
-    [
-        (24, True, 256, True),
-        (24, True, 512, True),
-        (12, True, 512, False),  # in one register
-        (16, True, 256, False),  # a power of two
-        (24, False, 256, False),
-    ],
-)
-def test_wide_sums_are_scalars_if_their_lanes_are_no_power_of_two(tile, vectorise, vector_bits, scalar):
-    stores = LoweredStores(ordered(48, "i", "k", "j", tile=tile, vectorise=vectorise))
-    assert has_scalar_sums(stores, vector_bits) == scalar
-
-
-def test_wide_copies_are_no_sums():
-    x = te.placeholder((48,), name="x")
-    schedule = Schedule(as_task_module(te.create_prim_func([x, te.compute((48,), lambda i: x[i], name="y")])))
-    schedule.vectorize(schedule.get_loops(schedule.get_sblock("y"))[0])
-    assert not has_scalar_sums(LoweredStores(schedule.mod), 256)
 
 
 def test_functions_and_conditions_count_and_indices_do_not():

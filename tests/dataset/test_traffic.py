@@ -1,4 +1,4 @@
-"""What caches, cores and vectors do badly in lowered programs, worked by hand."""
+"""Waste of caches, cores and vectors in lowered programs, worked by hand."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from foretune.dataset.measure.compilation import compile_module, entries
 from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.templates.programs import template_programs
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context
-from foretune.dataset.wide_vectors import with_register_vectors
+from foretune.dataset.wide_vectors import has_wide_sums, with_register_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import te
@@ -19,6 +19,7 @@ from tvm.target import Target
 from tvm.tirx import For, ForKind
 
 from tests.support.contractions import Product
+from tests.support.products import ordered
 
 SERVER = Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 DESKTOP = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
@@ -86,6 +87,25 @@ def test_a_wide_vector_is_whole_registers_and_a_rest(func, expected):
 )
 def test_other_functions_stay(func):
     assert with_register_vectors(func).same_as(func)
+
+
+@pytest.mark.parametrize(
+    ("tile", "vectorise", "vector_bits", "wide"),
+    [
+        (24, True, 256, True),
+        (24, True, 512, True),
+        (12, True, 512, False),  # in one register
+        (16, True, 256, False),  # a power of two
+        (24, False, 256, False),
+    ],
+)
+def test_sums_are_wide_where_their_vectors_are_split(tile, vectorise, vector_bits, wide):
+    mod = ordered(48, "i", "k", "j", tile=tile, vectorise=vectorise)
+    assert has_wide_sums(mod["main"], vector_bits) == wide
+
+
+def test_wide_copies_are_no_sums():
+    assert not has_wide_sums(copied(48), 256)
 
 
 @settings(max_examples=30, deadline=None)
