@@ -80,12 +80,6 @@ def count_program(mod: tvm.IRModule, hardware: Hardware, flops: float) -> Progra
     )
 
 
-def least_counts(compulsory_bytes: float, flops: float, hardware: Hardware) -> ProgramCounts:
-    """Lower bounds for all programs of a task: arguments moved once, full vectors."""
-    moved = (compulsory_bytes, compulsory_bytes, compulsory_bytes, compulsory_bytes)
-    return ProgramCounts(moved, full_vectors(flops, hardware))
-
-
 def full_vectors(flops: float, hardware: Hardware) -> float:
     """Instructions of so many operations if every lane multiplies and adds."""
     return flops / (FLOPS_PER_LANE * max(hardware.vector_bits / 32, 1))

@@ -6,26 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..dataset.drafting import DRAFT_VERSION
-from ..dataset.features.table import LabelledFeatures
+from ..dataset.features.dataset import load_labelled_features
+from ..dataset.features.table import LabelledFeatures, draft_table
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from ..models.registry import feature_version_of
 
 
 def load_features(dataset: Path, feature_version: str) -> LabelledFeatures:
     """Records of a dataset with the features of a version; raises as the loaders of `dataset` do."""
-    if feature_version == DRAFT_VERSION:
-        from ..dataset.drafting.dataset import load_draft_features
-
-        return load_draft_features(dataset)
-    from ..dataset.features.dataset import load_labelled_features
-
-    return load_labelled_features(dataset)
+    data = load_labelled_features(dataset)
+    return drafts_of(data) if feature_version == DRAFT_VERSION else data
 
 
 def drafts_of(data: LabelledFeatures) -> LabelledFeatures:
     """Records with the features of draft models: the task field alone, which contains the draft vector."""
-    from ..dataset.drafting.dataset import draft_table
-
     return replace(data, features=draft_table(data.features.task, data.features.hardware))
 
 

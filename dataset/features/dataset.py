@@ -126,14 +126,14 @@ class _TaskWork:
 
 
 def _work_in(store: RecordStore) -> list[_TaskWork]:
-    learned, hardware = learned_records(store)
+    learned, hardware = _learned_records(store)
     return [
         _TaskWork(row, records, {record.hardware_id: hardware[record.hardware_id] for record in records})
         for row, records in learned
     ]
 
 
-def learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Record]]], dict[str, Hardware]]:
+def _learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Record]]], dict[str, Hardware]]:
     """Tasks with their measured records to learn from, and by id the devices of these records.
 
     Prints how many records are simulated or have no task. Raises StoreError.
@@ -156,7 +156,7 @@ def learned_records(store: RecordStore) -> tuple[list[tuple[TaskRow, list[Record
     return learned, store.hardware_of(record.hardware_id for _, records in learned for record in records)
 
 
-def labelled(
+def _labelled(
     features: FeatureTable, kept: Sequence[tuple[TaskRow, Record, ProgramCounts]]
 ) -> LabelledFeatures:
     """Feature table with the labels of the records behind its rows, in their order.
@@ -202,7 +202,7 @@ def _make(work: _TaskWork, folder: Path) -> LabelledFeatures | None:
     if not kept:
         return None
     table = FeatureTable.from_candidates([candidate for _, candidate, _ in kept])
-    found = labelled(table, [(work.row, record, counts) for record, _, counts in kept])
+    found = _labelled(table, [(work.row, record, counts) for record, _, counts in kept])
     with suppress(OSError):  # such as a full disk; the features are then recomputed next time
         _write(path, found)
     return found

@@ -122,6 +122,23 @@ class FeatureTable:
         )
 
 
+def draft_table(vectors: NDArray[np.float32], hardware: NDArray[np.float32]) -> FeatureTable:
+    """Feature table of draft models, without tokens and counts.
+
+    `vectors` is [n, TASK_DIM + DRAFT_DIM], `hardware` [n, HARDWARE_DIM].
+    """
+    none = np.zeros(len(vectors) + 1, dtype=np.int64)
+    return FeatureTable(
+        stores=np.zeros((0, 1), dtype=np.float32),
+        store_offsets=none,
+        decisions=np.zeros((0, 1), dtype=np.float32),
+        decision_offsets=none,
+        task=vectors,
+        hardware=hardware,
+        counts=np.zeros((len(vectors), 0), dtype=np.float32),
+    )
+
+
 def _pad(
     flat: NDArray[np.float32], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -159,7 +176,7 @@ class LabelledFeatures:
     computation, whatever its layout and epilogue (`task_shapes.shape_hash`). `operator` is the task's type.
     `source` is "operator" for a sampled task and "network:<name>" for a task of a network. `instructions` and
     `moved_bytes` are counts of the program (`program_counts`), the last level of the bytes by the CPU's
-    counters where a record has them. Draft features come without programs, with lower bounds of the task.
+    counters where a record has them.
     """
 
     features: FeatureTable

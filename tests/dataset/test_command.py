@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from foretune.cli import main
-from foretune.dataset.drafting.dataset import load_draft_features
 from foretune.dataset.drafting.recorded_spaces import load_recorded_spaces
 from foretune.dataset.features.dataset import (
     EmptyDatasetError,
@@ -208,7 +207,6 @@ def test_simulated_records_are_told_and_not_trained_on(tmp_path, capsys):
     "load",
     [
         lambda folder: load_labelled_features(folder, cache=folder),
-        load_draft_features,
         lambda folder: load_recorded_spaces([folder], least=1),
         ProgramPool,
     ],
@@ -239,11 +237,10 @@ def test_features_start_no_more_processes_than_tasks_and_name_their_death(first,
     assert started == [1]
 
 
-@pytest.mark.parametrize("load", [load_labelled_features, load_draft_features])
-def test_records_without_a_task_are_told_and_not_trained_on(tmp_path, load, capsys):
+def test_records_without_a_task_are_told_and_not_trained_on(tmp_path, capsys):
     make_dataset(tmp_path / "set", [task_row()], [record(0, task="t8"), record(1, task="t9")])
     with pytest.raises(EmptyDatasetError):
-        load(tmp_path / "set")
+        load_labelled_features(tmp_path / "set", cache=tmp_path)
     assert "leaving out 2 of 2 records, whose tasks it does not have" in capsys.readouterr().out
 
 

@@ -12,7 +12,7 @@ from foretune.dataset.instructions import chained_additions, executed_instructio
 from foretune.dataset.measure.compilation import jit
 from foretune.dataset.measure.memory_counters import count_fetched_bytes, uncounted_reason
 from foretune.dataset.operators import Conv2d, to_task
-from foretune.dataset.program_counts import count_program, full_vectors, least_counts, register_bytes
+from foretune.dataset.program_counts import count_program, full_vectors, register_bytes
 from foretune.dataset.replay import RejectedError, instantiate
 from foretune.dataset.task import count_flops
 from foretune.dataset.traffic import LoweredStores, compulsory_bytes, traffic_bytes
@@ -207,10 +207,9 @@ def test_levels_take_the_sizes_of_the_device():
 
 def test_no_program_is_below_the_bounds_of_its_task():
     mod = ordered(32, "i", "k", "j", tile=8, vectorise=True)
-    least = least_counts(compulsory_bytes(mod), count_flops(mod), DEVICE)
     counts = count_program(mod, DEVICE, count_flops(mod))
-    assert all(moved >= bound for moved, bound in zip(counts.moved_bytes, least.moved_bytes, strict=True))
-    assert counts.instructions == least.instructions == full_vectors(2 * 32**3, DEVICE)
+    assert min(counts.moved_bytes) >= compulsory_bytes(mod)
+    assert counts.instructions == full_vectors(2 * 32**3, DEVICE)
 
 
 def test_a_gpu_counts_bytes_past_its_last_cache_alone():

@@ -10,6 +10,7 @@ import tvm
 from foretune.dataset.drafting import DRAFT_VERSION
 from foretune.dataset.drafting.read_spaces import read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
+from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.operators import Dense
 from foretune.dataset.split import SplitConfig
 from foretune.dataset.store import RecordStore
@@ -23,11 +24,12 @@ from foretune.models.registry import ModelConfig
 from foretune.training import evaluate, train
 from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
 from foretune.training.datamodule import DataConfig
+from foretune.training.feature_source import load_features
 from foretune.training.module import OptimiserConfig
 from support.drafts import drafter_of
 from support.records import HARDWARE, record, task_row
 
-TARGET = parse_target("llvm")
+TARGET = parse_target('{"kind": "llvm", "num-cores": 2}')
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,11 @@ def dataset(tmp_path_factory):
             rows = zip(space.traces(drawn), vector.tolist(), strict=True)
             store.append_records(
                 [
-                    replace(record(i, run_secs=(1e-3 / lanes,), task=f"t{number}"), trace=trace)
+                    replace(
+                        record(i, run_secs=(1e-3 / lanes,), task=f"t{number}"),
+                        trace=trace,
+                        target=str(TARGET),
+                    )
                     for i, (trace, lanes) in enumerate(rows)
                 ]
             )
@@ -70,6 +76,14 @@ def trained(dataset, tmp_path_factory):
         trainer=TrainerConfig(max_epochs=25, threads=1, progress_bar=False),
     )
     return train.run(config)
+
+
+def test_a_draft_model_learns_from_the_records_of_the_others(dataset):
+    drafts, whole = (load_features(dataset, version) for version in (DRAFT_VERSION, FEATURE_VERSION))
+    assert drafts.features.batch().stores.shape == (len(whole), 1, 1)
+    np.testing.assert_array_equal(drafts.features.task, whole.features.task)
+    np.testing.assert_array_equal(drafts.moved_bytes, whole.moved_bytes)
+    assert drafts.latency_s.tolist() == whole.latency_s.tolist()
 
 
 def test_training_learns_from_decisions(trained):

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dataset.drafting import DRAFT_VERSION
-from ...dataset.drafting.dataset import draft_table
 from ...dataset.drafting.features import DraftFeaturizer, moved_bytes
 from ...dataset.drafting.moves import AdjacentMoves
 from ...dataset.drafting.space import Choices, SketchSpace
 from ...dataset.drafting.structure import TaskStructure
-from ...dataset.features.table import FeatureTable
+from ...dataset.features.table import FeatureTable, draft_table
 from ...dataset.features.vectors import TASK_DIM
 from ...dataset.hardware import Hardware
 from ...dataset.roofline import intensity_ratio

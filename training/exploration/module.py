@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from ...dataset.drafting.dataset import draft_table
+from ...dataset.features.table import draft_table
 from ...models.cost_model import FeatureNetwork, FeatureTensors
 from ...models.explorer import MODES, Explorer
 from ...models.normaliser import Normaliser

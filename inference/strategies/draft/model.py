@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....dataset.drafting import DRAFT_VERSION
-from ....dataset.drafting.dataset import draft_table
 from ....dataset.drafting.features import DraftFeaturizer
 from ....dataset.drafting.nest import Nest
 from ....dataset.drafting.sketch import Sketch
 from ....dataset.drafting.structure import TaskStructure
+from ....dataset.features.table import draft_table
 from ....dataset.hardware import Hardware, probe_cpu
 from ....dataset.tvm_compat import available_cores
 from ....models.checkpoint import Checkpoint, load_checkpoint

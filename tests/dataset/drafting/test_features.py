@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tvm
-from foretune.dataset.drafting.dataset import load_draft_features
 from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer, draft_vectors
 from foretune.dataset.drafting.limits import GpuLimits, bound_extent, shared_bytes, within_limits
 from foretune.dataset.drafting.nest import Nest
@@ -15,15 +13,10 @@ from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.drafting.structure import Term
-from foretune.dataset.features.dataset import EmptyDatasetError
-from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.operators import Conv2d, Dense, GroupConv2d
 from foretune.dataset.replay import replay
-from foretune.dataset.roofline import dataset_scores
-from foretune.dataset.store import RecordStore, StoreError
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from support.drafts import CPU, matmul, matmul_trace
-from support.records import HARDWARE, record, task_row
 
 
 def featurized(*traces) -> np.ndarray:
@@ -180,41 +173,6 @@ def test_a_sketch_is_read_once_and_says_the_same_each_time(monkeypatch):
     missing = json.dumps([matmul_trace()[0], matmul_trace()[1][1:]], separators=(",", ":"))
     with pytest.raises(ValueError, match="decision 4"):
         reader.read(missing)
-
-
-def test_a_dataset_is_read(tmp_path):
-    with pytest.raises(StoreError):
-        load_draft_features(tmp_path / "none")
-    module = as_task_module(Dense(rows=8, in_features=32, out_features=16).prim_func())
-    (tile, *_) = [
-        space
-        for space in read_spaces(
-            make_tune_context(module, parse_target("llvm"), seed=0), read_structure(module), "dense"
-        )
-        if not space.sketch.cached_write
-    ]
-    traces = tile.traces(tile.sample(5, np.random.default_rng(0)))
-    store = RecordStore(tmp_path / "records")
-    with store.writing():
-        store.put_hardware(HARDWARE)
-        store.append_tasks([replace(task_row(), operator="dense", tir=tvm.ir.save_json(module))])
-    with pytest.raises(EmptyDatasetError, match="foretune generate"):
-        load_draft_features(store.folder)
-    with store.writing():
-        store.append_records([replace(record(i), trace=trace) for i, trace in enumerate(traces[:4])])
-        store.append_records([replace(record(4), trace=traces[4], moved_bytes=5e6)])
-        store.append_records([replace(record(5), trace=traces[0], simulated=True, target="other")])
-    data = load_draft_features(store.folder)
-    assert len(data) == 5
-    assert data.features.task.shape == (5, TASK_DIM + DRAFT_DIM)
-    assert data.features.batch().stores.shape == (5, 1, 1)
-    lanes = HARDWARE.vector_bits / 32
-    assert data.instructions.tolist() == [8 * 32 * 16 / lanes] * 5
-    # Bytes of the arguments, except for the record with counted bytes: 5 MB at 20 GB/s in 1 ms.
-    arguments = 4 * (8 * 32 + 32 * 16 + 8 * 16)
-    assert data.moved_bytes.tolist() == [[arguments] * 4] * 4 + [[arguments] * 3 + [5e6]]
-    assert dataset_scores(data).memory[3:] == pytest.approx([3584 / 20e9 / 1e-3, 0.25], rel=1e-4)
-    assert data.latency_s.tolist() == [1e-3] * 5
 
 
 GOLDEN_SUMS = [43883.7455, 39861.3615]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from foretune.dataset.drafting import DRAFT_VERSION
-from foretune.dataset.drafting.dataset import draft_table
 from foretune.dataset.drafting.features import DRAFT_DIM
 from foretune.dataset.drafting.input_locations import InputLocation, input_locations
 from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.table import draft_table
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM
 from foretune.dataset.operators import Conv2d, Dense
