@@ -29,7 +29,7 @@ Programs that were drawn before leave the time to building and measuring:
     python benchmarks/gpu_campaign.py networks --minutes 6 -- --networks resnet18 -- budget_s=150
     python benchmarks/gpu_campaign.py networks --minutes 6 -- --networks resnet18 --variant cuda-bfloat16 \
         -- budget_s=150 lowering.dtype=bfloat16
-    python benchmarks/gpu_campaign.py models --minutes 6 -- --tables cpu-latency --models transformer lstm
+    python benchmarks/gpu_campaign.py models --minutes 6 -- --tables cpu --models transformer lstm
 
 `--dry-run` goes through every step without a GPU; its records are marked as simulated. Until the environment
 is made this script needs nothing but Python.

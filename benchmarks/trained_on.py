@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-DRAFTS = ("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5")
-"""Those of `cpu-draft`."""
-
 CPUS = (
-    *DRAFTS,
-    *("cpu-zen4", "samplers-pgs-ebs", "samplers-pgs-random", "samplers-random-ebs"),
+    *("cpu", "cpu-proposed", "cpu-last", "cpu-zen3", "cpu-zen5", "cpu-zen4"),
+    *("samplers-pgs-ebs", "samplers-pgs-random", "samplers-random-ebs"),
     *("samplers-random-random", "samplers-zoo-ebs", "samplers-zoo-random"),
 )
-"""Those of `cpu` and `cpu-latency`, which are all."""

@@ -35,6 +35,10 @@ class LossConfig:
     - `nll`:         negative log likelihood of a normal distribution around the output, with the variance
                      that the model predicts (`model.arguments.variance=true`).
 
+    `offset` weights, within `mse`, the part of the error that all programs of a task share. A score compares
+    a program with the fastest that was found, which is nearer to the best of its task in one dataset than in
+    another: a model cannot tell, and its ranks do not depend on it.
+
     `outputs` weights the mean square errors of the other outputs that the model has.
     """
 
@@ -44,6 +48,7 @@ class LossConfig:
     huber: float = 0.0
     lambda_rank: float = 0.0
     nll: float = 0.0
+    offset: float = 1.0
     huber_delta: float = 0.1
     sigma: float = 1.0
     nll_beta: float = 0.5  # see gaussian_nll
@@ -54,6 +59,8 @@ class LossConfig:
         if min(weights.values()) < 0 or sum(weights.values()) == 0:
             shown = ", ".join(f"loss.{name}={value}" for name, value in weights.items())
             raise LossError(f"{shown}: set all to 0 or more, and at least one above 0")
+        if self.offset < 0:
+            raise LossError(f"loss.offset={self.offset}: set it to 0 or more; 1 is the plain squared error")
         if self.huber_delta <= 0 or self.sigma <= 0 or not 0 <= self.nll_beta <= 1:
             raise LossError(
                 f"loss.huber_delta={self.huber_delta}, loss.sigma={self.sigma}, loss.nll_beta="
@@ -79,11 +86,12 @@ class LossConfig:
     ) -> Tensor:
         """Loss of primary outputs [n] against targets [n].
 
-        Ranking losses compare rows with equal `group` [n]. `nll` needs `log_variance` [n].
+        Rows with equal `group` [n] are of one task; ranking losses compare these. `nll` needs
+        `log_variance` [n].
         """
         loss = output.new_zeros(())
         if self.mse:
-            loss = loss + self.mse * F.mse_loss(output, target)
+            loss = loss + self.mse * squared_error(output, target, group, self.offset)
         if self.l1:
             loss = loss + self.l1 * F.l1_loss(output, target)
         if self.huber:
@@ -110,6 +118,21 @@ class LossConfig:
         for at, name in enumerate(name for name in names if name in SHARES):
             loss = loss + self.outputs.get(name, 1.0) * F.mse_loss(of[name], shares[:, at])
         return loss
+
+
+def squared_error(output: Tensor, target: Tensor, group: Tensor, offset: float = 1.0) -> Tensor:
+    """Mean square error of outputs [n] against targets [n], with the mean error of each group weighted.
+
+    The square error of a group is its variance and the square of its mean error; the latter counts `offset`
+    times.
+    """
+    error = output - target
+    loss = error.square().mean()
+    if offset == 1:
+        return loss
+    _, of_row, rows = group.unique(return_inverse=True, return_counts=True)
+    shared = error.new_zeros(len(rows)).index_add(0, of_row, error) / rows
+    return loss - (1 - offset) * shared[of_row].square().mean()
 
 
 def gaussian_nll(mean: Tensor, log_variance: Tensor, target: Tensor, beta: float = 0.0) -> Tensor:

@@ -102,7 +102,9 @@ class TreesCostModel(CostModel):
         validation: NDArray[np.int64],
         normaliser: Normaliser,
         quantity: NDArray[np.float32],
+        group: NDArray[np.int64],
         target: TargetConfig,
+        offset: float = 1.0,
         seed: int = 0,
         threads: int = 1,
         progress: Callable[[int], None] | None = None,
@@ -115,7 +117,9 @@ class TreesCostModel(CostModel):
           validation: rows whose error stops the boosting; if empty, all rounds are made.
           normaliser: normaliser of the features.
           quantity: scores or efficiencies (see `TargetConfig.encode`) of all rows of the table.
+          group: task of all rows of the table.
           target: training target.
+          offset: weight of the error that the rows of a task share (see `LossConfig`).
           seed: seed of the samples of rows and columns.
           threads: threads of XGBoost.
           progress: called with the number of trees so far.
@@ -138,6 +142,10 @@ class TreesCostModel(CostModel):
         if stops := len(validation) > 0:
             inputs = self._summaries(table, validation)
             watched = [(binned(inputs, label=labels[validation], ref=fitted), "validation")]
+        own: dict[str, Any] = {}
+        if offset != 1:
+            own["obj"] = _Errors(labels[rows], group[rows], offset).objective
+            own["custom_metric"] = _Errors(labels[validation], group[validation], offset).metric
         booster = xgboost.train(
             {
                 "max_depth": self._max_depth,
@@ -153,6 +161,7 @@ class TreesCostModel(CostModel):
             early_stopping_rounds=self._patience if stops else None,
             verbose_eval=False,
             callbacks=[boosting_progress(progress)] if progress else [],
+            **own,
         )
         best = booster.best_iteration + 1 if stops else booster.num_boosted_rounds()
         saved = json.loads(bytes(booster[:best].save_raw("json")))
@@ -268,6 +277,33 @@ class TreesCostModel(CostModel):
                 f"{len(roots)} roots and {nodes} nodes do not form trees of depth {self._max_depth}"
             )
         return depth
+
+
+class _Errors:
+    """Square error of some rows for XGBoost, with the error that the rows of a group share weighted.
+
+    It is `losses.squared_error` over all rows of a group at once.
+    """
+
+    def __init__(self, labels: NDArray[Any], group: NDArray[np.int64], offset: float) -> None:
+        self._labels = labels
+        self._of_row, self._rows = np.unique(group, return_inverse=True, return_counts=True)[1:]
+        self._offset = offset
+
+    def _split(self, output: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Errors [n], and the part of them that rows of a group share [n]."""
+        error = output.astype(np.float64) - self._labels
+        return error, (np.bincount(self._of_row, error) / self._rows)[self._of_row]
+
+    def objective(self, output: NDArray[np.float32], _: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Gradient and second derivative of the outputs; the latter is that of the plain square error."""
+        error, shared = self._split(output)
+        return error - (1 - self._offset) * shared, np.ones_like(error)
+
+    def metric(self, output: NDArray[np.float32], _: Any) -> tuple[str, float]:
+        """Name and value of the error that stops the boosting."""
+        error, shared = self._split(output)
+        return "error", float(np.mean(error**2) - (1 - self._offset) * np.mean(shared**2))
 
 
 _STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0]}

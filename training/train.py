@@ -133,7 +133,7 @@ def _train(members: list[CostModel], records: CostModelData, config: TrainConfig
         pl.seed_everything(seed, verbose=False)
         records.reseed(seed)
         if isinstance(member, TreesCostModel) and not config.start_from:
-            fit_trees(member, records, config.target, seed)
+            fit_trees(member, records, config.target, config.loss, seed)
         elif any(weights.requires_grad for weights in member.parameters()):
             records.set_columns(member.columns)
             module = CostModelModule(member, config.target, config.loss, config.optimiser)

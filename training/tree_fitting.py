@@ -6,6 +6,7 @@ import logging
 
 import torch
 
+from ..models.losses import LossConfig
 from ..models.target import TargetConfig
 from ..models.trees import TreesCostModel
 from .datamodule import CostModelData, DataError
@@ -15,9 +16,12 @@ log = logging.getLogger(__name__)
 _LOG_INTERVAL = 100  # trees
 
 
-def fit_trees(model: TreesCostModel, records: CostModelData, target: TargetConfig, seed: int) -> None:
+def fit_trees(
+    model: TreesCostModel, records: CostModelData, target: TargetConfig, loss: LossConfig, seed: int
+) -> None:
     """Fits the trees to the training rows until the validation error no longer improves.
 
+    Of the loss, `offset` applies alone.
     Fitting takes minutes at most, so an interrupted one is repeated.
 
     Raises:
@@ -31,7 +35,9 @@ def fit_trees(model: TreesCostModel, records: CostModelData, target: TargetConfi
         records.validation.rows,
         records.normaliser,
         target.decode(records.targets.primary),
+        records.labels.group,
         target,
+        loss.offset,
         seed,
         torch.get_num_threads(),
         lambda trees: log.info("tree %4d", trees) if trees % _LOG_INTERVAL == 0 else None,

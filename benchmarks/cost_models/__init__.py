@@ -1,8 +1,8 @@
 """Shipped cost models beside XGBoost and random order, on tasks that none of them has seen.
 
     python -m benchmarks.cost_models
-    python -m benchmarks.cost_models --tables cpu-latency --models xgb trees mlp random --epochs 15
-    python -m benchmarks.cost_models --tables cpu-latency --models xgb_task trees random \
+    python -m benchmarks.cost_models --tables cpu --models xgb trees mlp random --epochs 15
+    python -m benchmarks.cost_models --tables cpu --models xgb_task trees random \
         --curve-models xgb_task trees --curve-tasks 100 200 400 all --curve-records 8 16 all
 
 Checkpoints that were trained on the same records share a table. Every other model of the table is trained on

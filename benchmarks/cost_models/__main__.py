@@ -25,7 +25,7 @@ from rich.console import Console
 
 from .. import cost_models
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
-from ..trained_on import CPUS, DRAFTS
+from ..trained_on import CPUS
 from .records import merged, records_of
 
 
@@ -44,9 +44,7 @@ def _folders(names: Sequence[str]) -> tuple[str, ...]:
 
 
 SHIPPED = (
-    Table(("cpu",), _folders(CPUS)),
-    Table(("cpu-draft",), _folders(DRAFTS)),
-    Table(("cpu-latency",), _folders(CPUS)),
+    Table(("cpu", "cpu-draft", "cpu-latency"), _folders(CPUS)),
     Table(("cuda", "cuda-draft", "cuda-latency"), ("data/gpu", "data/gpu-networks"), networks=None),
 )
 CHOSEN_ON = {

@@ -221,7 +221,7 @@ def counts(results: Results) -> str:
         rows += [[MODELS[name], *_on_both(table, name)] for name in in_order(names)]
     if not rows:
         return not_measured(
-            "python -m benchmarks.cost_models --tables cpu-latency --models trees trees_uncounted xgb random "
+            "python -m benchmarks.cost_models --tables cpu --models trees trees_uncounted xgb random "
             f"--variant {COUNTS} -- ++train.target.name=efficiency"
         )
     return markdown(["model", *_ON_BOTH], rows, f"Fitted to efficiencies. {note}")

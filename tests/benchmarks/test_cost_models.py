@@ -156,7 +156,7 @@ def test_a_later_table_replaces_the_rows_of_its_checkpoints() -> None:
 
 
 def test_curves_are_of_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert arguments_of(["--tables", "cpu-latency", "--curve-models", "xgb"]).tables == ["cpu-latency"]
+    assert arguments_of(["--tables", "cuda", "--curve-models", "xgb"]).tables == ["cuda"]
     with pytest.raises(SystemExit):
         arguments_of(["--curve-models", "xgb"])
     assert "add --tables cpu" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from foretune.models.losses import LossConfig, LossError, gaussian_nll
+from foretune.models.losses import LossConfig, LossError, gaussian_nll, squared_error
 from foretune.models.ranking_losses import lambda_rank_loss, rank_loss
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +98,15 @@ def test_ranking_losses_ignore_a_shift_and_the_order_of_rows(rows):
     )
 
 
+def test_the_error_that_a_task_shares_is_weighted():
+    output, target = torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 0.0, 1.0])
+    group = torch.tensor([7, 7, 4])
+    # Errors 3 and 1 of one task, which share 2, and 1 of another.
+    for offset, expected in ((1, 11 / 3), (0, 2 / 3), (0.5, 2 / 3 + 0.5 * 3)):
+        assert squared_error(output, target, group, offset).item() == pytest.approx(expected)
+        assert LossConfig(offset=offset)(output, target, group).item() == pytest.approx(expected)
+
+
 def test_gaussian_likelihood_by_hand():
     mean, target = torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0])
     log_variance = torch.tensor([math.log(4.0), 0.0])
@@ -148,6 +157,7 @@ def test_columns_have_their_own_targets():
         ({"mse": 0}, "loss.mse=0, .*set all to 0 or more, and at least one above 0"),
         ({"rank": -1}, "loss.rank=-1"),
         ({"sigma": 0}, "loss.sigma=0"),
+        ({"offset": -1}, "loss.offset=-1: set it to 0 or more"),
         ({"huber_delta": -1}, "loss.huber_delta=-1"),
         ({"nll_beta": 2}, "loss.nll_beta=2"),
         ({"outputs": {"score": 1.0}}, "to memory and core; the primary output has loss.mse"),

@@ -21,7 +21,7 @@ from foretune.models.registry import (
     build_model,
 )
 from foretune.models.target import TargetConfig
-from foretune.models.trees import TreesCostModel
+from foretune.models.trees import TreesCostModel, _Errors
 from foretune.training.config import TrainConfig, TrainerConfig
 from foretune.training.datamodule import DataConfig, DataError
 from foretune.training.labels import Labels
@@ -112,7 +112,7 @@ def test_they_predict_what_xgboost_predicts(target):
     train, validation, rows = np.arange(240), np.arange(240, 360), np.arange(360)
     model = TreesCostModel(normaliser.dims, **QUICK)
     told = []
-    given = (features, train, validation, normaliser, wanted, TargetConfig(target))
+    given = (features, train, validation, normaliser, wanted, Labels.of(data).group, TargetConfig(target))
     trees = model.fit(*given, seed=3, progress=told.append)
     assert 1 < trees <= told[-1] == len(told) and len(model.roots) == trees
 
@@ -135,6 +135,38 @@ def test_they_predict_what_xgboost_predicts(target):
     assert not np.array_equal(output(other, features), output(model, features))
 
 
+@pytest.mark.parametrize(("offset", "matters"), [(0.0, False), (0.2, True), (1.0, True)])
+def test_what_the_scores_of_a_task_share_matters_by_the_offset(offset, matters):
+    pytest.importorskip("xgboost")
+    data = dataset(tasks=12, per_task=30)
+    normaliser = Normaliser.fit(data.features, np.arange(len(data)))
+    features, labels = normaliser.table(data.features), Labels.of(data)
+    score = labels.score.astype(np.float32)
+    shared = np.random.default_rng(0).uniform(-0.5, 0.5, labels.group.max() + 1).astype(np.float32)
+    within = []
+    for wanted in (score, score + shared[labels.group]):
+        model = TreesCostModel(normaliser.dims, **QUICK)
+        model.fit(
+            *(features, np.arange(240), np.arange(240, 360), normaliser, wanted, labels.group),
+            *(TargetConfig("score"), offset),
+        )
+        made = output(model, features).reshape(12, 30)
+        within.append(made - made.mean(axis=1, keepdims=True))
+    assert np.allclose(*within, atol=1e-3) is not matters
+
+
+def test_the_errors_of_the_plain_offset_are_those_of_xgboost():
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(1)
+    inputs, wanted = rng.normal(size=(200, 6)), rng.uniform(size=200).astype(np.float32)
+    matrix = xgboost.DMatrix(inputs, label=wanted)
+    settings = {"max_depth": 3, "base_score": 0.5}
+    errors = _Errors(wanted, np.arange(200) // 20, 1.0)
+    ours = xgboost.train(settings, matrix, 10, obj=errors.objective).predict(matrix)
+    np.testing.assert_allclose(ours, xgboost.train(settings, matrix, 10).predict(matrix), atol=1e-5)
+    assert errors.metric(ours, matrix)[1] == pytest.approx(np.mean((ours - wanted) ** 2), rel=1e-5)
+
+
 def test_the_store_of_most_arithmetic_is_that_of_raw_features():
     """Counts are scaled back, as one rare operation would otherwise outweigh many common ones."""
     pytest.importorskip("xgboost")
@@ -150,7 +182,7 @@ def test_the_store_of_most_arithmetic_is_that_of_raw_features():
     model = TreesCostModel(normaliser.dims, rounds=1)
     score = np.linspace(0, 1, 40, dtype=np.float32)
     rows = np.arange(40)
-    model.fit(normaliser.table(rare), rows, rows[:0], normaliser, score, TargetConfig())
+    model.fit(normaliser.table(rare), rows, rows[:0], normaliser, score, rows, TargetConfig())
     busy = FeatureTable.from_candidates([replace(made, stores=stores)])
     normalised = normaliser.table(busy)
     assert normalised.stores[1, :7].sum() > normalised.stores[0, :7].sum()
