@@ -50,7 +50,8 @@ SHIPPED = (
 CHOSEN_ON = {
     "xgb_task": "Settings of XGBoost with task, draft and hardware features were chosen on test tasks of an "
     "earlier split of `data/cpu`.",
-    "cpu": "That `cpu` has trees fitted to scores and no MLPs was decided with the three networks in sight.",
+    "cpu": "That `cpu` has trees fitted to scores and no MLPs, and the weight of the error that a task's "
+    "programs share, were decided with the three networks in sight.",
 }
 """Choices that were made with test tasks in sight, by model."""
 
