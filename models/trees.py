@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..dataset.features.table import FeatureTable
 from .cost_model import CostModel, FeatureTensors, masked_mean
 from .gbdt import GbdtError, boosting_progress, require_xgboost
+from .losses import squared_error
 from .normaliser import FeatureDims, Normaliser
 from .target import TargetConfig
 
@@ -280,30 +281,24 @@ class TreesCostModel(CostModel):
 
 
 class _Errors:
-    """Square error of some rows for XGBoost, with the error that the rows of a group share weighted.
-
-    It is `losses.squared_error` over all rows of a group at once.
-    """
+    """Square error of some rows (`losses.squared_error`) as XGBoost asks for it, all [n]."""
 
     def __init__(self, labels: NDArray[Any], group: NDArray[np.int64], offset: float) -> None:
-        self._labels = labels
-        self._of_row, self._rows = np.unique(group, return_inverse=True, return_counts=True)[1:]
+        self._labels, self._group = torch.from_numpy(labels).double(), torch.from_numpy(group)
         self._offset = offset
 
-    def _split(self, output: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Errors [n], and the part of them that rows of a group share [n]."""
-        error = output.astype(np.float64) - self._labels
-        return error, (np.bincount(self._of_row, error) / self._rows)[self._of_row]
-
     def objective(self, output: NDArray[np.float32], _: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Gradient and second derivative of the outputs; the latter is that of the plain square error."""
-        error, shared = self._split(output)
-        return error - (1 - self._offset) * shared, np.ones_like(error)
+        """Gradient of half the sum over rows, and the second derivative of the plain square error."""
+        made = torch.from_numpy(output.astype(np.float64)).requires_grad_()
+        (gradient,) = torch.autograd.grad(self._of(made) * len(made) / 2, made)
+        return gradient.numpy(), np.ones(len(output))
 
     def metric(self, output: NDArray[np.float32], _: Any) -> tuple[str, float]:
         """Name and value of the error that stops the boosting."""
-        error, shared = self._split(output)
-        return "error", float(np.mean(error**2) - (1 - self._offset) * np.mean(shared**2))
+        return "error", self._of(torch.from_numpy(output.astype(np.float64))).item()
+
+    def _of(self, output: Tensor) -> Tensor:
+        return squared_error(output, self._labels, self._group, self._offset)
 
 
 _STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "split_conditions": [0.0]}
