@@ -2,145 +2,135 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.dataset.program_sampling import RandomSampler
-from foretune.dataset.records import Record, TaskRow
-from foretune.dataset.replay import replay
+import tvm
+from foretune.dataset.records import TaskRow
 from foretune.dataset.store import RecordStore
 from foretune.dataset.stored_tasks import stored_task
 from foretune.dataset.task import Task
 from foretune.dataset.task_shapes import shape_hash
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.inference.cost_model import PretrainedCostModel
+from foretune.dataset.tvm_compat import parse_target
+from foretune.inference import OneShotConfig
 from foretune.inference.pretune import pretune
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
-from foretune.inference.starts.config import PretunedConfig
 from foretune.inference.starts.pretuned import PretunedStarts
 from foretune.inference.starts.schedules import PretunedSchedules
-from tvm.s_tir import meta_schedule as ms
+from foretune.models.checkpoint import load_checkpoint
 
 from .. import pretuned
-from ..common import RESULTS, argument_parser, start, this_machine, write_result
+from ..common import ROOT, argument_parser, start, this_machine
+from ..kept_runs import KeptRuns, add_options
+from ..single_tasks.processes import search
+from ..trained_on import CPUS
 
-THRESHOLDS = (0.6, 0.9)
-PROGRAMS = 4
-"""Starts of a task, and programs drawn at random."""
+SEARCHES: Mapping[str, Sequence[str]] = {
+    "default": (),
+    "pretuned": ("starts=pretuned",),
+    "without templates": ("templates=0",),
+    "pretuned, without templates": ("starts=pretuned", "templates=0"),
+}
+"""Settings of OneShotConfig by the name of the search in a result."""
 
-DATASETS = ("cpu", "cpu-last", "cpu-proposed", "cpu-targets", "cpu-zen3", "cpu-zen5")
+MINUTES = 60.0
+"""Minutes after which no further search begins, by default."""
+
+
+def held_out(folders: Sequence[Path], checkpoint: str, seed: int) -> list[TaskRow]:
+    """Tasks of datasets that a checkpoint was tested on, in an order by chance."""
+    tested = set(load_checkpoint(checkpoint).card.split.tasks("test"))
+    rows = {
+        row.workload_hash: row
+        for folder in folders
+        for row in RecordStore(folder).require().tasks()
+        if row.workload_hash in tested
+    }
+    names = np.random.default_rng(seed).permutation(sorted(rows)).tolist()
+    return [rows[name] for name in names]
+
+
+def with_starts(rows: Sequence[TaskRow], file: Path) -> Iterator[tuple[Task, int]]:
+    """Yields each task with the number of its pretuned starts."""
+    target = parse_target("llvm")
+    adapter = ProgramAdapter(target, StockSpace(OneShotConfig().max_code))
+    starts = PretunedStarts(PretunedSchedules(file), target, adapter)
+    for row in rows:
+        task = stored_task(row)
+        yield task, len(starts.starts(task))
+
+
+def searched(runs: KeptRuns, task: Task, file: Path, seed: int) -> dict[str, Any]:
+    """A run of each search of a task, in another order for each seed, by the name of the search."""
+    module = runs.folder / "tasks" / f"{task.workload_hash}.json"
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_text(tvm.ir.save_json(task.mod))
+    names = list(SEARCHES)
+    found = {}
+    for name in names[seed % len(names) :] + names[: seed % len(names)]:
+        words = [*SEARCHES[name], f"pretuned.file={file}"]
+        run = search(ROOT, module, seed, words)
+        found[name] = {key: value for key, value in run.items() if key != "module"}
+    return found
+
+
+def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser(pretuned)
+    add = parser.add_argument
+    add("--data", type=Path, default=Path("data"), help="folder of the datasets (%(default)s)")
+    add("--checkpoint", default="cpu", help="its test tasks are searched (%(default)s)")
+    add("--tasks", type=int, default=24, help="tasks with a start (%(default)s)")
+    add("--seed", type=int, default=0, help="of the choice of tasks and of the searches (%(default)s)")
+    add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES))
+    arguments = parser.parse_args(words)
+    arguments.overrides = []
+    return arguments
 
 
 def main() -> None:
-    parser = argument_parser(pretuned)
-    parser.add_argument("--data", type=Path, default=Path("data"), help="(%(default)s)")
-    parser.add_argument("--checkpoint", default="cpu", help="(%(default)s)")
-    parser.add_argument("--tasks", type=int, default=40, help="held-out tasks, by chance (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS, help="(%(default)s)")
-    given = parser.parse_args()
-    begun = start()
-    result = judged([given.data / name for name in DATASETS], given.checkpoint, given.tasks, given.seed)
-    folder = write_result(
-        "pretuned",
-        result,
-        begun,
-        this_machine(),
-        notes="Predicted by a cost model from the records in data/; nothing was timed.",
-        results=given.out,
-    )
-    print(f"wrote {folder}: {result['means']}")
-
-
-def judged(folders: Sequence[Path], checkpoint: str, most: int, seed: int) -> dict[str, Any]:
-    """Rows of the held-out tasks and their means."""
-    from foretune.models.checkpoint import load_checkpoint
-
-    tested = set(load_checkpoint(checkpoint).card.split.tasks("test"))
-    best: dict[str, Record] = {}
-    rows: dict[str, TaskRow] = {}
-    for folder in folders:
-        store = RecordStore(folder).require()
-        rows |= {row.workload_hash: row for row in store.tasks() if row.workload_hash in tested}
-        for record in store.records():
-            known = best.get(record.workload_hash)
-            if record.workload_hash in tested and (known is None or record.latency_s < known.latency_s):
-                best[record.workload_hash] = record
-    hardware = {name: device for folder in folders for name, device in RecordStore(folder).hardware().items()}
-    chosen = np.random.default_rng(seed).permutation(sorted(best))[:most]
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "pretuned.parquet"
-        count = pretune(folders, file, {shape_hash(row) for row in rows.values()})
-        schedules = PretunedSchedules(file)
-        for name in chosen:
-            record = best[name]
-            model = PretrainedCostModel.load(checkpoint, hardware[record.hardware_id])
-            found.append(task_row(stored_task(rows[name]), record, model, schedules, seed))
-            print({key: found[-1][key] for key in found[-1] if key != "workload_hash"}, flush=True)
-    return {
-        "checkpoint": checkpoint,
-        "schedules": count,
-        "programs": PROGRAMS,
-        "means": means(found),
-        "tasks": found,
+    arguments = arguments_of()
+    begun, machine = start(), this_machine()
+    runs = KeptRuns(arguments, MINUTES)
+    folders = [arguments.data / name for name in CPUS]
+    rows = held_out(folders, arguments.checkpoint, arguments.seed)
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    file = runs.folder / "pretuned.parquet"
+    schedules = pretune(folders, file, {shape_hash(row) for row in rows})
+    tasks, without = [], 0
+    for task, starts in with_starts(rows, file):
+        if not starts:
+            without += 1
+            continue
+        seed = arguments.seed + len(tasks)  # turns the order of the searches
+        if len(tasks) == arguments.tasks or not runs.in_time(task.name):
+            break
+        settings = {"seed": seed, "searches": SEARCHES, "schedules": schedules}
+        run = runs.kept(task.workload_hash, settings, partial(searched, runs, task, file, seed))
+        if run is not None:
+            tasks.append({"task": task.name, "operator": task.operator, "starts": starts, "runs": run})
+            print(described(tasks[-1]), flush=True)
+    result = {
+        "checkpoint": arguments.checkpoint,
+        "schedules": schedules,
+        "first_round": OneShotConfig().per_round,
+        "tasks_without_starts": without,
+        "tasks": tasks,
     }
+    print(f"wrote {runs.write('pretuned', result, begun, machine)}")
 
 
-def task_row(
-    task: Task, best: Record, model: PretrainedCostModel, schedules: PretunedSchedules, seed: int
-) -> dict[str, Any]:
-    """Predicted scores of one task; None where it has no start."""
-    target = parse_target(best.target)
-    space = StockSpace(OWN_LIMIT)
-    context = make_tune_context(
-        task.mod, target, seed=seed, name=task.name, space=space.generator(target), threads=1
-    )
-    sampler = RandomSampler(
-        task, target, per_round=PROGRAMS, seed=seed, space=space.generator(target), threads=1
-    )
-    row: dict[str, Any] = {
-        "workload_hash": task.workload_hash,
-        "operator": task.operator,
-        "random": best_score(model, context, [trace for trace, _ in sampler.propose()]),
-        "measured_best": best_score(model, context, [best.trace]),
-    }
-    adapter = ProgramAdapter(target, space)
-    for threshold in THRESHOLDS:
-        config = PretunedConfig(similarity=threshold, programs=PROGRAMS)
-        starts = PretunedStarts(schedules, target, adapter, config=config).starts(task)
-        row[f"starts_{threshold}"] = best_score(model, context, [one.trace for one in starts])
-    return row
-
-
-OWN_LIMIT = 6000
-"""Code-size limit of the default search."""
-
-
-def best_score(model: PretrainedCostModel, context: ms.TuneContext, traces: Sequence[str]) -> float | None:
-    """Highest predicted score of programs; None where none is valid."""
-    candidates = [found for trace in traces if (found := replay(context, trace)) is not None]
-    if not candidates:  # TVM's binding fails for an empty list
-        return None
-    return float(model.predict(context, candidates).max())
-
-
-def means(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the tasks that have a start, by threshold, each beside the others on the same tasks."""
-    result: dict[str, Any] = {}
-    for threshold in THRESHOLDS:
-        name = f"starts_{threshold}"
-        kept = [row for row in rows if None not in (row[name], row["random"], row["measured_best"])]
-        result[name] = {"share_of_tasks": len(kept) / len(rows), "tasks": len(kept)} | {
-            field: float(np.mean([row[field] for row in kept]))
-            for field in (name, "random", "measured_best")
-            if kept
-        }
-    return result
+def described(row: Mapping[str, Any]) -> str:
+    """One line about the searches of a task."""
+    parts = [
+        f"{name} {1e3 * min(run['latencies_s'], default=float('nan')):.4f} ms of {len(run['latencies_s'])}"
+        for name, run in row["runs"].items()
+    ]
+    return f"{row['task']}: {'; '.join(parts)}"
 
 
 if __name__ == "__main__":

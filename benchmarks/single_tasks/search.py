@@ -42,6 +42,19 @@ def config_of(words: Sequence[str], seed: int) -> tuple[OneShotConfig, dict[str,
     return OneShotConfig(**own, **groups), further
 
 
+def measured_in(folder: Path) -> list[float]:
+    """Latencies in seconds of the programs in a folder's one database, in the order of measurement.
+
+    A program that was timed again counts with its first time.
+    """
+    found: dict[str, float] = {}
+    for file in folder.rglob("database_tuning_record.json"):
+        for line in file.read_text().splitlines():
+            trace, seconds, *_ = json.loads(line)[1]
+            found.setdefault(json.dumps(trace), min(seconds))
+    return list(found.values())
+
+
 def main() -> None:
     task, out, seed, *words = sys.argv[1:]
     module = tvm.ir.load_json(Path(task).read_text())
@@ -52,12 +65,14 @@ def main() -> None:
         database, (result,) = tune_tasks([module], target, folder, search=config, **further)
         seconds = time.perf_counter() - began
         found = database.query_ir_module(module, target, "main")
+        latencies_s = measured_in(Path(folder))
     run = {
         "seconds": seconds,
         "measured": result.candidates_measured,
         "scored": result.candidates_scored,
         "failed": result.candidates_failed,
         "told_s": result.tuned_latency_s,
+        "latencies_s": latencies_s,
         "module": None if found is None else tvm.ir.save_json(found),
     }
     Path(out).write_text(json.dumps(run))

@@ -1,26 +1,63 @@
-"""The benchmark of pretuned starts: what it averages."""
+"""The benchmark of pretuned starts: which tasks it takes, what a search leaves, and what the table says."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from foretune.models.checkpoint import load_checkpoint
+from support.paths import ROOT
 
-from benchmarks.pretuned.__main__ import means
-
-
-def row(loose, strict, random=0.2, best=0.8):
-    return {"starts_0.6": loose, "starts_0.9": strict, "random": random, "measured_best": best}
-
-
-def test_means_are_over_the_tasks_with_a_start_and_the_controls_over_the_same():
-    rows = [row(0.6, None, random=0.1), row(0.8, 0.7, random=0.3), row(None, None), row(0.5, 0.5, best=None)]
-    found = means(rows)
-    assert found["starts_0.6"] == pytest.approx(
-        {"share_of_tasks": 0.5, "tasks": 2, "starts_0.6": 0.7, "random": 0.2, "measured_best": 0.8}
-    )
-    assert found["starts_0.9"] == pytest.approx(
-        {"share_of_tasks": 0.25, "tasks": 1, "starts_0.9": 0.7, "random": 0.3, "measured_best": 0.8}
-    )
+from benchmarks.pretuned.__main__ import held_out
+from benchmarks.single_tasks.search import measured_in
+from benchmarks.tables.pretuned import pretuned
+from benchmarks.tables.reading import Result
 
 
-def test_no_task_with_a_start_has_no_means():
-    assert means([row(None, None)])["starts_0.6"] == {"share_of_tasks": 0.0, "tasks": 0}
+def test_tasks_are_of_the_test_part_of_the_checkpoint_and_in_an_order_by_chance():
+    folders = [ROOT / "data" / "cpu-last", ROOT / "data" / "cpu-zen5"]
+    names = [row.workload_hash for row in held_out(folders, "cpu", 0)]
+    tested = set(load_checkpoint("cpu").card.split.tasks("test"))
+    assert names and len(set(names)) == len(names) and tested.issuperset(names)
+    other = [row.workload_hash for row in held_out(folders, "cpu", 1)]
+    assert sorted(other) == sorted(names) and other != names
+
+
+def test_a_search_leaves_its_latencies_in_order_and_each_program_once(tmp_path):
+    folder = tmp_path / "of a device"
+    folder.mkdir()
+    measured = [("first", [0.3, 0.2]), ("second", [0.5]), ("first", [0.1])]
+    lines = [json.dumps([0, [[trace], seconds, {}, []]]) for trace, seconds in measured]
+    (folder / "database_tuning_record.json").write_text("\n".join(lines) + "\n")
+    assert measured_in(tmp_path) == [0.2, 0.5]
+
+
+class OneResult:
+    def __init__(self, values):
+        self.result = Result(ROOT, values, {"machine": "zen4"})
+
+    def of(self, benchmark):
+        return [self.result] if benchmark == "pretuned" else []
+
+
+def ran(latencies_s, seconds=10.0):
+    return {"seconds": seconds, "latencies_s": latencies_s}
+
+
+def test_programs_are_counted_until_the_first_round_of_the_other_search_is_reached():
+    curves = [
+        # After four programs the default search is at 2, which the other one has with its second program.
+        (ran([4.0, 3.0, 2.0, 5.0, 1.0]), ran([3.0, 2.0, 2.0, 2.0, 2.0], 20.0)),
+        (ran([4.0, 4.0, 4.0, 4.0, 4.0]), ran([8.0, 8.0, 4.0, 1.0, 1.0], 5.0)),
+        (ran([]), ran([1.0])),
+    ]
+    tasks = [{"runs": {"default": default, "pretuned": pretuned}} for default, pretuned in curves]
+    for task in tasks:
+        task["runs"] |= {name: ran([]) for name in ("without templates", "pretuned, without templates")}
+    table = pretuned(OneResult({"first_round": 4, "tasks": tasks}))
+    (row,) = [line for line in table.splitlines() if "as by default" in line]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    # Best of two: 2 / 2 and 8 / 4; best of four: 2 / 2 and 1 / 4; of all: 2 / 1 and 1 / 4; time: 2 and 1 / 2.
+    assert cells[:5] == ["AMD Zen 4", "as by default", "2", "2.5", "1 of 2"]
+    assert cells[5:] == ["1.41x", "0.50x", "0.71x", "1.00x"]
+    assert pytest.approx(2**0.5, abs=5e-3) == float(cells[5][:-1])
