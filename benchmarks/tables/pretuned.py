@@ -30,9 +30,9 @@ def pretuned(results: Results) -> str:
         "Programs until then: median of the measured programs with which a search with pretuned starts is as "
         f"fast as the same search without them after its first round of {first}; within {first // 2}: tasks "
         f"on which half of that round is enough. Best of {first // 2} and of {first}: its latency then over "
-        f"that of the other search after {first}; best of all and time: over those of the other search at its "
-        "end. Geometric means, one run each. The cost model was not trained on the tasks; the schedules are of "
-        "tasks of other shapes.",
+        f"that of the other search after {first}; best of all and time: over those of the other search at "
+        "its end. Geometric means, one run each. The cost model was not trained on the tasks; the schedules "
+        "are of tasks of other shapes.",
     )
 
 
