@@ -33,6 +33,8 @@ from ..trained_on import CPUS
 SEARCHES: Mapping[str, Sequence[str]] = {
     "default": (),
     "pretuned": ("starts=pretuned",),
+    "two pretuned": ("starts=pretuned", "pretuned.programs=2"),
+    "nearly the same": ("starts=pretuned", "pretuned.similarity=0.9"),
     "without templates": ("templates=0",),
     "pretuned, without templates": ("starts=pretuned", "templates=0"),
 }
@@ -65,17 +67,21 @@ def with_starts(rows: Sequence[TaskRow], file: Path) -> Iterator[tuple[Task, int
         yield task, len(starts.starts(task))
 
 
-def searched(runs: KeptRuns, task: Task, file: Path, seed: int) -> dict[str, Any]:
+def searched(runs: KeptRuns, task: Task, file: Path, schedules: int, seed: int) -> dict[str, Any]:
     """A run of each search of a task, in another order for each seed, by the name of the search."""
     module = runs.folder / "tasks" / f"{task.workload_hash}.json"
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(tvm.ir.save_json(task.mod))
-    names = list(SEARCHES)
     found = {}
-    for name in names[seed % len(names) :] + names[: seed % len(names)]:
-        words = [*SEARCHES[name], f"pretuned.file={file}"]
-        run = search(ROOT, module, seed, words)
-        found[name] = {key: value for key, value in run.items() if key != "module"}
+    for place in range(len(SEARCHES)):
+        name = list(SEARCHES)[(seed + place) % len(SEARCHES)]
+        run = runs.kept(
+            f"{task.workload_hash}-{name}",
+            {"seed": seed, "settings": SEARCHES[name], "schedules": schedules},
+            partial(search, ROOT, module, seed, [*SEARCHES[name], f"pretuned.file={file}"]),
+        )
+        if run is not None:
+            found[name] = {key: value for key, value in run.items() if key != "module"}
     return found
 
 
@@ -109,10 +115,9 @@ def main() -> None:
         seed = arguments.seed + len(tasks)  # turns the order of the searches
         if len(tasks) == arguments.tasks or not runs.in_time(task.name):
             break
-        settings = {"seed": seed, "searches": SEARCHES, "schedules": schedules}
-        run = runs.kept(task.workload_hash, settings, partial(searched, runs, task, file, seed))
-        if run is not None:
-            tasks.append({"task": task.name, "operator": task.operator, "starts": starts, "runs": run})
+        found = searched(runs, task, file, schedules, seed)
+        if found.keys() == SEARCHES.keys():
+            tasks.append({"task": task.name, "operator": task.operator, "starts": starts, "runs": found})
             print(described(tasks[-1]), flush=True)
     result = {
         "checkpoint": arguments.checkpoint,

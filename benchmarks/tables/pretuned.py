@@ -11,6 +11,8 @@ from .reading import Results, markdown, not_measured, times
 
 PAIRS = {
     ("pretuned", "default"): "as by default",
+    ("two pretuned", "default"): "two starts, not four",
+    ("nearly the same", "default"): "starts of tasks from a similarity of 0.9 on",
     ("pretuned, without templates", "without templates"): "without templates",
 }
 """Search with pretuned starts and the same without them -> its name in the table."""

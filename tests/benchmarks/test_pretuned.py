@@ -53,7 +53,8 @@ def test_programs_are_counted_until_the_first_round_of_the_other_search_is_reach
     ]
     tasks = [{"runs": {"default": default, "pretuned": pretuned}} for default, pretuned in curves]
     for task in tasks:
-        task["runs"] |= {name: ran([]) for name in ("without templates", "pretuned, without templates")}
+        others = ("two pretuned", "nearly the same", "without templates", "pretuned, without templates")
+        task["runs"] |= {name: ran([]) for name in others}
     table = pretuned(OneResult({"first_round": 4, "tasks": tasks}))
     (row,) = [line for line in table.splitlines() if "as by default" in line]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
