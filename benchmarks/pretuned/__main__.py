@@ -67,14 +67,16 @@ def with_starts(rows: Sequence[TaskRow], file: Path) -> Iterator[tuple[Task, int
         yield task, len(starts.starts(task))
 
 
-def searched(runs: KeptRuns, task: Task, file: Path, schedules: int, seed: int) -> dict[str, Any]:
+def searched(
+    runs: KeptRuns, names: Sequence[str], task: Task, file: Path, schedules: int, seed: int
+) -> dict[str, Any]:
     """A run of each search of a task, in another order for each seed, by the name of the search."""
     module = runs.folder / "tasks" / f"{task.workload_hash}.json"
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(tvm.ir.save_json(task.mod))
     found = {}
-    for place in range(len(SEARCHES)):
-        name = list(SEARCHES)[(seed + place) % len(SEARCHES)]
+    for place in range(len(names)):
+        name = names[(seed + place) % len(names)]
         run = runs.kept(
             f"{task.workload_hash}-{name}",
             {"seed": seed, "settings": SEARCHES[name], "schedules": schedules},
@@ -91,6 +93,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--data", type=Path, default=Path("data"), help="folder of the datasets (%(default)s)")
     add("--checkpoint", default="cpu", help="its test tasks are searched (%(default)s)")
     add("--tasks", type=int, default=24, help="tasks with a start (%(default)s)")
+    add("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES), help="(all)")
     add("--seed", type=int, default=0, help="of the choice of tasks and of the searches (%(default)s)")
     add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES))
     arguments = parser.parse_args(words)
@@ -115,8 +118,8 @@ def main() -> None:
         seed = arguments.seed + len(tasks)  # turns the order of the searches
         if len(tasks) == arguments.tasks or not runs.in_time(task.name):
             break
-        found = searched(runs, task, file, schedules, seed)
-        if found.keys() == SEARCHES.keys():
+        found = searched(runs, arguments.searches, task, file, schedules, seed)
+        if found.keys() == set(arguments.searches):
             tasks.append({"task": task.name, "operator": task.operator, "starts": starts, "runs": found})
             print(described(tasks[-1]), flush=True)
     result = {
