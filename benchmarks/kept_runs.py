@@ -91,7 +91,13 @@ class KeptRuns:
         }
         notes = notes_of(self.earlier)
         return write_result(
-            benchmark, {**common, **result}, begun, machine, notes=notes, results=self._arguments.out
+            benchmark,
+            {**common, **result},
+            begun,
+            machine,
+            variant=getattr(self._arguments, "variant", ""),
+            notes=notes,
+            results=self._arguments.out,
         )
 
 

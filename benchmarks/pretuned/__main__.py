@@ -95,6 +95,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--tasks", type=int, default=24, help="tasks with a start (%(default)s)")
     add("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES), help="(all)")
     add("--seed", type=int, default=0, help="of the choice of tasks and of the searches (%(default)s)")
+    add("--variant", default="", help="suffix of the result's folder, for other tasks")
     add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES))
     arguments = parser.parse_args(words)
     arguments.overrides = []

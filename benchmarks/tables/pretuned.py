@@ -20,7 +20,11 @@ PAIRS = {
 
 def pretuned(results: Results) -> str:
     """One row for each machine and pair of searches."""
-    rows = [row for result in results.of("pretuned") for row in _rows(result.machine, result.values)]
+    rows = [
+        row
+        for result in results.of("pretuned")
+        for row in _rows(result.machine, result.values, "other tasks" if result.manifest["variant"] else "")
+    ]
     if not rows:
         return not_measured("python -m benchmarks.pretuned")
     values = results.of("pretuned")[-1].values
@@ -38,9 +42,10 @@ def pretuned(results: Results) -> str:
     )
 
 
-def _rows(machine: str, values: Mapping[str, Any]) -> Iterator[list[str]]:
+def _rows(machine: str, values: Mapping[str, Any], tasks: str) -> Iterator[list[str]]:
     first = values["first_round"]
-    for (ours, theirs), title in PAIRS.items():
+    for (ours, theirs), pair in PAIRS.items():
+        title = "; ".join(filter(None, (pair, tasks)))
         if not all({ours, theirs} <= row["runs"].keys() for row in values["tasks"]):
             continue
         curves = [

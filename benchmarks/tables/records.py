@@ -16,6 +16,7 @@ DATASETS = {
     "cpu-zen3": "new tasks, near a quarter of them depthwise; three tenths at random",
     "cpu-zen5": "new tasks, three tenths of them depthwise; inputs computed in three places",
     "cpu-zen4": "new tasks, on the trajectory of searches",
+    "cpu-xeon": "new tasks, on the trajectory of searches, a fifth at random; not trained on yet",
     "cpu-targets": "x86-64-v2 and -v3 code and one core, to transfer to; not trained on",
     "cpu-bfloat16": "tasks in bfloat16 on the trajectory of searches; not trained on",
     "cpu-int8": "the same in int8",

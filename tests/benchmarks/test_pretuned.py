@@ -33,7 +33,7 @@ def test_a_search_leaves_its_latencies_in_order_and_each_program_once(tmp_path):
 
 class OneResult:
     def __init__(self, values):
-        self.result = Result(ROOT, values, {"machine": "zen4"})
+        self.result = Result(ROOT, values, {"machine": "zen4", "variant": ""})
 
     def of(self, benchmark):
         return [self.result] if benchmark == "pretuned" else []
