@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tvm
 from foretune.dataset.records import TaskRow
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import stored_task
+from foretune.dataset.stored_tasks import stored_rows, stored_task
 from foretune.dataset.task import Task
 from foretune.dataset.task_shapes import shape_hash
 from foretune.dataset.tvm_compat import parse_target
@@ -27,7 +25,7 @@ from foretune.models.checkpoint import load_checkpoint
 from .. import pretuned
 from ..common import ROOT, argument_parser, start, this_machine
 from ..kept_runs import KeptRuns, add_options
-from ..single_tasks.processes import search
+from ..single_tasks.processes import search, task_file
 from ..trained_on import CPUS
 
 SEARCHES: Mapping[str, Sequence[str]] = {
@@ -50,7 +48,7 @@ def held_out(folders: Sequence[Path], checkpoint: str, seed: int) -> list[TaskRo
     rows = {
         row.workload_hash: row
         for folder in folders
-        for row in RecordStore(folder).require().tasks()
+        for row in stored_rows(folder)
         if row.workload_hash in tested
     }
     names = np.random.default_rng(seed).permutation(sorted(rows)).tolist()
@@ -71,9 +69,7 @@ def searched(
     runs: KeptRuns, names: Sequence[str], task: Task, file: Path, schedules: int, seed: int
 ) -> dict[str, Any]:
     """A run of each search of a task, in another order for each seed, by the name of the search."""
-    module = runs.folder / "tasks" / f"{task.workload_hash}.json"
-    module.parent.mkdir(parents=True, exist_ok=True)
-    module.write_text(tvm.ir.save_json(task.mod))
+    module = task_file(runs.folder, task.workload_hash, task)
     found = {}
     for place in range(len(names)):
         name = names[(seed + place) % len(names)]
@@ -97,9 +93,8 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="of the choice of tasks and of the searches (%(default)s)")
     add("--variant", default="", help="suffix of the result's folder, for other tasks")
     add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES))
-    arguments = parser.parse_args(words)
-    arguments.overrides = []
-    return arguments
+    parser.set_defaults(overrides=[])
+    return parser.parse_args(words)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tvm
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import parse_target
 from tvm.target import Target
@@ -29,7 +28,7 @@ from ..common import (
     write_result,
 )
 from ..tasks import TEN, tasks_named, time_in_turns
-from .processes import search
+from .processes import search, task_file
 
 Contestant = tuple[Path, tuple[str, ...]]
 """Checkout and settings of a search."""
@@ -110,9 +109,7 @@ def searched(
         if arguments.minutes is not None and time.monotonic() - began > 60 * arguments.minutes:
             print(f"{arguments.minutes} minutes are over before {name}, seed {seed}", flush=True)
             break
-        task = folder / "tasks" / f"{name}.json"
-        task.parent.mkdir(parents=True, exist_ok=True)
-        task.write_text(tvm.ir.save_json(tasks[name].mod))
+        task = task_file(folder, name, tasks[name])
         for contestant in list(contestants)[:: -1 if seed % 2 else 1]:
             checkout, words = contestants[contestant]
             settings = {

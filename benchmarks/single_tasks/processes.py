@@ -7,11 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tvm
+from foretune.dataset.task import Task
+
 from ..checkouts import python_in
 from ..common import read_json
 
 LIMIT_S = 900.0
 """Seconds after which a search is given up."""
+
+
+def task_file(folder: Path, name: str, task: Task) -> Path:
+    """File in a folder that `search` reads the task of."""
+    path = folder / "tasks" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tvm.ir.save_json(task.mod))
+    return path
 
 
 def search(checkout: Path, task: Path, seed: int, settings: Sequence[str]) -> dict[str, Any]:

@@ -20,15 +20,15 @@ PAIRS = {
 
 def pretuned(results: Results) -> str:
     """One row for each machine and pair of searches."""
+    found = results.of("pretuned")
+    if not found:
+        return not_measured("python -m benchmarks.pretuned")
     rows = [
         row
-        for result in results.of("pretuned")
+        for result in found
         for row in _rows(result.machine, result.values, "other tasks" if result.manifest["variant"] else "")
     ]
-    if not rows:
-        return not_measured("python -m benchmarks.pretuned")
-    values = results.of("pretuned")[-1].values
-    first = values["first_round"]
+    first = found[-1].values["first_round"]
     heads = ["machine", "search", "tasks", "programs until then", f"within {first // 2}"]
     return markdown(
         [*heads, f"best of {first // 2}", f"best of {first}", "best of all", "time"],
@@ -48,23 +48,18 @@ def _rows(machine: str, values: Mapping[str, Any], tasks: str) -> Iterator[list[
         title = "; ".join(filter(None, (pair, tasks)))
         if not all({ours, theirs} <= row["runs"].keys() for row in values["tasks"]):
             continue
-        curves = [
-            tuple(row["runs"][name]["latencies_s"] for name in (ours, theirs)) for row in values["tasks"]
-        ]
-        ran = [(mine, other) for mine, other in curves if mine and other]
-        if not ran:
+        runs = [(row["runs"][ours], row["runs"][theirs]) for row in values["tasks"]]
+        runs = [both for both in runs if all(run["latencies_s"] for run in both)]
+        if not runs:
             continue
+        ran = [(mine["latencies_s"], other["latencies_s"]) for mine, other in runs]
         counts = [programs_until(mine, min(other[:first])) for mine, other in ran]
         half = sum(count <= first // 2 for count in counts)
-        seconds = [
-            row["runs"][ours]["seconds"] / row["runs"][theirs]["seconds"]
-            for row, curve in zip(values["tasks"], curves, strict=True)
-            if all(curve)
-        ]
+        seconds = geometric_mean([mine["seconds"] / other["seconds"] for mine, other in runs])
         yield [
             *(machine, title, str(len(ran)), f"{statistics.median(counts):g}", f"{half} of {len(ran)}"),
             *(times(_over(ran, mine, first)) for mine in (first // 2, first)),
-            *(times(_over(ran, None, None)), times(geometric_mean(seconds))),
+            *(times(_over(ran, None, None)), times(seconds)),
         ]
 
 
