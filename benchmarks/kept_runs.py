@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 FAILED = (subprocess.SubprocessError, OSError, DisturbedError, UserError)
 
 
-def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str) -> None:
-    """Adds the options of `KeptRuns`; `minutes` says in the help what the default limit is."""
+def add_options(parser: argparse.ArgumentParser, folder: str, minutes: str, *, extends: bool = True) -> None:
+    """Adds the options of `KeptRuns`; `minutes` says in the help what the default limit is.
+
+    Without `extends` there is no option to add to a committed result.
+    """
     add = parser.add_argument
     add("--minutes", type=float, help=f"begin no run after so many ({minutes})")
     add("--again", action="store_true", help="run anew what is kept")
     add("--keep", action="store_true", help="keep runs of earlier commits too")
-    add("--extend", action="store_true", help="add to the committed result of this machine")
+    if extends:
+        add("--extend", action="store_true", help="add to the committed result of this machine")
     add("--runs-in", type=Path, default=Path(folder), help="(%(default)s)")
     add("--out", type=Path, default=RESULTS, help="(%(default)s)")
 

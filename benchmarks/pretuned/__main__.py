@@ -92,7 +92,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--searches", nargs="+", choices=SEARCHES, default=list(SEARCHES), help="(all)")
     add("--seed", type=int, default=0, help="of the choice of tasks and of the searches (%(default)s)")
     add("--variant", default="", help="suffix of the result's folder, for other tasks")
-    add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES))
+    add_options(parser, "outputs/benchmarks/pretuned", str(MINUTES), extends=False)
     parser.set_defaults(overrides=[])
     return parser.parse_args(words)
 

@@ -22,7 +22,7 @@ def main() -> None:
     parser = argument_parser(task_selection)
     parser.add_argument("--dataset", type=Path, default=Path("data/cpu"), help="(%(default)s)")
     parser.add_argument("--seeds", type=int, default=3, help="(%(default)s)")
-    add_options(parser, "outputs/benchmarks/task_selection", str(MINUTES))
+    add_options(parser, "outputs/benchmarks/task_selection", str(MINUTES), extends=False)
     parser.set_defaults(overrides=list(TRAIN))
     arguments = parser.parse_args()
     begun, runs = start(), KeptRuns(arguments, MINUTES)
