@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..common import ROOT
+from ..checkouts import commit_of
+from ..common import ROOT, kept_run
 from ..kept_runs import KeptRuns
 from .runs import side_by_side, tune, tune_by_stock
 
@@ -85,30 +86,42 @@ def one_of_each(
 
     `searches` are overrides of `foretune tune` by name, or STOCK and its programs a task; `overrides` are
     those of all. A search of `budgets` runs after the one whose seconds it has. `side_by_side_s` are the
-    latencies in seconds of the networks, by search.
+    latencies in seconds of the networks, by search. What an interrupted call has done is in `folder`, and the
+    next one of the same commit goes on from there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     names, budgets = list(searches), budgets or {}
     libraries = {name: folder / f"{network}-{seed}-{re.sub(r'[^a-z0-9_]+', '-', name)}.so" for name in names}
     turns = [names[(seed + place) % len(names)] for place in range(len(names))]
     runs: dict[str, Any] = {}
-    try:
-        for name in sorted(turns, key=budgets.__contains__):
-            if tuple(searches[name][:-1]) == (STOCK,):
-                runs[name] = tune_by_stock(network, seed, int(searches[name][-1]), libraries[name])
-                continue
-            words = [*ALONE, *searches[name], *overrides]
-            if name in budgets:
-                words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")
-            runs[name] = _run(network, seed, words, libraries[name])
-        return {**runs, "side_by_side_s": side_by_side(network, libraries)}
-    finally:
-        for library in libraries.values():
-            library.unlink(missing_ok=True)
+    for name in sorted(turns, key=budgets.__contains__):
+        words = list(searches[name])
+        if words[:-1] != [STOCK]:
+            words = [*ALONE, *words, *overrides]
+        if name in budgets:
+            words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")
+        library = libraries[name]
+        runs[name] = kept_run(
+            _facts_of(library),
+            {"commit": commit_of(ROOT), "words": words},
+            partial(_run, network, seed, words, library),
+            again=not library.is_file(),
+        )
+    found = {**runs, "side_by_side_s": side_by_side(network, libraries)}
+    for library in libraries.values():
+        library.unlink(missing_ok=True)
+        _facts_of(library).unlink()
+    return found
 
 
-def _run(network: str, seed: int, overrides: Sequence[str], library: Path) -> dict[str, Any]:
-    run = tune(ROOT, network, seed, overrides, export=library, timed=False)
+def _facts_of(library: Path) -> Path:
+    return library.with_suffix(".json")
+
+
+def _run(network: str, seed: int, words: Sequence[str], library: Path) -> dict[str, Any]:
+    if words[:-1] == [STOCK]:
+        return tune_by_stock(network, seed, int(words[-1]), library)
+    run = tune(ROOT, network, seed, words, export=library, timed=False)
     return {**run, "search_s": run["stage_s"]["search and measure"]}
 
 

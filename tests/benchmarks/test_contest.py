@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.networks import contest
 
 
@@ -58,3 +60,35 @@ def test_stock_tunes_the_network_by_so_many_programs_a_task(monkeypatch, tmp_pat
     run = contest.one_of_each("net", 0, tmp_path, searches, ["top_k=2"])
     assert run["default"]["search_s"] == 1.0 and run["side_by_side_s"] == {"default": 0.5, "stock": 0.5}
     assert run["stock"] == {"seed": 0, "search_s": 60.0, "measured": 64, "library": "net-0-stock.so"}
+
+
+def test_an_interrupted_contest_goes_on_with_the_searches_that_are_left(monkeypatch, tmp_path):
+    tuned = []
+
+    def tune(checkout, network, seed, overrides, *, export, timed):
+        tuned.append(export.name)
+        if len(tuned) == 2:
+            raise KeyboardInterrupt
+        export.write_text("library")
+        return {"seed": seed, "stage_s": {"search and measure": float(len(tuned))}}
+
+    monkeypatch.setattr(contest, "tune", tune)
+    monkeypatch.setattr(contest, "side_by_side", lambda network, libraries: dict.fromkeys(libraries, 0.5))
+    searches = {"one": (), "other": ("search.rounds=1",)}
+    with pytest.raises(KeyboardInterrupt):
+        contest.one_of_each("net", 0, tmp_path, searches, [])
+    run = contest.one_of_each("net", 0, tmp_path, searches, [])
+    assert tuned == ["net-0-one.so", "net-0-other.so", "net-0-other.so"]
+    assert [run[name]["search_s"] for name in searches] == [1.0, 3.0]
+    assert list(tmp_path.iterdir()) == []
+    for lost, overrides in (
+        (True, []),
+        (False, ["top_k=2"]),
+    ):  # a library is gone, or the overrides are others
+        tuned.clear()
+        with pytest.raises(KeyboardInterrupt):
+            contest.one_of_each("net", 0, tmp_path, searches, [])
+        if lost:
+            (tmp_path / "net-0-one.so").unlink()
+        contest.one_of_each("net", 0, tmp_path, searches, overrides)
+        assert tuned == ["net-0-one.so", "net-0-other.so"] * 2
