@@ -255,18 +255,22 @@ def kept_run(
     *,
     again: bool = False,
     free: Sequence[str] = (),
+    library: Path | None = None,
 ) -> T:
     """Result of an earlier run with these settings, or of `make`, which is then kept at `path`.
 
     `settings` and the result are JSON values. A run with other settings is made anew, but those named in
     `free` may differ, and so is each run where `again`. A benchmark that was stopped goes on where it was. A
-    path that ends in `.xz` is compressed.
+    path that ends in `.xz` is compressed. `library` is a file that `make` writes, too; a run without it is
+    made anew.
     """
     wanted = json.loads(json.dumps(settings))
-    if path.is_file() and not again:
+    if path.is_file() and not again and (library is None or library.is_file()):
         kept = json.loads(_bytes(path))
         if {**kept["settings"], **{name: wanted[name] for name in free}} == wanted:
             return kept["run"]
+    if library is not None:
+        path.unlink(missing_ok=True)  # it would tell of another library if `make` is interrupted
     content = json.dumps({"settings": wanted, "run": make()}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")

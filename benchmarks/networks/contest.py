@@ -95,33 +95,25 @@ def one_of_each(
     turns = [names[(seed + place) % len(names)] for place in range(len(names))]
     runs: dict[str, Any] = {}
     for name in sorted(turns, key=budgets.__contains__):
-        words = list(searches[name])
-        if words[:-1] != [STOCK]:
+        words, library = list(searches[name]), libraries[name]
+        if words[:-1] == [STOCK]:
+            make = partial(tune_by_stock, network, seed, int(words[-1]), library)
+        else:
             words = [*ALONE, *words, *overrides]
-        if name in budgets:
-            words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")
-        library = libraries[name]
-        runs[name] = kept_run(
-            _facts_of(library),
-            {"commit": commit_of(ROOT), "words": words},
-            partial(_run, network, seed, words, library),
-            again=not library.is_file(),
-        )
+            if name in budgets:
+                words.append(f"budget_s={budgets[name].seconds(runs[budgets[name].rival]):.1f}")
+            make = partial(_run, network, seed, words, library)
+        settings = {"commit": commit_of(ROOT), "words": words}
+        runs[name] = kept_run(library.with_suffix(".json"), settings, make, library=library)
     found = {**runs, "side_by_side_s": side_by_side(network, libraries)}
     for library in libraries.values():
         library.unlink(missing_ok=True)
-        _facts_of(library).unlink()
+        library.with_suffix(".json").unlink()
     return found
 
 
-def _facts_of(library: Path) -> Path:
-    return library.with_suffix(".json")
-
-
-def _run(network: str, seed: int, words: Sequence[str], library: Path) -> dict[str, Any]:
-    if words[:-1] == [STOCK]:
-        return tune_by_stock(network, seed, int(words[-1]), library)
-    run = tune(ROOT, network, seed, words, export=library, timed=False)
+def _run(network: str, seed: int, overrides: Sequence[str], library: Path) -> dict[str, Any]:
+    run = tune(ROOT, network, seed, overrides, export=library, timed=False)
     return {**run, "search_s": run["stage_s"]["search and measure"]}
 
 

@@ -88,7 +88,8 @@ def main() -> None:
             lambda name=name: tuned(  # type: ignore[misc]
                 FORMS[name], overrides, folder / "database", libraries[name]
             ),
-            again=arguments.again or not libraries[name].exists(),
+            again=arguments.again,
+            library=libraries[name],
         )
         took_s = forms[name]["tune"]["total_s"]
         print(f"[{number} of {len(arguments.forms)}] {name} tuned in {took_s:.0f} s", flush=True)

@@ -89,6 +89,29 @@ def test_a_kept_run_is_taken_up_unless_its_settings_differ(tmp_path):
     assert kept_run(path, {"seed": 3, "of": (2, 2)}, make, free=["seed"])["run"] == 3
 
 
+def test_a_kept_run_counts_only_with_the_file_that_it_wrote(tmp_path):
+    path, library = tmp_path / "run.json", tmp_path / "run.so"
+    made = []
+
+    def make(content):
+        made.append(content)
+        library.write_text(content)
+        if content == "interrupted":
+            raise KeyboardInterrupt
+        return content
+
+    def kept(seed, content):
+        return kept_run(path, {"seed": seed}, lambda: make(content), library=library)
+
+    assert [kept(0, "first"), kept(0, "other")] == ["first", "first"]
+    with pytest.raises(KeyboardInterrupt):
+        kept(1, "interrupted")
+    assert kept(0, "second") == "second"  # the library of the first run is gone
+    library.unlink()
+    assert kept(0, "third") == "third"
+    assert made == ["first", "interrupted", "second", "third"]
+
+
 def test_turns_begin_with_another_contestant_each_round():
     assert list(in_turns("ab", 3)) == [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")]
 
