@@ -10,10 +10,12 @@ import tvm
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.tvm_compat import parse_target
-from foretune.inference import tune as subject
+from foretune.inference import tuning_run
 from foretune.inference.config import OneShotConfig
 from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
+from foretune.inference.tune import run
+from foretune.inference.tune_config import TuneConfig
 from foretune.inference.tuning_database import TuningDatabase
 from rich.console import Console
 from support.schedules import add_schedules
@@ -48,10 +50,10 @@ def test_a_schedule_of_an_earlier_run_is_taken_where_it_is_faster(
         return compiled[-1]
 
     compile_network = trial.compile_network
-    monkeypatch.setattr(subject, "TuningDatabase", EarlierDatabase)
+    monkeypatch.setattr(tuning_run, "TuningDatabase", EarlierDatabase)
     monkeypatch.setattr(trial, "compile_network", noted)
-    result = subject.run(
-        subject.TuneConfig(
+    result = run(
+        TuneConfig(
             **NETWORK,
             output=tmp_path / "report",
             database=tmp_path / "database",

@@ -16,9 +16,9 @@ from foretune.dataset.measure import ExecutorConfig
 from foretune.dataset.networks.inputs import BadInputShapeError
 from foretune.inference.deploy.fresh_process import CALLS
 from foretune.inference.deploy.load import load
+from foretune.inference.network_run import NetworkRun, _as_built
 from foretune.inference.result import BY_LOAD, BY_STOCK, NOT_BUILT
 from foretune.inference.result_file import load_result
-from foretune.inference.tune import TuningRun, _as_built
 from foretune.inference.tune_config import TuneConfig
 from rich.console import Console
 from support.checkpoints import random_checkpoint
@@ -270,7 +270,7 @@ def test_a_file_that_does_not_run_ends_a_run_before_its_search(tmp_path) -> None
             database=tmp_path / "database",
             executor=ExecutorConfig(executor),
         )
-        return TuningRun(config, Console(quiet=True), time.time())._loaded()
+        return NetworkRun(config, Console(quiet=True), time.time())._loaded()
 
     assert loaded(4).reference_outputs()[0].shape == (3, 2)
     with pytest.raises(BadInputShapeError, match=r"product\.onnx does not run on inputs \[\[3, 5\]\]"):

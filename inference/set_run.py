@@ -13,9 +13,10 @@ from ..dataset.networks.alternatives import Offer, merged_offers
 from ..dataset.networks.loading import first_line
 from ..dataset.task import Task
 from ..errors import UserError
+from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
 from .result import TUNED, NetworkOutcome, TuneResult
-from .tune import TuningRun
+from .tuning_run import TuningRun
 
 
 class SetRun(TuningRun):
@@ -31,7 +32,7 @@ class SetRun(TuningRun):
         with self.opened() as opened:
             tasks, offers, outcomes = self._tasks(config.members, opened.target)
             united = operator_set(tasks)
-            self._gpu_templates(united, opened)
+            self.gpu_templates(united, opened)
             tuner, results = self.tune(united, opened, merged_offers(offers))
         for member in config.members:
             if not outcomes[member.name].error:
@@ -75,7 +76,7 @@ class SetRun(TuningRun):
 
     def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
         self.console.rule(member.name)
-        run = TuningRun(self.config.of_member(member), self.console, time.time(), searches=False)
+        run = NetworkRun(self.config.of_member(member), self.console, time.time(), searches=False)
         with self.watch.stage("compile, check and time the networks"):
             try:
                 result = run.run()

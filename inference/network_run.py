@@ -1,0 +1,114 @@
+"""Tuning of one network: its tasks are searched, and it is compiled, checked and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from ..dataset.networks import (
+    Network,
+    extract_tasks,
+    find_alternatives,
+    load_network,
+    recast_operators,
+    to_relax,
+)
+from ..dataset.networks.integer_products import float_products
+from ..dataset.networks.quantisation import INT8, is_quantised, quantised
+from ..errors import UserError
+from .deploy.outputs import OutputCheck
+from .deploy.trial import Trial, Tuned
+from .result import NOT_BUILT, TaskResult, TuneResult
+from .result_file import load_comparison_runs
+from .tasks.alternatives import take
+from .tune_config import TuneConfig
+from .tuning_run import TuningRun
+
+
+class OutputMismatchError(UserError, RuntimeError):
+    """The tuned network computes something else than the original."""
+
+
+class NetworkRun(TuningRun):
+    """Run of one network."""
+
+    def run(self) -> TuneResult:
+        """Tunes, compiles, checks and times the network, and reports. Raises UserError."""
+        config = self.config
+        comparison_runs = load_comparison_runs(config.report.beside)
+        with self.opened() as opened:
+            with (
+                self.watch.stage("network to tasks"),
+                self.console.status(f"turning {config.network} into tasks"),
+            ):
+                network = self._loaded()
+                began = time.perf_counter()
+                relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
+                lowering_s = time.perf_counter() - began
+                tasks = extract_tasks(relax_mod, opened.target, network.name)
+                alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
+            templates = self.gpu_templates(tasks, opened)
+            tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
+        taken = take(relax_mod, alternatives, found, config.search.measure)
+        tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
+        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+        tuned = Tuned(tuned_mod, relax_mod, network, opened.target, opened.database, results, lowering_s)
+        timed = trial.timed(tuned)
+        results = [_as_built(task, timed.unbuildable) for task in results]
+        check = timed.check
+        result = replace(
+            self.result(network.name, opened, results, tuner),
+            contestants=timed.contestants,
+            max_abs_difference=None if check is None else check.max_abs_difference,
+            tolerance=0.0 if check is None else check.tolerance,
+            comparison_runs=comparison_runs,
+            exported=timed.exported,
+            left_out=timed.left_out,
+            network_profile=timed.profile,
+            recast=recast_operators(relax_mod),
+            alternatives=taken.alternatives,
+            float_products=float_products(relax_mod),
+            agreement=timed.agreement,
+            peak_gflops=timed.peak_gflops,
+        )
+        result = self.report(result, opened)
+        if check is not None and not check.agrees:
+            raise OutputMismatchError(_mismatch(config, check))
+        return result
+
+    def _loaded(self) -> Network:
+        """The network, in int8 with its quantised form beside the report; runs a file."""
+        config = self.config
+        network = load_network(**config.network_arguments)
+        if config.lowering.dtype == INT8:
+            path = config.folder / "quantised.onnx"
+            with self.work.stage("quantisation"):
+                network = quantised(network, config.lowering.calibration, path)
+            if network.quantised_s:
+                by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
+                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+        elif is_quantised(network):
+            self.console.print(
+                f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "
+                f"products run in integers with lowering.dtype={INT8}",
+                style="yellow",
+                soft_wrap=True,
+            )
+        self.run_file(network)
+        return network
+
+
+def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
+    """The result of a task, without the schedule that the compiled network lacks."""
+    if task.name not in unbuildable:
+        return task
+    return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)
+
+
+def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
+    return (
+        f"network={config.network}: tuned outputs differ from the original by up to "
+        f"{check.max_abs_difference:.3g}, over the tolerance of {check.tolerance:.3g}; do not use this "
+        f"build; tune again with retune=true, and report it with {config.folder / 'report.json'}"
+    )
