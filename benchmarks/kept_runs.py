@@ -127,7 +127,8 @@ def earlier_result(arguments: argparse.Namespace, benchmark: str, machine: Hardw
 
 
 def notes_of(earlier: Mapping[str, Any]) -> str:
-    """Notes of a manifest on the results that were extended, the first one first."""
+    """Notes of a manifest on the results that were extended, each once, the first one first."""
     if not earlier:
         return ""
-    return "; ".join(filter(None, (earlier["notes"], f"adds to the runs of commit {earlier['commit']}")))
+    notes = [*filter(None, earlier["notes"].split("; ")), f"adds to the runs of commit {earlier['commit']}"]
+    return "; ".join(dict.fromkeys(notes))

@@ -301,6 +301,8 @@ def test_a_part_goes_on_from_the_committed_result_of_the_machine(tmp_path, monke
     assert notes_of(earlier) == "adds to the runs of commit abc"
     again = {**earlier, "commit": "def", "notes": notes_of(earlier)}
     assert notes_of(again) == "adds to the runs of commit abc; adds to the runs of commit def"
+    twice = {**again, "notes": notes_of(again)}
+    assert notes_of(twice) == notes_of(again)
     others = arguments_of([*words, str(tmp_path / "b"), "--extend", "--", "search.rounds=2"])
     with pytest.raises(UserError, match=r"overrides=\[\], this run \['search.rounds=2'\]"):
         earlier_result(others, "reuse_networks", HARDWARE)
