@@ -17,7 +17,7 @@ from tvm.target import Target
 from ..configuration import from_hydra
 from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
-from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, find_alternatives, load_network, to_relax
+from ..dataset.networks import AS_FASTEST, Lowering, load_network, lowered_network
 from ..dataset.networks.alternatives import Offer, merged_offers, offered_tasks
 from ..dataset.target_hardware import target_hardware
 from ..dataset.task import Task
@@ -76,10 +76,9 @@ def run(config: InspectConfig, console: Console | None = None) -> NetworkOutlook
     for member in members_of(config.network, config.batch, config.inputs):
         with console.status(f"turning {member.name} into tasks"):
             network = load_network(**member.arguments(config.seed, config.kwargs))
-            relax_mod = to_relax(network, target, config.lowering)
-            of_networks[member.name] = extract_tasks(relax_mod, target, network.name)
-            alternatives = find_alternatives(relax_mod, target, config.lowering)
-            offers.append([alternative.offer for alternative in alternatives])
+            lowered = lowered_network(network, target, config.lowering)
+            of_networks[member.name] = lowered.tasks
+            offers.append(lowered.offers)
     offered = merged_offers(offers)
     tasks = operator_set(of_networks)
     tasks += offered_tasks(tasks, offered)

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from ..dataset.networks import (
-    Network,
-    extract_tasks,
-    find_alternatives,
-    load_network,
-    recast_operators,
-    to_relax,
-)
+from ..dataset.networks import Network, load_network, lowered_network, recast_operators
 from ..dataset.networks.integer_products import float_products
 from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..errors import UserError
@@ -43,18 +35,13 @@ class NetworkRun(TuningRun):
                 self.console.status(f"turning {config.network} into tasks"),
             ):
                 network = self._loaded()
-                began = time.perf_counter()
-                relax_mod = to_relax(network, opened.target, config.lowering, self.work.stage)
-                lowering_s = time.perf_counter() - began
-                tasks = extract_tasks(relax_mod, opened.target, network.name)
-                alternatives = find_alternatives(relax_mod, opened.target, config.lowering)
-            templates = self.gpu_templates(tasks, opened)
-            tuner, found = self.tune(tasks, opened, [alternative.offer for alternative in alternatives])
-        taken = take(relax_mod, alternatives, found, config.search.measure)
+                lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
+            templates = self.gpu_templates(lowered.tasks, opened)
+            tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
+        taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
         tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
         trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
-        tuned = Tuned(tuned_mod, relax_mod, network, opened.target, opened.database, results, lowering_s)
-        timed = trial.timed(tuned)
+        timed = trial.timed(Tuned(tuned_mod, lowered, network, opened.target, opened.database, results))
         results = [_as_built(task, timed.unbuildable) for task in results]
         check = timed.check
         result = replace(
@@ -66,9 +53,9 @@ class NetworkRun(TuningRun):
             exported=timed.exported,
             left_out=timed.left_out,
             network_profile=timed.profile,
-            recast=recast_operators(relax_mod),
+            recast=recast_operators(lowered.relax_mod),
             alternatives=taken.alternatives,
-            float_products=float_products(relax_mod),
+            float_products=float_products(lowered.relax_mod),
             agreement=timed.agreement,
             peak_gflops=timed.peak_gflops,
         )

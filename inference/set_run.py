@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ..dataset.networks import extract_tasks, find_alternatives, load_network, to_relax
+from ..dataset.networks import load_network, lowered_network
 from ..dataset.networks.alternatives import Offer, merged_offers
 from ..dataset.networks.loading import first_line
 from ..dataset.task import Task
@@ -62,11 +62,10 @@ class SetRun(TuningRun):
                 try:
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
                     self.run_file(network)
-                    relax_mod = to_relax(network, target, self.config.lowering, self.work.stage)
-                    alternatives = find_alternatives(relax_mod, target, self.config.lowering)
-                    offers.append([alternative.offer for alternative in alternatives])
-                    tasks[member.name] = extract_tasks(relax_mod, target, network.name)
-                    outcomes[member.name] = NetworkOutcome(member.name, len(tasks[member.name]))
+                    lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
+                    offers.append(lowered.offers)
+                    tasks[member.name] = lowered.tasks
+                    outcomes[member.name] = NetworkOutcome(member.name, len(lowered.tasks))
                 except Exception as error:  # one network must not take the others along
                     outcomes[member.name] = NetworkOutcome(member.name, 0, error=_message(error))
                     self._tell(outcomes[member.name])

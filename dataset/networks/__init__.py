@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from .alternative_kinds import find_alternatives
     from .buildable import recast_operators
     from .extraction import NetworkExportError, extract_tasks, task_names, to_relax
+    from .lowered import LoweredNetwork, lowered_network
     from .lowering import AS_FASTEST, Lowering
 
 __all__ = [
     "AS_FASTEST",
+    "LoweredNetwork",
     "Lowering",
     "Network",
     "NetworkExportError",
@@ -25,6 +27,7 @@ __all__ = [
     "extract_tasks",
     "find_alternatives",
     "load_network",
+    "lowered_network",
     "recast_operators",
     "task_names",
     "to_relax",
@@ -32,10 +35,12 @@ __all__ = [
 
 _WITH_TVM = {
     "AS_FASTEST": "lowering",
+    "LoweredNetwork": "lowered",
     "Lowering": "lowering",
     "NetworkExportError": "extraction",
     "extract_tasks": "extraction",
     "find_alternatives": "alternative_kinds",
+    "lowered_network": "lowered",
     "recast_operators": "buildable",
     "task_names": "extraction",
     "to_relax": "extraction",

@@ -25,15 +25,7 @@ from ...dataset.database_lines import (
 from ...dataset.described_task import described_task
 from ...dataset.exchange import HERE, database_folder_name, find_hardware
 from ...dataset.hardware import Hardware
-from ...dataset.networks import (
-    AS_FASTEST,
-    Lowering,
-    Network,
-    extract_tasks,
-    find_alternatives,
-    load_network,
-    to_relax,
-)
+from ...dataset.networks import AS_FASTEST, Lowering, Network, load_network, lowered_network
 from ...dataset.networks.alternatives import offered_tasks
 from ...dataset.networks.inputs import InputSpec
 from ...dataset.task import Task
@@ -142,10 +134,8 @@ def export_bundle(
 
 def _network_tasks(network: Network, target: Target, lowering: Lowering) -> dict[str, Task]:
     """Tasks of a network and of its alternatives by workload hash."""
-    relax_mod = to_relax(network, target, lowering)
-    tasks = extract_tasks(relax_mod, target, network.name)
-    offers = [alternative.offer for alternative in find_alternatives(relax_mod, target, lowering)]
-    tasks += offered_tasks(tasks, offers)
+    lowered = lowered_network(network, target, lowering)
+    tasks = [*lowered.tasks, *offered_tasks(lowered.tasks, lowered.offers)]
     return {task.workload_hash: task for task in tasks}
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
-from ...dataset.networks import Network
+from ...dataset.networks import LoweredNetwork, Network
 from ...dataset.stored_type import WIDE
 from ..predicted_schedules import PredictedSchedules
 from ..profiling import StageClock
@@ -66,14 +66,12 @@ class Tuned:
 
     relax_mod: tvm.IRModule
     """The network with the alternatives that it takes."""
-    untuned_mod: tvm.IRModule
+    lowered: LoweredNetwork
     """The network without alternatives, as it runs untuned."""
     network: Network
     target: Target
     database: TuningDatabase
     results: Sequence[TaskResult]
-    lowering_s: float
-    """Seconds that the conversion to Relax took."""
 
 
 def comparison_in_float32(network: Network) -> Compare:
@@ -127,8 +125,8 @@ class Trial:
             forms = [CompiledForm(TUNED, self._compiled(tuned), self.elapsed_s())]
             if UNTUNED in names:
                 began = time.perf_counter()
-                untuned = compile_network(tuned.untuned_mod, tuned.target)
-                ready_s = tuned.lowering_s + time.perf_counter() - began
+                untuned = compile_network(tuned.lowered.relax_mod, tuned.target)
+                ready_s = tuned.lowered.lowering_s + time.perf_counter() - began
                 forms.append(CompiledForm(UNTUNED, untuned, ready_s))
         return forms
 
