@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import ensurepip
 import importlib.util
 import os
@@ -23,6 +24,7 @@ from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from foretune.inference.proposal_folder import TAKEN_FILE
 from support.paths import ROOT
 
+from benchmarks.campaign_environment import CUDA_RUNTIME
 from benchmarks.wheel_bundle import pack
 
 SCRIPT = ROOT / "benchmarks" / "gpu_campaign.py"
@@ -122,7 +124,7 @@ def test_a_folder_with_other_files_is_not_replaced(small_bundle, tmp_path):
 
 
 def test_tvm_finds_the_cuda_runtime_of_the_environment(tmp_path, monkeypatch):
-    library = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib" / campaign.CUDA_RUNTIME
+    library = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib" / CUDA_RUNTIME
     library.parent.mkdir(parents=True)
     library.touch()
     monkeypatch.setattr(sys, "path", [])
@@ -191,7 +193,7 @@ def test_a_machine_without_driver_is_told_at_once(tmp_path, monkeypatch, capsys)
     def no_library(name):
         raise OSError(name)
 
-    monkeypatch.setattr(campaign.ctypes, "CDLL", no_library)
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
     assert campaign.main(["run", "--dataset", str(tmp_path / "d"), "--minutes", "5"]) == 2
     assert capsys.readouterr().err.startswith("error: this machine has no NVIDIA driver")
 
