@@ -94,6 +94,19 @@ def test_a_quantised_file_of_a_transformer_block_is_tuned_as_it_is(tmp_path: Pat
     assert result.float_products == 2 and "2 products have no form in int8 and stay float32" in shown
 
 
+@pytest.mark.slow
+@runs_here
+def test_a_set_searches_the_integer_products_that_its_networks_run(tmp_path: Path) -> None:
+    shapes = "inputs=[[[1,64,8,8]],[[1,64,4,4]]]"
+    whole = run(settings(tmp_path, "network=support.networks:Convolutions", shapes, SERVER, "rivals=[]"))
+    assert [(one.error, one.outputs_match) for one in whole.networks] == [("", True)] * 2
+    for one in whole.networks:
+        own = load_result(tmp_path / "report" / one.name / "report.json")
+        products = [task for task in own.tasks if task.operator == "conv2d"]
+        assert products and all(task.tuned_latency_s for task in products) and own.float_products == 0
+        assert not any(task.candidates_measured for task in own.tasks)
+
+
 def test_a_target_without_int8_ends_a_run_before_its_search(tmp_path: Path) -> None:
     target = "target={kind: llvm, mcpu: x86-64-v3, num-cores: 1}"
     with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*avx512vnni"):
