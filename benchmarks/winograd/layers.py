@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
-from foretune.dataset.networks import Lowering, extract_tasks, find_alternatives, load_network, to_relax
+from foretune.dataset.networks import Lowering, load_network, lowered_network
 from foretune.dataset.networks.alternatives import with_alternatives
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig, tune_tasks
@@ -51,15 +51,15 @@ def measure(layer: tuple[int, int, int], overrides: dict[str, Any], turns: int =
     `overrides` are fields of OneShotConfig. Programs have cold caches, as in a network.
     """
     size, in_channels, out_channels = layer
-    lowering, target = Lowering(winograd="auto"), parse_target("llvm")
+    target = parse_target("llvm")
     network = load_network(
         f"{__name__}:Layer",
         inputs=[[1, in_channels, size, size]],
         kwargs={"in_channels": in_channels, "out_channels": out_channels},
     )
-    mod = to_relax(network, target, lowering)
-    alternatives = find_alternatives(mod, target, lowering)
-    (direct,) = [task for task in extract_tasks(mod, target, "layer") if task.operator == "conv2d"]
+    lowered = lowered_network(network, target, Lowering(winograd="auto"))
+    mod, alternatives = lowered.relax_mod, lowered.alternatives
+    (direct,) = [task for task in lowered.tasks if task.operator == "conv2d"]
     tasks = {DIRECT: direct, **{one.kind: one.offer.tasks[0] for one in alternatives}}
     forms = {DIRECT: mod, **{one.kind: with_alternatives(mod, [one]) for one in alternatives}}
     (reference,) = network.reference_outputs()
