@@ -209,13 +209,14 @@ def datasheet(config: DictConfig) -> int:
 
 def hardware(config: DictConfig) -> int:
     """Prints the description of a device as JSON, ready for a file."""
-    from .hardware import named_hardware, probe_cpu, probe_cuda
+    from .hardware import named_hardware, probe_cuda
 
     settings = from_hydra(config, HardwareConfig)
     if settings.name == "cpu":
+        from .target_hardware import host_hardware
         from .tvm_compat import available_cores
 
-        found = probe_cpu(settings.cores or available_cores())
+        found = host_hardware(settings.cores or available_cores())
     elif settings.name == "cuda":
         found = probe_cuda()
     else:

@@ -13,7 +13,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from ..dataset.features import FEATURE_VERSION
 from ..dataset.features.assembly import FeatureAssembler
-from ..dataset.hardware import Hardware, probe_cpu
+from ..dataset.hardware import Hardware
+from ..dataset.target_hardware import host_hardware
 from ..dataset.tvm_compat import available_cores, load_tensor_intrinsics
 from ..models.checkpoint import Checkpoint, load_checkpoint
 from .profiling import StageClock
@@ -42,7 +43,7 @@ class PretrainedCostModel(ms.cost_model.PyCostModel):
         super().__init__()
         load_tensor_intrinsics()  # every tuning needs them; TVM's own import takes half a minute
         self.checkpoint = checkpoint
-        self.hardware = hardware or probe_cpu(available_cores())
+        self.hardware = hardware or host_hardware(available_cores())
         self._assembler = FeatureAssembler(
             self.hardware, counted=checkpoint.predictor.normaliser.reads_counts
         )
@@ -111,7 +112,7 @@ class UninformedCostModel(ms.cost_model.PyCostModel):
         """`hardware` as for `PretrainedCostModel`."""
         super().__init__()
         load_tensor_intrinsics()  # see PretrainedCostModel
-        self.hardware = hardware or probe_cpu(available_cores())
+        self.hardware = hardware or host_hardware(available_cores())
         self.candidates_scored = 0
         """Always 0: no program is rated."""
         self.clock = StageClock()

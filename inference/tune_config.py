@@ -10,7 +10,7 @@ from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ..configuration import check_least
-from ..dataset.measure import ExecutorConfig, MeasureConfig
+from ..dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ..dataset.measure.linker import linker
 from ..dataset.networks import AS_FASTEST, Lowering
 from ..errors import UserError
@@ -148,8 +148,12 @@ class TuneConfig:
         )
 
     def check_for(self, target: Target) -> None:
-        """Raises LinkerError where the target rules out an export, MissingInstructionError the data type."""
+        """Raises if the target rules out the data type, the executor or an export.
+
+        Those are MissingInstructionError, ExecutorConfigError and LinkerError.
+        """
         self.lowering.check_for(target)
+        check_runs(self.executor, target)
         if self.export is not None:
             linker(target)
 

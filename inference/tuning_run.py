@@ -21,7 +21,7 @@ from ..dataset.networks import Network
 from ..dataset.networks.alternatives import Offer, offered_tasks
 from ..dataset.progress import job_progress
 from ..dataset.task import Task
-from ..dataset.tvm_compat import parse_target
+from ..dataset.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from .deploy.compile import how_to_run
 from .gpu_templates import GpuTemplates
 from .predicted_schedules import PredictedSchedules
@@ -129,11 +129,20 @@ class TuningRun(ABC):
         with self.watch.stage("start and imports"):
             target = parse_target(config.target)
             config.check_for(target)
+            if target.kind.name == "llvm" and (older := older_cpu()):
+                self.console.print(
+                    f"{OLDER_CPU}={older}: programs use the instruction sets of {older} only; rivals use all "
+                    "of this CPU",
+                    style="yellow",
+                    soft_wrap=True,
+                )
             workforce = Workforce(
                 target, config.search, config.checkpoint, config.executor, config.measure, config.workers
             )
         with self._ended(workforce):
             with self.watch.stage("start and imports"):
+                if self.searches:
+                    workforce.fit()
                 hardware = workforce.hardware()
                 database = self._open_database(target, hardware)
                 if not config.search.measure:

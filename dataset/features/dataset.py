@@ -26,6 +26,7 @@ import numpy as np
 from rich.progress import track
 
 from ...errors import UserError
+from ..cache_folder import cache_folder
 from ..hardware import Hardware
 from ..records import FailureKind, Record, TaskRow
 from ..store import RecordStore
@@ -61,7 +62,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     such record, and FeatureProcessError.
     """
     store = RecordStore(dataset).require()
-    folder = cache or _default_cache()
+    folder = cache or cache_folder()
     work = _work_in(store)
     found = [_read(each.path_in(folder)) for each in work]
     missing = [number for number, part in enumerate(found) if part is None]
@@ -95,10 +96,6 @@ def _with_hardware(data: LabelledFeatures, devices: dict[str, Hardware]) -> Labe
     names, rows = np.unique(data.hardware_id, return_inverse=True)
     vectors = np.stack([devices[name].features() for name in names.tolist()])
     return replace(data, features=replace(data.features, hardware=vectors[rows]))
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "foretune"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from tvm.target import Target
 
+from ..tvm_compat import missing_instruction_sets
 from .config import ExecutorConfig, ExecutorConfigError
 from .executor import Executor
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
@@ -24,6 +25,7 @@ __all__ = [
     "MeasureOutcome",
     "WorkerPool",
     "WorkerStartError",
+    "check_runs",
     "make_executor",
 ]
 
@@ -36,6 +38,7 @@ def make_executor(
     `workers` is the number of build processes, by default one a core. Optional dependencies are imported only
     for the executor that needs them. Raises UserError if this machine or a remote end lacks what it needs.
     """
+    check_runs(config, target)
     if config.kind == "local" and target.kind.name == "llvm":
         return WorkerPool(target, measure, workers)
     if config.kind == "local" and target.kind.name == "cuda":
@@ -68,6 +71,20 @@ def make_executor(
     raise ExecutorConfigError(
         f"executor=local target={target.kind.name}: measures llvm and cuda targets only; use executor=rpc"
     )
+
+
+def check_runs(config: ExecutorConfig, target: Target) -> None:
+    """Raises ExecutorConfigError if programs are to run on this machine's CPU, which cannot run them.
+
+    A program that uses an instruction that the CPU lacks ends its process.
+    """
+    if config.kind != "local" or target.kind.name != "llvm":
+        return
+    if missing := missing_instruction_sets(target):
+        raise ExecutorConfigError(
+            f"executor=local target={target.attrs.get('mcpu', target.kind.name)}: this machine's CPU lacks "
+            f"{', '.join(missing)}; use target=llvm, or an executor that reaches such a CPU, as executor=rpc"
+        )
 
 
 def _require(package: str, extra: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, fields
 from hashlib import sha256
@@ -19,6 +18,7 @@ import numpy as np
 import tvm
 from tvm.target import Target
 
+from ..cache_folder import cache_folder
 from ..hardware import Hardware
 from ..tvm_compat import target_to_json
 from .instructions import Instruction
@@ -95,11 +95,6 @@ def _checked(name: str, numbers: Any) -> TileCost:
     ):
         raise ValueError(f"{name}: {numbers} is no cost")
     return TileCost(*map(float, numbers))
-
-
-def cache_folder() -> Path:
-    """Folder of foretune in the user's cache: `$XDG_CACHE_HOME/foretune`, by default in `~/.cache`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foretune"
 
 
 def profile_path(target: Target, hardware: Hardware) -> Path:

@@ -6,6 +6,7 @@ import os
 
 from ..threads import available_cores
 from .expressions import IMPORT_LLVM, dtype_as_wide, importing_llvm, lane_dtype, lanes_of
+from .host_cpu import OLDER_CPU, OlderCpuError, host_features, older_cpu
 from .intrinsics import (
     load_cpu_intrinsics,
     load_tensor_intrinsics,
@@ -52,7 +53,9 @@ __all__ = [
     "CUDA_PASSES",
     "IF_THEN_ELSE",
     "IMPORT_LLVM",
+    "OLDER_CPU",
     "NoDesignSpaceError",
+    "OlderCpuError",
     "UnknownTargetError",
     "argument_buffers",
     "as_task_module",
@@ -64,6 +67,7 @@ __all__ = [
     "cpu_target",
     "design_spaces",
     "dtype_as_wide",
+    "host_features",
     "importing_llvm",
     "lane_dtype",
     "lanes_of",
@@ -73,6 +77,7 @@ __all__ = [
     "make_tune_context",
     "missing_instruction_sets",
     "mutate",
+    "older_cpu",
     "parse_target",
     "register_clip_layouts",
     "stock_space",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm.target import Target
-from tvm.target.codegen import llvm_cpu_has_features, llvm_get_cpu_features, llvm_get_system_cpu
+from tvm.target.codegen import llvm_cpu_has_features, llvm_get_cpu_features
 from tvm.tirx import PrimFunc
 
 from ...errors import UserError
 from ..threads import available_cores
+from .host_cpu import host_cpu, host_features, is_instruction_set
 
 
 class UnknownTargetError(UserError, ValueError):
@@ -27,7 +27,8 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
     """Parse `llvm`, `cuda`, a TVM tag such as `nvidia/nvidia-a100`, a JSON object or a mapping into a target.
 
     `llvm` alone means this machine's CPU with its core count and exactly its instruction sets, `cuda` alone
-    the device that TVM detects. Raises UnknownTargetError.
+    the device that TVM detects. The variable FORETUNE_CPU names an older CPU in place of this machine's.
+    Raises UnknownTargetError, OlderCpuError.
     """
     if isinstance(spec, Target):
         return spec
@@ -35,7 +36,7 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
         if isinstance(spec, str) and spec.lstrip().startswith("{"):
             spec = json.loads(spec)
         if spec == "llvm":
-            spec = {"kind": "llvm", "mcpu": str(llvm_get_system_cpu()), "num-cores": available_cores()}
+            spec = {"kind": "llvm", "mcpu": host_cpu(), "num-cores": available_cores()}
             named = Target(spec)
             unlike = [f"+{name}" for name in _unnamed_instruction_sets(named)]
             unlike += [f"-{name}" for name in missing_instruction_sets(named)]
@@ -49,7 +50,7 @@ def parse_target(spec: str | Mapping[str, Any] | Target) -> Target:
                 )
             return Target.from_device(tvm.cuda())
         return Target(dict(spec) if isinstance(spec, Mapping) else spec)
-    except UnknownTargetError:
+    except UserError:  # among them a FORETUNE_CPU that cannot be
         raise
     except Exception as error:  # TVM reports bad targets as ValueError, TypeError or InternalError
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
@@ -84,22 +85,16 @@ def target_vectors(target: Target) -> tuple[int | None, bool]:
     return bits, bits is None or bool(llvm_cpu_has_features(["fma"], target))
 
 
-_INSTRUCTION_SETS = re.compile(
-    r"(avx|amx|s?sse|fma|f16c|bmi|lzcnt|popcnt|movbe|gfni|neon|dotprod|fullfp16|bf16|i8mm|sve|lse)[\w.\-]*"
-)
-"""Features of a CPU that generated code uses; others are for the operating system, or are hints."""
-
-
 def missing_instruction_sets(target: Target) -> list[str]:
     """Instruction sets that generated code of a CPU target may use and this machine's CPU lacks.
 
-    Code that uses one ends the process. LLVM asks the CPU itself, which sees what a virtual machine hides.
+    Code that uses one ends the process. Raises OlderCpuError.
     """
-    here = _host_features()
+    here = host_features()
     return sorted(
         name
-        for name in llvm_get_cpu_features(target)
-        if _INSTRUCTION_SETS.fullmatch(name) and not here.get(name, True)
+        for name in map(str, llvm_get_cpu_features(target))
+        if is_instruction_set(name) and not here.get(name, True)
     )
 
 
@@ -109,15 +104,9 @@ def _unnamed_instruction_sets(target: Target) -> list[str]:
     LLVM names a CPU by its model number. A virtual machine may make that up, or hide instruction sets that
     the CPU of this name has. AVX10 is a name for others.
     """
-    lacking = {name for name, is_there in _host_features().items() if is_there}
-    lacking -= set(llvm_get_cpu_features(target))
-    return sorted(n for n in lacking if _INSTRUCTION_SETS.fullmatch(n) and not n.startswith("avx10"))
-
-
-def _host_features() -> dict[str, bool]:
-    """Whether this machine's CPU has each feature that LLVM knows of its architecture."""
-    found = tvm_ffi.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
-    return {str(name): bool(int(is_there)) for name, is_there in found.items()}
+    lacking = {name for name, is_there in host_features().items() if is_there}
+    lacking -= set(map(str, llvm_get_cpu_features(target)))
+    return sorted(n for n in lacking if is_instruction_set(n) and not n.startswith("avx10"))
 
 
 _SHARE_ALL_CORES = -3

@@ -65,6 +65,7 @@ class MeasuredLatencies(LatencySource):
         self._workforce = Workforce(target, search, checkpoint, executor, measure, workers)
         self._stack.callback(self._workforce.close)
         try:
+            self._workforce.fit()  # so that a bad checkpoint is an error even if all layers are measured
             hardware = self._workforce.hardware()
             self._tuned = self._stack.enter_context(snapshot(tuned, target, hardware))
             self._own = TuningDatabase(own, target, hardware)

@@ -25,9 +25,9 @@ class NoCostModelError(UserError, ValueError):
 class Workforce:
     """Executor and searchers of a run on one target.
 
-    Before `start`, the CPU of this machine is described without the figures that its probe measures, nothing
-    can be measured on it, and no checkpoint is read. Other devices are reached at once, since only they tell
-    what they are. A search that does not measure has searchers alone.
+    Before `start`, the CPU of this machine is described without the figures that its probe measures, and
+    nothing can be measured on it. Other devices are reached at once, since only they tell what they are. A
+    search that does not measure has searchers alone.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class Workforce:
         measure: MeasureConfig,
         workers: int | None = None,
     ) -> None:
-        """`checkpoint` and `search` are fitted to the target by `start`; the rest goes to `make_executor`.
+        """`checkpoint` and `search` are fitted to the target by `fit`; the rest goes to `make_executor`.
 
         Raises what `make_executor` and `find_hardware` raise.
         """
         self._target = target
         self.search = search
-        """Settings of the search, fitted to the target once started."""
+        """Settings of the search, fitted to the target by `fit`."""
         self.checkpoint: str | None = None
-        """Cost model that is searched with; None before `start`, and without one."""
+        """Cost model to search with; None before `fit`, and without one."""
         self._wanted = checkpoint
         self._of_executor = executor, target, measure, workers
         self._stack = ExitStack()
-        self._started = False
+        self._fitted = self._started = False
         self._hardware: Hardware | None = None
         self._device = (executor.kind == "none" and executor.hardware) or HERE
         here = executor.kind in ("local", "none") and self._device == HERE
@@ -81,21 +81,32 @@ class Workforce:
             self._hardware = self.executor.hardware()
         return self._hardware
 
-    def start(self) -> None:
-        """Starts the processes, unless they are started already.
+    def fit(self) -> None:
+        """Fits settings and checkpoints to the target, unless that is done.
 
-        Raises NoCostModelError, and what the checkpoints, the executor and the searchers raise.
+        A run calls it before any work, so that a bad name is an error even if nothing is left to search.
+        Raises NoCostModelError, and what the checkpoints raise.
         """
-        if self._started:
+        if self._fitted:
             return
-        self._started = True
-        self.search = self.search.fitted(self._target)  # reports a bad checkpoint before a process starts
+        self.search = self.search.fitted(self._target)
         self.checkpoint = fitting_checkpoint(self._wanted, self._target)
         if not self.search.measure and self.checkpoint is None:
             raise NoCostModelError(
                 "search.measure=false: without a cost model there is nothing to choose by; name one for "
                 f"{self._target.kind.name} targets in checkpoint=, or train one with foretune train"
             )
+        self._fitted = True
+
+    def start(self) -> None:
+        """Starts the processes, unless they are started already.
+
+        Raises what `fit`, the executor and the searchers raise.
+        """
+        if self._started:
+            return
+        self.fit()
+        self._started = True
         if self._waits:
             self.executor, self._hardware = self._made(), None
         self.searchers = start_searchers(self.search, self._target, self.checkpoint, self.hardware())

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.templates.depthwise import read_depthwise
-from foretune.dataset.templates.instructions import target_instructions
-from foretune.dataset.tvm_compat import parse_target
 from foretune.errors import UserError
+from support.cpus import HERE, multiplies
 from tvm.target import Target
 
 from benchmarks.pooling import layers as subject
@@ -17,13 +16,13 @@ from benchmarks.pooling.__main__ import describe
 from benchmarks.tables.reading import Results
 from benchmarks.tables.templates import pooling
 
-CPU = parse_target("llvm")
+pytestmark = pytest.mark.cpu
 
 
 def test_the_forms_of_a_layer_are_one_function_each():
     shape, layer = (24, 10), (3, 2, "relu")
     image, both = (
-        read_depthwise(subject.task_of(form, shape, CPU, *layer).mod)
+        read_depthwise(subject.task_of(form, shape, HERE, *layer).mod)
         for form in (subject.Image, subject.Both)
     )
     assert image.pooling is None and both.pooling is not None
@@ -32,14 +31,14 @@ def test_the_forms_of_a_layer_are_one_function_each():
         == (image.rows, image.channels, image.stride)
         == (5, 24, (2, 2))
     )
-    assert read_depthwise(subject.task_of(subject.Average, (24, 5), CPU).mod) is None
+    assert read_depthwise(subject.task_of(subject.Average, (24, 5), HERE).mod) is None
 
 
-@pytest.mark.skipif(not target_instructions(CPU, *["float32"] * 3), reason="this CPU lacks FMA")
+@multiplies("float32")
 def test_all_forms_are_timed(monkeypatch):
     monkeypatch.setattr(subject, "DRAWS", 2)
     monkeypatch.setattr(subject, "warm_seconds", lambda run, turn_s=0.0: run() or 1e-5)
-    row = subject.measured((10, 16, 3, 1, "silu"), CPU, turns=2)
+    row = subject.measured((10, 16, 3, 1, "silu"), HERE, turns=2)
     assert row == {"latency_s": dict.fromkeys(("image", "separate", "joined"), 1e-5)}
     assert "joined 10.0 us" in describe({"network": "N", "layer": "L", **row})
 

@@ -16,6 +16,8 @@ from tvm import te, tirx
 from tvm.s_tir.schedule import Schedule
 from tvm.target.codegen import llvm_cpu_has_features
 
+pytestmark = pytest.mark.cpu
+
 ZEN_4 = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 WITHOUT = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 HERE = parse_target("llvm")

@@ -16,6 +16,8 @@ from tvm import te, tirx
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
+pytestmark = pytest.mark.cpu
+
 HERE = parse_target("llvm")
 SERVER = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 SIZE = 256

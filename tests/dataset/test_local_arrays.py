@@ -15,6 +15,8 @@ from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse
 from tvm import te, tirx
 from tvm.target import Target
 
+pytestmark = pytest.mark.cpu
+
 SERVER = parse_target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
 
 

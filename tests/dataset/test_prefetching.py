@@ -15,13 +15,16 @@ from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.templates.instructions import INSTRUCTION
 from foretune.dataset.templates.programs import template_programs
 from foretune.dataset.templates.template import ROWS_FIRST, Template
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.dataset.tvm_compat import make_tune_context
 from tvm.ir import Call
 from tvm.sym import Analyzer
 from tvm.target import Target
 from tvm.tirx import For, PrimFunc, Var, const
 
 from tests.support.contractions import Convolution, Product
+from tests.support.cpus import cpu, require
+
+pytestmark = pytest.mark.cpu
 
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 PAIRS, TILES = INSTRUCTION["avx512_bf16"], INSTRUCTION["amx_bf16"]
@@ -124,17 +127,19 @@ def test_a_marked_loop_over_weights_that_are_not_packed_has_none():
     assert not prefetches(with_prefetches(unpacked))
 
 
-def test_the_result_is_the_same_and_the_code_has_prefetches():
-    target = parse_target("llvm")
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+def test_the_result_is_the_same_and_the_code_has_prefetches(name):
+    """Panels of one vector of 8 columns, and of two of 16."""
+    target = cpu(name)
     case = Product(32, 256, 48, epilogue="relu")
     module, buffers = program(case, target, order="columns", row_tile=(8,))
     rng = np.random.default_rng(0)
     arguments = [tvm.runtime.tensor(rng.standard_normal(shape).astype(dtype)) for shape, dtype in buffers]
     compiled = compile_module(module, target)
     assert re.search(r"prefetch", compiled.mod.inspect_source("asm"))
+    require(target)
     compiled[TIMED](*arguments)
     data, weight, bias, output = (argument.numpy() for argument in arguments)
-    panels, *_, vectors, lanes = weight.shape
-    depth = weight.size // (panels * vectors * lanes)
-    plain = weight.reshape(panels, depth, vectors * lanes).transpose(1, 0, 2).reshape(depth, -1)
+    panels, depth = weight.shape[0], data.shape[1]
+    plain = weight.reshape(panels, depth, -1).transpose(1, 0, 2).reshape(depth, -1)
     np.testing.assert_allclose(output, np.maximum(data @ plain + bias, 0), rtol=1e-4, atol=1e-4)

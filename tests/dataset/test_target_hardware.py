@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from foretune.dataset import target_hardware as module
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.target_hardware import limit_vectors, target_hardware
-from foretune.dataset.tvm_compat import parse_target, target_vectors
+from foretune.dataset.target_hardware import host_hardware, limit_vectors, target_hardware
+from foretune.dataset.tvm_compat import OLDER_CPU, parse_target, target_vectors
+
+pytestmark = pytest.mark.cpu
 
 MACHINE = Hardware(
     name="Example CPU",
@@ -79,6 +81,7 @@ def test_code_that_uses_all_of_the_machine_leaves_its_description():
 
 
 def test_generations_and_cores_are_devices_of_their_own(monkeypatch):
+    monkeypatch.delenv(OLDER_CPU, raising=False)
     monkeypatch.setattr(module, "probe_cpu", lambda cores, measured: replace(MACHINE, cores=cores))
     devices = [
         target_hardware(parse_target({"kind": "llvm", "mcpu": cpu, "num-cores": cores, "mtriple": TRIPLE}))
@@ -88,3 +91,19 @@ def test_generations_and_cores_are_devices_of_their_own(monkeypatch):
     assert len({device.hardware_id for device in devices}) == 6
     assert len({device.features().tobytes() for device in devices}) == 6
     assert {device.cores for device in devices} == {1, 2}
+
+
+def test_an_older_cpu_is_a_device_of_its_own(monkeypatch):
+    sets = ["sse4_2", "avx2", "fma", "avx512f", "avx512_bf16"]
+    machine = replace(MACHINE, details={**MACHINE.details, "instruction_sets": sets})
+    monkeypatch.setattr(module, "probe_cpu", lambda cores, measured: replace(machine, cores=cores))
+    monkeypatch.setenv(OLDER_CPU, "")
+    assert host_hardware(2) == machine
+    monkeypatch.setenv(OLDER_CPU, "haswell")
+    older = host_hardware(2)
+    assert older.name == f"{machine.name} as haswell"
+    assert older.hardware_id != machine.hardware_id
+    assert (older.vector_bits, older.peak_gflops) == (256, 128.0)
+    assert older.details["instruction_sets"] == ["sse4_2", "avx2", "fma"]
+    target = parse_target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2, "mtriple": TRIPLE})
+    assert target_hardware(target) == older

@@ -97,7 +97,7 @@ def test_errors_come_before_any_work(tmp_path):
     with pytest.raises(CheckpointNotFoundError, match="nowhere"):
         tune_tasks([TASK], TARGET, tmp_path, checkpoint="nowhere")
     with pytest.raises(CheckpointNotFoundError, match="nowhere"):
-        tune_network("resnet18", checkpoint="nowhere", console=Console(quiet=True))
+        tune_network("no_such_network", checkpoint="nowhere", console=Console(quiet=True))
 
 
 def test_the_report_of_a_file_is_named_after_it(monkeypatch):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from foretune.configuration import from_hydra
 from foretune.dataset.templates.instructions import MissingInstructionError
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.deploy.load import load
 from foretune.inference.report.contestants import contestant_rows
@@ -18,9 +17,10 @@ from foretune.inference.result_file import load_result
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig
 from hydra import compose, initialize_config_module
+from support.cpus import multiplies
 from tvm.support.cc import get_cc
 
-SERVER = {"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2}
+pytestmark = pytest.mark.cpu
 
 
 def settings(folder: Path, *overrides: str) -> TuneConfig:
@@ -41,14 +41,13 @@ def settings(folder: Path, *overrides: str) -> TuneConfig:
 
 @pytest.mark.slow
 @pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
-@pytest.mark.skipif(bool(missing_instruction_sets(parse_target(SERVER))), reason="no bfloat16 instructions")
+@multiplies("bfloat16")
 def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> None:
     library = tmp_path / "network.so"
     result = run(
         settings(
             tmp_path,
-            *("lowering.dtype=bfloat16", "target={kind: llvm, mcpu: sapphirerapids, num-cores: 2}"),
-            *(f"export={library}", "rivals=[]"),
+            *("lowering.dtype=bfloat16", f"export={library}", "rivals=[]"),
         )
     )
     products = [task for task in result.tasks if task.operator == "conv2d"]

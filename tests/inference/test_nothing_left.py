@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,19 @@ import pytest
 from foretune.dataset.networks import extract_tasks, load_network, to_relax
 from foretune.dataset.target_hardware import target_hardware
 from foretune.dataset.tvm_compat import parse_target
+from foretune.inference.checkpoint_fit import CheckpointFitError
 from foretune.inference.config import OneShotConfig
 from foretune.inference.result import TuneResult
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig
 from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers import workforce
+from foretune.models.checkpoint import CheckpointNotFoundError
 from rich.console import Console
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms
+
+pytestmark = pytest.mark.cpu
 
 TARGET = parse_target("llvm")
 
@@ -94,6 +99,39 @@ def test_the_stages_cover_the_run(filled: TuneConfig, started: list[str]) -> Non
     result = finished(filled)
     assert {"start and imports", "network to tasks", "compile", "report"} <= set(result.stage_s)
     assert 0.95 * result.total_s <= sum(result.stage_s.values()) <= result.total_s
+
+
+@pytest.mark.parametrize("require", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"checkpoint": "nowhere"}, CheckpointNotFoundError, "no checkpoint 'nowhere'"),
+        ({"checkpoint": "cuda"}, CheckpointFitError, "checkpoint=cuda: trained on records of CUDA GPUs"),
+        (
+            {"search": OneShotConfig({"name": "draft", "checkpoint": "afar"})},
+            CheckpointNotFoundError,
+            "no checkpoint 'afar'",
+        ),
+        (
+            {"search": OneShotConfig({"name": "dqn", "environment": "afar"})},
+            CheckpointNotFoundError,
+            "no checkpoint 'afar'",
+        ),
+    ],
+)
+def test_a_bad_checkpoint_is_an_error_where_nothing_is_left(
+    filled: TuneConfig,
+    started: list[str],
+    changes: dict[str, Any],
+    error: type[Exception],
+    message: str,
+    require: bool,
+) -> None:
+    notes = TuningDatabase(filled.database, TARGET, target_hardware(TARGET, measured=False)).notes
+    notes.note_nothing_left(filled.task_settings)
+    with pytest.raises(error, match=message):
+        finished(replace(filled, require_database=require, **changes))
+    assert started == []
 
 
 @pytest.mark.parametrize("changes", [{"retune": True}, {"kwargs": {"in_features": 256, "out_features": 8}}])

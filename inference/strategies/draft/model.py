@@ -14,7 +14,8 @@ from ....dataset.drafting.nest import Nest
 from ....dataset.drafting.sketch import Sketch
 from ....dataset.drafting.structure import TaskStructure
 from ....dataset.features.table import draft_table
-from ....dataset.hardware import Hardware, probe_cpu
+from ....dataset.hardware import Hardware
+from ....dataset.target_hardware import host_hardware
 from ....dataset.tvm_compat import available_cores
 from ....models.checkpoint import Checkpoint, load_checkpoint
 from ....models.cost_model import Predictor
@@ -45,7 +46,7 @@ class DraftModel:
         """
         self.checkpoint = checkpoint
         self.lcb_coefficient = lcb_coefficient
-        self.hardware = hardware or probe_cpu(available_cores())
+        self.hardware = hardware or host_hardware(available_cores())
         self._predictor = replace(checkpoint.predictor, chunk=_CHUNK)
 
     @classmethod

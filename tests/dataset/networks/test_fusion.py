@@ -10,20 +10,16 @@ from foretune.dataset.networks import Lowering
 from foretune.dataset.networks.alternatives import call_counts, with_alternatives
 from foretune.dataset.networks.fusion import fusion_alternatives
 from foretune.dataset.networks.lowering import LoweringError
-from foretune.dataset.templates.instructions import target_instructions
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
-from tvm.target import Target
 
 from tests.support.chains import Lowered, lowered, outputs
+from tests.support.cpus import HERE, cpu, multiplies, require
 
-CPU = parse_target("llvm")
-SERVER = Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
-NARROW = Target({"kind": "llvm", "mcpu": "x86-64-v4", "mattr": ["+avx512bf16"], "num-cores": 2})
-F32 = "float32", "float32", "float32"
+pytestmark = pytest.mark.cpu
 
-needs_vectors = pytest.mark.skipif(not target_instructions(CPU, *F32), reason="this CPU lacks FMA")
+SERVER, NARROW = cpu("x86-64-v4"), cpu("x86-64-v4", "+avx512bf16")
 
 
 def lengths(found: Lowered) -> list[int]:
@@ -82,7 +78,7 @@ def expected(found: Lowered, data: np.ndarray) -> np.ndarray:
     return np.moveaxis(result, 1, -1) if result.ndim == 4 else result
 
 
-@needs_vectors
+@multiplies("float32")
 @pytest.mark.parametrize(
     ("name", "shape", "kwargs"),
     [
@@ -94,20 +90,19 @@ def expected(found: Lowered, data: np.ndarray) -> np.ndarray:
     ],
 )
 def test_all_templates_agree_with_pytorch(name: str, shape: list[int], kwargs: dict[str, object]) -> None:
-    found = lowered(name, shape, CPU, **kwargs)
+    found = lowered(name, shape, HERE, **kwargs)
     data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     alternative = max(found.found, key=lambda each: len(each.piece.names))
     given = np.ascontiguousarray(np.moveaxis(data, 1, -1)) if data.ndim == 4 else data
     want, blocks = expected(found, data), set()
-    for template, got in outputs(alternative, given, CPU):
+    for template, got in outputs(alternative, given, HERE):
         blocks.add(template.block)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=str(template))
     assert len(blocks) > 1
 
 
 def test_products_in_bfloat16() -> None:
-    if missing := missing_instruction_sets(NARROW):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require(NARROW)
     found = lowered("LinearPair", [32, 24], NARROW, dtype="bfloat16")
     (alternative,) = found.found
     data = np.random.default_rng(0).standard_normal([32, 24]).astype(np.float32)
@@ -124,10 +119,10 @@ def test_an_image_in_bfloat16_has_no_borders_in_registers() -> None:
     assert lengths(lowered("InvertedResidual", [1, 16, 10, 12], NARROW, dtype="bfloat16")) == []
 
 
-@needs_vectors
+@multiplies("float32")
 def test_a_network_takes_a_fused_function_with_a_residual() -> None:
     """The sum with the input of the block is behind the projection of the first of two blocks."""
-    found = lowered("support.chains:TwoBlocks", [1, 16, 8, 8], CPU)
+    found = lowered("support.chains:TwoBlocks", [1, 16, 8, 8], HERE)
     alternative = found.of_length(3)[0]
     changed = with_alternatives(found.module, [alternative])
     name = alternative.offer.tasks[0].workload_hash
@@ -135,5 +130,5 @@ def test_a_network_takes_a_fused_function_with_a_residual() -> None:
     assert sum(call_counts(changed).values()) == sum(call_counts(found.module).values()) - 2 * len(
         alternative.piece.sites
     )
-    ran = compile_network(changed, CPU)(*found.network.inputs)
+    ran = compile_network(changed, HERE)(*found.network.inputs)
     assert compare_outputs(found.network.reference_outputs(), ran).agrees

@@ -10,12 +10,15 @@ import torch
 from foretune.dataset.networks import Lowering, extract_tasks, to_relax
 from foretune.dataset.networks.loading import Network
 from foretune.dataset.networks.lowering import AS_FASTEST
-from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
+from support.cpus import HERE, cpu
 from torch import nn
+from tvm.target import Target
 
-CPU = parse_target("llvm")
+pytestmark = pytest.mark.cpu
+
+SERVER = cpu("cooperlake")
 
 
 class Feedforward(nn.Module):
@@ -51,14 +54,16 @@ class Scores(nn.Module):
         return (scores, plain) if self.also else torch.softmax(scores, -1)
 
 
-def lowered(module: nn.Module, shape: tuple[int, ...], lowering: Lowering = AS_FASTEST) -> Any:
+def lowered(
+    module: nn.Module, shape: tuple[int, ...], lowering: Lowering = AS_FASTEST, target: Target = SERVER
+) -> Any:
     data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     network = Network("network", (data,), module.eval())
-    return network, to_relax(network, CPU, lowering)
+    return network, to_relax(network, target, lowering)
 
 
 def elementwise(mod: Any) -> list[str]:
-    return [task.name for task in extract_tasks(mod, CPU, "n") if task.operator == "elementwise"]
+    return [task.name for task in extract_tasks(mod, SERVER, "n") if task.operator == "elementwise"]
 
 
 @pytest.mark.parametrize("images", [1, 3])
@@ -66,7 +71,7 @@ def elementwise(mod: Any) -> list[str]:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_steps_of_linear_layers_are_fused_with_them(images: int, add: str, dtype: str) -> None:
     _, mod = lowered(Feedforward(add), (images, 5, 16), Lowering(dtype=dtype, fill_channels=False))
-    names = [task.name for task in extract_tasks(mod, CPU, "n")]
+    names = [task.name for task in extract_tasks(mod, SERVER, "n")]
     assert sum("matmul" in name for name in names) == 2
     assert not any("gelu" in name or "tanh" in name for name in elementwise(mod))
     assert not any("add" in name for name in elementwise(mod))
@@ -85,6 +90,6 @@ def test_scale_and_mask_of_one_image_are_fused_with_the_scores() -> None:
 )
 def test_outputs_stay(module: nn.Module, images: int) -> None:
     tokens = 7 if isinstance(module, Scores) else 5
-    network, mod = lowered(module, (images, tokens, 16))
-    check = compare_outputs(network.reference_outputs(), compile_network(mod, CPU)(*network.inputs))
+    network, mod = lowered(module, (images, tokens, 16), target=HERE)
+    check = compare_outputs(network.reference_outputs(), compile_network(mod, HERE)(*network.inputs))
     assert check.agrees

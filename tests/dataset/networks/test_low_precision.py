@@ -14,20 +14,22 @@ from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import (
     argument_buffers,
     as_task_module,
-    missing_instruction_sets,
     parse_target,
 )
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_narrow_outputs, narrow_differences
 from support.contractions import Convolution, Product
+from support.cpus import require, widest
 from tvm import te, topi
+
+pytestmark = pytest.mark.cpu
 
 SERVERS = [
     parse_target({"kind": "llvm", "mcpu": cpu, "num-cores": 2}) for cpu in ("sapphirerapids", "cooperlake")
 ]
 """Targets with AMX, and with AVX512-BF16 alone."""
 
-SERVER = next((target for target in SERVERS if not missing_instruction_sets(target)), SERVERS[0])
+SERVER = widest(*SERVERS)
 NARROW = Lowering(dtype="bfloat16")
 
 
@@ -87,8 +89,7 @@ def test_a_network_in_bfloat16_is_as_close_to_float32_as_pytorchs(network: str, 
     assert products and all(task.settings["dtype"] == "bfloat16" for task in products)
     for field in mod["main"].ret_ty.fields:
         assert str(field.dtype) == "float32"
-    if missing_instruction_sets(SERVER):
-        pytest.skip("the CPU has no bfloat16 instructions")
+    require(SERVER)
     reference, outputs = loaded.reference_outputs(), compile_network(mod, SERVER)(*loaded.inputs)
     theirs = loaded.outputs_in(torch.bfloat16)
     assert theirs is not None

@@ -16,17 +16,20 @@ from foretune.dataset.replay import replay, trace_to_json
 from foretune.dataset.task import Task
 from foretune.dataset.templates.depthwise import Pooling, depthwise_templates, read_depthwise
 from foretune.dataset.templates.programs import scheduled_depthwise, template_traces
-from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
-from tvm.target import Target
 
-CPU = parse_target("llvm")
-SERVER = Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
+from tests.support.cpus import HERE, cpu, require, widest
+
+pytestmark = pytest.mark.cpu
+
+SERVER = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
+NARROW = cpu("cooperlake")
 
 
 class Excited(nn.Module):
@@ -91,8 +94,8 @@ def network(module: nn.Module, size: tuple[int, int], images: int = 1) -> Networ
 
 
 def pooled_tasks(module: nn.Module, lowering: Lowering = AS_FASTEST, images: int = 1) -> list[Task]:
-    mod = to_relax(network(module, (9, 6), images), CPU, lowering)
-    found = [task for task in extract_tasks(mod, CPU, "excited") if "depthwise" in task.operator]
+    mod = to_relax(network(module, (9, 6), images), NARROW, lowering)
+    found = [task for task in extract_tasks(mod, NARROW, "excited") if "depthwise" in task.operator]
     return [task for task in found if (read := read_depthwise(task.mod)) is not None and read.pooling]
 
 
@@ -121,8 +124,7 @@ def test_a_layout_or_a_target_without_the_template_keeps_both_apart() -> None:
 @given(data=st.data())
 def test_both_results_of_each_template_over_odd_shapes(data: st.DataObject) -> None:
     """Unscheduled and in registers, an image and its average are those of PyTorch."""
-    if missing := missing_instruction_sets(SERVER):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require(SERVER)
     channels = data.draw(st.integers(1, 6).map(lambda vectors: vectors * 16) | st.integers(8, 70))
     kernel, stride = data.draw(st.sampled_from([1, 3, 5])), data.draw(st.sampled_from([1, 2]))
     images = data.draw(st.sampled_from([1, 1, 3]))
@@ -165,7 +167,7 @@ def run(task: Task, program: tvm.IRModule, module: Excited, excited: Network) ->
 def test_outputs_of_the_network_stay() -> None:
     for module in (Excited(24), OnlyAverage(12, kernel=5), Excited(16, stride=2, bias=False), Shifted(16)):
         excited = network(module, (9, 7), images=2)
-        compiled = compile_network(to_relax(excited, CPU, AS_FASTEST), CPU)
+        compiled = compile_network(to_relax(excited, HERE, AS_FASTEST), HERE)
         assert compare_outputs(excited.reference_outputs(), compiled(*excited.inputs)).agrees
 
 

@@ -26,6 +26,8 @@ from foretune.inference.deploy.compile import compile_network
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.cpu
+
 SERVER = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
 AVX2 = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 AUTO = Lowering(winograd="auto")

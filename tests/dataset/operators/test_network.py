@@ -31,9 +31,13 @@ from foretune.dataset.operators import (
 )
 from foretune.dataset.operators.shared.window import SlidingWindow
 from foretune.dataset.tvm_compat import as_task_module, parse_target, workload_hash
+from support.cpus import HERE, cpu
 from torch import nn
 from torch.nn import functional as F
 from tvm import relax
+from tvm.target import Target
+
+pytestmark = pytest.mark.cpu
 
 IMAGE, SEQUENCE, VOLUME, MATRIX = (1, 8, 12, 12), (1, 8, 12), (1, 4, 5, 6, 6), (4, 16)
 
@@ -88,10 +92,10 @@ class Layers(nn.Module):
         )
 
 
-def hashes_of_layers(lowering: Lowering) -> dict[str, str]:
+def hashes_of_layers(lowering: Lowering, target: Target = HERE) -> dict[str, str]:
     """Workload hashes of the tasks of `Layers` by name."""
     inputs = example_inputs([list(shape) for shape in (IMAGE, SEQUENCE, VOLUME, MATRIX)], 0)
-    mod = to_relax(Network("layers", inputs, Layers().eval()), parse_target("llvm"), lowering)
+    mod = to_relax(Network("layers", inputs, Layers().eval()), target, lowering)
     return {
         name.name_hint: workload_hash(as_task_module(func))
         for name, func in mod.functions.items()
@@ -114,7 +118,7 @@ def tuned_hashes() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def narrow_hashes() -> dict[str, str]:
     """Hashes of the network in bfloat16, without channels that fill up pairs or vectors."""
-    return hashes_of_layers(Lowering(dtype="bfloat16", fill_channels=False))
+    return hashes_of_layers(Lowering(dtype="bfloat16", fill_channels=False), cpu("cooperlake"))
 
 
 OPERATORS: list[OperatorSettings] = [

@@ -17,12 +17,15 @@ from foretune.dataset.templates.depthwise import (
 )
 from foretune.dataset.templates.instructions import INSTRUCTION
 from foretune.dataset.templates.programs import scheduled_depthwise, template_traces
-from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets
+from foretune.dataset.tvm_compat import make_tune_context
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product, run_checked, tolerance
+from tests.support.cpus import require
+
+pytestmark = pytest.mark.cpu
 
 TARGETS = {
     16: Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2}),
@@ -44,8 +47,7 @@ def read(task: Convolution) -> Depthwise:
 @given(data=st.data())
 def test_odd_shapes_agree_with_numpy(dtype: str, lanes: int, data: st.DataObject) -> None:
     target = TARGETS[lanes]
-    if missing := missing_instruction_sets(target):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require(target)
     kernel = data.draw(st.sampled_from([1, 3, 5]))
     dilation = data.draw(st.sampled_from([1, 1, 2]))
     channels = data.draw(st.integers(1, 6).map(lambda vectors: vectors * lanes) | st.integers(1, 5 * lanes))

@@ -25,14 +25,17 @@ from foretune.dataset.templates.elementwise import (
     read_elementwise,
 )
 from foretune.dataset.templates.programs import scheduled_elementwise, template_programs, template_traces
-from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets
+from foretune.dataset.tvm_compat import make_tune_context
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
-from tvm.target import Target
 
-SERVER = Target({"kind": "llvm", "mcpu": "x86-64-v4", "num-cores": 2})
+from tests.support.cpus import cpu, require, widest
+
+pytestmark = pytest.mark.cpu
+
+SERVER = widest(cpu("x86-64-v4"), cpu("x86-64-v3"))
 
 
 class Function(nn.Module):
@@ -76,8 +79,7 @@ def outputs(program: tvm.IRModule, task: Task) -> list[NDArray[Any]]:
 
 def check(task: Task) -> set[str]:
     """Compares all templates with the task as it is; returns their orders."""
-    if missing := missing_instruction_sets(SERVER):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require(SERVER)
     expected = outputs(task.mod, task)
     found = set()
     for template, program in template_programs(task.mod, SERVER, None):

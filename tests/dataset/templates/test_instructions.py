@@ -11,6 +11,8 @@ from foretune.dataset.templates.instructions import (
 )
 from tvm.target import Target
 
+pytestmark = pytest.mark.cpu
+
 BF16 = ("bfloat16", "bfloat16", "float32")
 U8S8 = ("uint8", "int8", "int32")
 F32 = ("float32", "float32", "float32")

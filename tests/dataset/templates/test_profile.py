@@ -22,10 +22,13 @@ from foretune.dataset.templates.programs import template_traces
 from foretune.dataset.templates.sample_kernels import RegisterTile, sample_module, sample_tiles
 from foretune.dataset.templates.template import COLUMNS_FIRST, ROWS_FIRST, Template
 from foretune.dataset.templates.tile_profile import TileCost, TileProfile, profile_path
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import parse_target
 from tvm.target import Target
 
 from tests.support.contractions import Product
+from tests.support.cpus import require
+
+pytestmark = pytest.mark.cpu
 
 FMA = INSTRUCTION["avx2_fma"]
 TARGET = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
@@ -62,8 +65,7 @@ def test_samples_compute_their_products(instruction) -> None:
     """
     base = "x86-64-v4" if instruction.lanes == 16 else "x86-64-v3"
     target = Target({"kind": "llvm", "mcpu": base, "mattr": [f"+{f}" for f in instruction.features]})
-    if missing := missing_instruction_sets(target):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
+    require(target)
     tile = RegisterTile(instruction, 4, 2)
     library = tvm.compile(sample_module([tile]), target=target).jit()
     kinds = {"float32": np.float32, "bfloat16": "bfloat16", "uint8": np.uint8, "int8": np.int8}

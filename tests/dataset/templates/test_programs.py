@@ -15,13 +15,16 @@ from foretune.dataset.templates.contraction import read_contraction
 from foretune.dataset.templates.instructions import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.dataset.templates.programs import scheduled, template_traces
 from foretune.dataset.templates.registry import register_intrinsics
-from foretune.dataset.tvm_compat import make_tune_context, missing_instruction_sets, parse_target
+from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product, run_checked, tolerance
+from tests.support.cpus import require
+
+pytestmark = pytest.mark.cpu
 
 SERVER = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 MNEMONICS = {
@@ -49,11 +52,6 @@ def columns_of(instruction: Instruction, vectors: int, filled: bool = False) -> 
     """Up to so many vectors; float32, and what is filled up, may leave a part of the last one empty."""
     whole = st.integers(1, vectors).map(lambda count: count * instruction.lanes)
     return whole | st.integers(1, vectors * instruction.lanes) if filled or instruction.step == 1 else whole
-
-
-def require(target: Target) -> None:
-    if missing := missing_instruction_sets(target):
-        pytest.skip(f"this CPU lacks {', '.join(missing)}")
 
 
 @pytest.mark.parametrize(

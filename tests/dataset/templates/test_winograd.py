@@ -19,6 +19,8 @@ from foretune.dataset.templates.programs import scheduled_winograd, template_tra
 from foretune.dataset.templates.winograd import Winograd, cycles, read_winograd, winograd_templates
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 
+pytestmark = pytest.mark.cpu
+
 HERE = parse_target("llvm")
 FMA = INSTRUCTION["avx512_fma"]
 LARGE = Winograd(4, (1, 14, 14), 64, 64, padded=True, steps=("T_add", "compute"))
@@ -58,7 +60,8 @@ def test_programs_compute_the_convolution(
 ) -> None:
     mod = task_of(tile, size, residual, batch=2, dtype=dtype)
     task = read_winograd(mod)
-    if not (found := target_instructions(HERE, dtype, dtype, "float32")):
+    found = target_instructions(HERE, dtype, dtype, "float32")
+    if not found:
         pytest.skip(f"this CPU has no multiply-add of {dtype}")
     instruction = next(one for one in found if not one.tiles)
     tolerance = 2e-5 if dtype == "float32" else 2.0**-6

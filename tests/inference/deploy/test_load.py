@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import foretune
@@ -17,7 +16,7 @@ import torch
 import tvm
 import tvm_ffi
 from foretune.dataset.networks import Lowering, Network, load_network, to_relax
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target, targets
+from foretune.dataset.tvm_compat import OLDER_CPU, host_cpu, parse_target
 from foretune.inference.deploy import load as subject
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.compile import compile_network
@@ -26,7 +25,7 @@ from foretune.inference.deploy.load import LoadedNetwork, LoadError, load
 from tvm import relax
 from tvm.support.cc import get_cc
 
-pytestmark = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
+pytestmark = [pytest.mark.cpu, pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")]
 
 RESIDUAL = ("support.networks:Residual", [[1, 8, 6, 6]])
 SHARED = ("support.networks:SharedOutputs", [[4, 4]])
@@ -202,8 +201,10 @@ def test_a_network_of_stock_tvm_is_named(tmp_path: Path) -> None:
 SAPPHIRE_RAPIDS = {"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2}
 
 
-@pytest.mark.skipif(not missing_instruction_sets(parse_target(SAPPHIRE_RAPIDS)), reason="this CPU has all")
-def test_a_network_for_another_cpu_is_named_and_not_run(tmp_path: Path) -> None:
+def test_a_network_for_another_cpu_is_named_and_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(OLDER_CPU, "haswell")
     exported(*RESIDUAL, tmp_path / "other.so", SAPPHIRE_RAPIDS)
     with pytest.raises(LoadError, match=r"for the CPU sapphirerapids, whose instruction sets .*amx-tile"):
         load(tmp_path / "other.so")
@@ -215,8 +216,8 @@ def test_a_library_in_bfloat16_does_not_end_the_process_of_a_cpu_without_it(
     network, target = load_network(RESIDUAL[0], inputs=RESIDUAL[1]), parse_target(SAPPHIRE_RAPIDS)
     path = tmp_path / "bfloat16.so"
     compile_network(to_relax(network, target, Lowering(dtype="bfloat16")), target).export(path)
-    host = SimpleNamespace(get_global_func=lambda name: lambda: {"avx512bf16": 0, "amx-bf16": 0})
-    monkeypatch.setattr(targets, "tvm_ffi", host)
+    monkeypatch.setattr(host_cpu, "_machine_features", lambda: {"avx512bf16": False, "amx-bf16": False})
+    monkeypatch.delenv(OLDER_CPU, raising=False)
     with pytest.raises(LoadError, match=r"whose instruction sets .*avx512bf16.* this CPU lacks"):
         load(path)
 

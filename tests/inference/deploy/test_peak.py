@@ -12,6 +12,8 @@ from foretune.inference.deploy import peak as subject
 from foretune.inference.deploy.peak import fma_peak_gflops
 from tvm.target.codegen import llvm_get_system_triple
 
+pytestmark = pytest.mark.cpu
+
 
 @pytest.mark.skipif("x86" not in str(llvm_get_system_triple()), reason="the assembly is that of x86")
 @pytest.mark.parametrize(

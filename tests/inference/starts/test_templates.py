@@ -24,6 +24,8 @@ from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product
 
+pytestmark = pytest.mark.cpu
+
 TARGET = parse_target("llvm")
 
 
