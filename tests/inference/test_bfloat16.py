@@ -7,36 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.configuration import from_hydra
 from foretune.dataset.templates.instructions import MissingInstructionError
+from foretune.dataset.tvm_compat import OLDER_CPU
 from foretune.inference.config import OneShotConfig, OneShotConfigError
 from foretune.inference.deploy.load import load
 from foretune.inference.report.contestants import contestant_rows
 from foretune.inference.report.facts import facts
 from foretune.inference.result_file import load_result
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
-from hydra import compose, initialize_config_module
 from support.cpus import multiplies
+from support.template_runs import template_run
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.cpu
-
-
-def settings(folder: Path, *overrides: str) -> TuneConfig:
-    with initialize_config_module("foretune.conf", version_base="1.3"):
-        return from_hydra(
-            compose(
-                "tune",
-                [
-                    *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", "checkpoint=null"),
-                    *("search=templates", "search.top_k=2", "search.templates=2", "search.finalists=0"),
-                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1", "search.processes=0"),
-                    *(f"output={folder / 'report'}", f"database={folder / 'database'}", *overrides),
-                ],
-            ),
-            TuneConfig,
-        )
 
 
 @pytest.mark.slow
@@ -45,7 +28,7 @@ def settings(folder: Path, *overrides: str) -> TuneConfig:
 def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> None:
     library = tmp_path / "network.so"
     result = run(
-        settings(
+        template_run(
             tmp_path,
             *("lowering.dtype=bfloat16", f"export={library}", "rivals=[]"),
         )
@@ -67,7 +50,17 @@ def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> No
 def test_a_target_without_bfloat16_ends_a_run_before_its_search(tmp_path: Path) -> None:
     target = "target={kind: llvm, mcpu: x86-64-v3, num-cores: 1}"
     with pytest.raises(MissingInstructionError, match=r"target=x86-64-v3.*avx512bf16"):
-        run(settings(tmp_path, "lowering.dtype=bfloat16", target))
+        run(template_run(tmp_path, "lowering.dtype=bfloat16", target))
+    assert not (tmp_path / "database").exists()
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_a_cpu_with_avx2_only_ends_a_run_before_the_network_is_read(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(OLDER_CPU, "haswell")
+    with pytest.raises(MissingInstructionError, match=r"target=haswell: no multiply-add instruction for"):
+        run(template_run(tmp_path, f"lowering.dtype={dtype}", "network=no_such_network"))
     assert not (tmp_path / "database").exists()
 
 

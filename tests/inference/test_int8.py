@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretune.configuration import from_hydra
 from foretune.dataset.networks import load_network
 from foretune.dataset.networks.calibration import CalibrationError
 from foretune.dataset.networks.quantisation import quantised
@@ -17,9 +16,9 @@ from foretune.inference.report.facts import facts
 from foretune.inference.result_file import load_result
 from foretune.inference.tune import run
 from foretune.inference.tune_config import TuneConfig
-from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.cpus import multiplies
+from support.template_runs import template_run
 from tvm.support.cc import get_cc
 
 pytestmark = pytest.mark.cpu
@@ -32,19 +31,7 @@ links = pytest.mark.skipif(get_cc() is None, reason="no C++ compiler")
 
 
 def settings(folder: Path, *overrides: str) -> TuneConfig:
-    with initialize_config_module("foretune.conf", version_base="1.3"):
-        return from_hydra(
-            compose(
-                "tune",
-                [
-                    *("checkpoint=null", "lowering.dtype=int8", "search=templates", "search.top_k=2"),
-                    *("search.templates=2", "search.finalists=0", "search.processes=0"),
-                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1"),
-                    *(f"output={folder / 'report'}", f"database={folder / 'database'}", *overrides),
-                ],
-            ),
-            TuneConfig,
-        )
+    return template_run(folder, "lowering.dtype=int8", *overrides)
 
 
 @pytest.mark.slow
@@ -53,13 +40,7 @@ def settings(folder: Path, *overrides: str) -> TuneConfig:
 def test_a_network_is_quantised_and_tuned_beside_rivals_in_int8(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     library = tmp_path / "network.so"
-    result = run(
-        settings(
-            tmp_path,
-            *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]"),
-            *(f"export={library}", "rivals=[onnxruntime,openvino]"),
-        )
-    )
+    result = run(settings(tmp_path, f"export={library}", "rivals=[onnxruntime,openvino]"))
     products = [task for task in result.tasks if task.operator == "conv2d"]
     assert products and all(task.candidates_measured == 2 and not task.failures for task in products)
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8

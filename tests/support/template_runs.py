@@ -1,0 +1,26 @@
+"""Runs of `foretune tune` that measure two templates of each task, the shortest end-to-end runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foretune.configuration import from_hydra
+from foretune.inference.tune_config import TuneConfig
+from hydra import compose, initialize_config_module
+
+
+def template_run(folder: Path, *overrides: str) -> TuneConfig:
+    """Settings of a run on a small network that works in `folder`."""
+    with initialize_config_module("foretune.conf", version_base="1.3"):
+        return from_hydra(
+            compose(
+                "tune",
+                [
+                    *("network=support.networks:Convolutions", "inputs=[[1,64,8,8]]", "checkpoint=null"),
+                    *("search=templates", "search.top_k=2", "search.templates=2", "search.finalists=0"),
+                    *("timing_repeats=1", "measure.repeats=2", "measure.groups=1", "search.processes=0"),
+                    *(f"output={folder / 'report'}", f"database={folder / 'database'}", *overrides),
+                ],
+            ),
+            TuneConfig,
+        )
