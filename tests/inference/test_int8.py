@@ -68,7 +68,7 @@ def test_a_quantised_file_of_a_transformer_block_is_tuned_as_it_is(tmp_path: Pat
     network = load_network("support.networks:TransformerBlock", inputs=[[1, 8, 32]])
     path = quantised(network, None, tmp_path / "block.onnx").quantised_path
     console = Console(record=True, width=200)
-    result = run(settings(tmp_path, f"network={path}", "rivals=[]"), console)
+    result = run(settings(tmp_path, f"network={path}", "inputs=null", "rivals=[]"), console)
     assert result.outputs_match and result.agreement is not None and result.agreement.top_1 > 0.8
     assert sum(task.weight for task in result.tasks if task.operator == "dense") == 6
     assert not (tmp_path / "report" / "quantised.onnx").exists()
