@@ -59,7 +59,7 @@ def sweep_one(
         with log.open("w") as written:
             process = subprocess.Popen(
                 [sys.executable, *tune_command(ROOT), *words],
-                cwd=ROOT,
+                cwd=scratch,
                 env=_environment(),
                 stdout=written,
                 stderr=subprocess.STDOUT,

@@ -94,14 +94,16 @@ def test_a_process_imports_foretune_from_its_checkout(tmp_path):
     package = tmp_path / ".typing" / "foretune"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("where = 'there'")
-    assert python_in(tmp_path, ["-c", "import foretune; print(foretune.where)"]).strip() == "there"
-    here = python_in(ROOT, ["-c", "import foretune; print(foretune.__file__)"]).strip()
+    assert (
+        python_in(tmp_path, ["-c", "import foretune; print(foretune.where)"], cwd=tmp_path).strip() == "there"
+    )
+    here = python_in(ROOT, ["-c", "import foretune; print(foretune.__file__)"], cwd=tmp_path).strip()
     assert here == str(ROOT / ".typing" / "foretune" / "__init__.py")
 
 
 def test_a_process_that_fails_says_why(tmp_path, capfd):
     with pytest.raises(subprocess.CalledProcessError):
-        python_in(tmp_path, ["-c", "raise SystemExit('no such network')"])
+        python_in(tmp_path, ["-c", "raise SystemExit('no such network')"], cwd=tmp_path)
     assert "no such network" in capfd.readouterr().err
 
 

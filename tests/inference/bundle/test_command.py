@@ -96,7 +96,7 @@ def test_a_second_machine_of_the_same_kind_tunes_a_network_without_a_measurement
         )
 
     with pytest.raises(MissingScheduleError, match=r"task .* has no schedule in .*second"):
-        tune(second, require_database=True, checkpoint="nowhere")
+        tune(second, require_database=True, checkpoint=None)
     tuned = tune(first, checkpoint=None)
     network = ("network=support.networks:Dense", "inputs=[[64,256]]")
     assert status_of("export", "a.zip", f"database={first}", *network) == 0
@@ -104,7 +104,7 @@ def test_a_second_machine_of_the_same_kind_tunes_a_network_without_a_measurement
     told = capsys.readouterr().out
     assert "1 added" in told and "left out" not in told
     shutil.rmtree(first)
-    again = tune(second, require_database=True, checkpoint="nowhere")
+    again = tune(second, require_database=True, checkpoint=None)
     assert [task.candidates_measured for task in again.tasks] == [0] * len(tuned.tasks)
     assert [task.tuned_latency_s for task in again.tasks] == [task.tuned_latency_s for task in tuned.tasks]
     assert all(task.from_database for task in again.tasks)
