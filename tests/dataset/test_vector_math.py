@@ -18,8 +18,6 @@ from tvm import te, topi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-pytestmark = pytest.mark.cpu
-
 TARGET = parse_target("llvm")
 LANES = 16
 VALUES = np.concatenate(

@@ -37,8 +37,6 @@ from support.schedules import add_schedules
 from support.tuning import SHORT_SEARCH
 from tvm.s_tir import meta_schedule as ms
 
-pytestmark = pytest.mark.cpu
-
 LOWERING = Lowering(winograd=[2])
 TARGET = parse_target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 1})
 HERE = parse_target("llvm")

@@ -14,8 +14,6 @@ from foretune.dataset.templates.gpu.problem import Window
 from foretune.dataset.tvm_compat import parse_target
 from tvm import relax
 
-pytestmark = pytest.mark.cpu
-
 SERVER = parse_target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 
 

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tvm import relax
 
-pytestmark = pytest.mark.cpu
-
 SERVER = parse_target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 Grid = tuple[Any, Any]
 """Scale and zero point, numbers or arrays by channel."""

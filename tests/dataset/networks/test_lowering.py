@@ -11,8 +11,6 @@ from foretune.dataset.tvm_compat import argument_buffers, layout_free, parse_tar
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_outputs
 
-pytestmark = pytest.mark.cpu
-
 CPU, GPU = parse_target("llvm"), parse_target("nvidia/nvidia-a100")
 AS_EXPORTED = Lowering(channels_last=False, prepack=False)
 

@@ -17,8 +17,6 @@ from foretune.dataset.templates.instructions import MissingInstructionError
 from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 
-pytestmark = pytest.mark.cpu
-
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

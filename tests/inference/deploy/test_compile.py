@@ -33,8 +33,6 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 
-pytestmark = pytest.mark.cpu
-
 
 @pytest.fixture(scope="module")
 def target() -> tvm.target.Target:
