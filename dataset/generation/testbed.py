@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -80,9 +79,8 @@ class Testbed:
     ) -> tuple[list[MeasureOutcome], float | None]:
         """Outcomes of a batch, and the larger ratio of the probes before and after it."""
         before = self._ratio(device)
-        start = time.monotonic()
         outcomes = self.executor.measure(jobs)
-        self.clock.measured(time.monotonic() - start, outcomes)
+        self.clock.measured(outcomes)
         return outcomes, max(filter(None, (before, self._ratio(device))), default=None)
 
     def _ratio(self, device: int) -> float | None:

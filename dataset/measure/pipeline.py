@@ -89,6 +89,10 @@ class Pipeline:
     def device_pids(self) -> list[int]:
         return [worker.process.process.pid for worker in self._timers]
 
+    @property
+    def stage_pids(self) -> dict[str, list[int]]:
+        return {"building": self.compiler_pids, "timing": self.device_pids}
+
     def hardware(self) -> Hardware:
         return self._describe()
 

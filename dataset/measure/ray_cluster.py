@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -141,6 +141,7 @@ class RayExecutor:
     """
 
     batches_overlap = True
+    stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(
         self, config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None

@@ -63,6 +63,7 @@ def config(folder, **changes):
         "program_sampling": EXPLORE,
         "measure": QUICK,
         "datasheet": False,
+        "samplers": 0,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
 
@@ -318,7 +319,15 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
 
 @pytest.mark.parametrize(
     "field, value",
-    [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5), ("workers", 0), ("workers", -1), ("seed", -1)],
+    [
+        ("tasks", 0),
+        ("minutes", 0.0),
+        ("check_outputs", 1.5),
+        ("workers", 0),
+        ("workers", -1),
+        ("samplers", -1),
+    ]
+    + [("samplers", -1), ("sampling_timeout_s", 0.0), ("seed", -1)],
 )
 def test_settings_out_of_range_are_named(tmp_path, field, value):
     with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
@@ -436,7 +445,7 @@ def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
 
 
 def test_the_summary_tells_the_rate_of_each_stage(fake_run):
-    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), run_s=1e-9))
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), build_s=1e-9, run_s=1e-9))
     summary, _, printed = fake_run(executor, tasks=1)
     assert set(summary.stage_s) == {"sampling", "building", "timing", "probing", "storing"}
     assert all(seconds > 0 for seconds in summary.stage_s.values())
@@ -452,38 +461,6 @@ def test_devices_work_on_tasks_side_by_side(fake_run):
     assert {job.device for job in executor.asked} == {0, 1, 2}
     devices_of = {name: {j.device for j in executor.asked if j.task == name} for name in store_tasks(store)}
     assert all(len(devices) == 1 for devices in devices_of.values())
-
-
-@pytest.mark.parametrize(
-    ("target", "executor", "priority", "workers"),
-    [
-        ("llvm", "local", True, 2),
-        ("llvm", "local", False, 1),  # sampling would disturb the timing
-        ("llvm", "rpc", False, 2),
-        ("llvm", "ray", True, 1),  # the priority on its nodes is not known
-        ("cuda -arch=sm_70", "ray", False, 2),
-    ],
-)
-def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
-    monkeypatch, tmp_path, target, executor, priority, workers
-):
-    monkeypatch.setattr(generate, "realtime_priority_allowed", lambda: priority)
-    settings = config(tmp_path, executor=ExecutorConfig(kind=executor, key="key", hardware="a100"))
-    kind, _, architecture = target.partition(" -arch=")
-    parsed = tvm.target.Target({"kind": kind, **({"arch": architecture} if architecture else {})})
-    assert generate._workers_per_device(settings, parsed, 1) == workers
-
-
-def test_small_rounds_for_a_gpu_keep_all_compilers_busy(tmp_path):
-    cuda = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
-
-    def tasks_of(workers: int, per_round: int, devices: int) -> int:
-        settings = config(tmp_path, workers=workers, per_round=per_round)
-        return generate._workers_per_device(settings, cuda, devices)
-
-    assert tasks_of(workers=16, per_round=64, devices=1) == 2
-    assert tasks_of(workers=16, per_round=16, devices=1) == 4  # 3 x 16 programs in 3 rounds, and one measured
-    assert tasks_of(workers=16, per_round=16, devices=2) == 3
 
 
 def store_tasks(store):
