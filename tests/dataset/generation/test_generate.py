@@ -326,8 +326,9 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
         ("workers", 0),
         ("workers", -1),
         ("samplers", -1),
-    ]
-    + [("samplers", -1), ("sampling_timeout_s", 0.0), ("seed", -1)],
+        ("sampling_timeout_s", 0.0),
+        ("seed", -1),
+    ],
 )
 def test_settings_out_of_range_are_named(tmp_path, field, value):
     with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
