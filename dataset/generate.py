@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from threading import Event
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -24,9 +23,11 @@ from .generation.core_use import CoreUse
 from .generation.crew import plan_crew
 from .generation.device_workers import run_device_workers
 from .generation.earlier_records import EarlierRecords
+from .generation.ending import Ending, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
 from .generation.progress import GenerateProgress, announced
+from .generation.runs import store_run
 from .generation.samplers import make_samplers
 from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
@@ -52,7 +53,7 @@ def run(
     """
     console = console or Console()
     started = time.monotonic()
-    deadline = started + 60 * config.minutes if config.minutes else math.inf
+    ending = Ending(started + 60 * config.minutes if config.minutes else math.inf)
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
@@ -61,11 +62,7 @@ def run(
     if config.networks:
         with announced(console, "extracting the tasks of the networks"):
             of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
-    clock, stop = StageClock(), Event()
-
-    def stopped() -> bool:
-        return stop.is_set() or time.monotonic() > deadline
-
+    clock = StageClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
         with announced(console, f"opening the devices of executor={config.executor.kind}"):
@@ -74,15 +71,7 @@ def run(
             )
         crew = plan_crew(config, target, executor.devices)
         samplers = opened.enter_context(
-            make_samplers(
-                crew.samplers,
-                config.program_sampling,
-                target,
-                clock,
-                config.sampling_timeout_s,
-                stopped,
-                scorer_modules,
-            )
+            make_samplers(crew.samplers, config, target, clock, ending.is_due, scorer_modules)
         )
         if crew.pauses and isinstance(executor, WorkerPool):
             executor.timing_context = samplers.paused
@@ -99,14 +88,13 @@ def run(
             write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
         known = {row.workload_hash for row in store.tasks()}
         store.append_tasks([task_row(task) for task in tasks if task.workload_hash not in known])
-        with announced(console, "reading earlier records"):
-            earlier = EarlierRecords(
-                store,
-                [task.workload_hash for task in tasks],
-                testbed.hardware.hardware_id,
-                target_to_json(target),
-                enough=config.records_per_task,
-            )
+        earlier = EarlierRecords(
+            store,
+            [task.workload_hash for task in tasks],
+            testbed.hardware.hardware_id,
+            target_to_json(target),
+            enough=config.records_per_task,
+        )
         with announced(console, f"starting {crew.samplers} processes that propose programs"):
             samplers.wait_ready()
         use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
@@ -116,21 +104,25 @@ def run(
             use,
             total=len(tasks) * config.records_per_task,
             devices=executor.devices,
-            deadline=deadline,
+            deadline=ending.deadline,
         )
         traces = database.traces if database else {}
-        generation = Generation(config, store, testbed, samplers, earlier, progress, deadline, traces)
+        generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
         summary = generation.summary
-        devices = list(range(executor.devices)) * crew.tasks
-        use.start()
+
+        def interrupted() -> None:
+            progress.interrupted()
+            ending.stop.set()
+            give_up_queue(executor)
+
         try:
-            with progress:
-                run_device_workers(tasks, devices, generation.run_task, progress.interrupted, stop)
+            with progress, ending.applied_to(executor):
+                devices = list(range(executor.devices)) * crew.tasks
+                run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
         except KeyboardInterrupt:
             summary.interrupted = True
-        summary.stage_s = clock.seconds
-        summary.cpu_s, summary.core_shares = use.cpu_s(), use.shares()
-        summary.device_share = min(1.0, clock.seconds["timing"] / max(1e-9, executor.devices * use.seconds))
+        summary.used(clock, use, executor.devices)
+        store_run(store, summary)
         if not summary.interrupted:
             store.compact()
             if config.datasheet and summary.total_records:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock
 
+from ..measure.machine_errors import BatchEndedError
 from ..records import Record
 from ..store import RecordStore
 from ..task import Task
@@ -68,6 +69,10 @@ class Generation:
                     return
         except SamplingStoppedError:
             self._is_time_up()
+        except BatchEndedError as ended:
+            if ended.reason is not None:
+                raise ended.reason from ended
+            self._is_time_up()
         except (NoDesignSpaceError, SamplingFailedError) as error:
             self._give_up(task, error)
             self._progress.advance(wanted - measured)
@@ -96,6 +101,8 @@ class Generation:
         self._progress.advance(records_left)
 
     def _keep(self, records: list[Record]) -> None:
+        if not records:
+            return
         with self._lock:
             with self._testbed.clock.stage("storing"):
                 self._store.append_records(records)

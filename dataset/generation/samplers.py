@@ -27,6 +27,7 @@ from ..measure.process import WorkerLostError, WorkerProcess, WorkerSpec
 from ..program_sampling.config import ProgramSamplingConfig
 from ..records import FailureKind
 from ..tvm_compat import NoDesignSpaceError
+from .config import GenerateConfig
 from .sampling import Round, SamplingRequest, TaskSampling
 from .throughput import StageClock
 
@@ -76,24 +77,23 @@ class Samplers(Protocol):
 
 def make_samplers(
     processes: int,
-    config: ProgramSamplingConfig,
+    config: GenerateConfig,
     target: Target,
     clock: StageClock,
-    timeout_s: float,
     stopped: Callable[[], bool],
     scorer_modules: Sequence[str] = (),
 ) -> Samplers:
     """Start sampler processes, or sample in this process if `processes` is 0.
 
-    `timeout_s` limits the wait for a round. Once `stopped` answers true, no round is waited for.
-    `scorer_modules` register scorers when a process imports them, also from packages above this one.
+    Once `stopped` answers true, no round is waited for. `scorer_modules` register scorers when a process
+    imports them, also from packages above this one.
     """
     if not processes:
         for module in scorer_modules:
             import_module(module)
-        return InlineSamplers(config, target, clock)
-    spec = sampler_spec(config, target, scorer_modules)
-    return SamplerProcesses(processes, spec, clock, timeout_s, stopped)
+        return InlineSamplers(config.program_sampling, target, clock)
+    spec = sampler_spec(config.program_sampling, target, scorer_modules)
+    return SamplerProcesses(processes, spec, clock, config.sampling_timeout_s, stopped)
 
 
 def sampler_spec(

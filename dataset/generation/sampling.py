@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 from tvm.target import Target
 
 from ..measure import MeasureOutcome
@@ -76,7 +77,9 @@ class TaskSampling:
 
     def __init__(self, config: ProgramSamplingConfig, target: Target, request: SamplingRequest) -> None:
         """Raises NoDesignSpaceError if the task has nothing to tune, and SamplingError."""
-        with _one_core():
+        # Scorers without data rate at random, by NumPy's global state; other tasks may use it in between.
+        self._random_state = np.random.RandomState(request.seed).get_state()
+        with self._own_randomness(), _one_core():
             self._sampler = make_program_sampler(
                 config,
                 stored_task(TaskRow(**request.row)),
@@ -98,14 +101,25 @@ class TaskSampling:
 
     def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
         """Proposals of the next round, after learning from the `outcome_values` of the last one."""
-        if outcomes:
-            self._sampler.learn(self._waiting, [_outcome(outcome) for outcome in outcomes])
-        drawn = (self._sampler.propose() for _ in range(_EMPTY_ROUNDS))
-        self._waiting = next(filter(None, drawn), [])
+        with self._own_randomness():
+            if outcomes:
+                self._sampler.learn(self._waiting, [_outcome(outcome) for outcome in outcomes])
+            drawn = (self._sampler.propose() for _ in range(_EMPTY_ROUNDS))
+            self._waiting = next(filter(None, drawn), [])
         return Round(
             [(trace, candidate_module_json(candidate)) for trace, candidate in self._waiting],
             dict(self._sampler.rejected),
         )
+
+    @contextmanager
+    def _own_randomness(self) -> Iterator[None]:
+        before = np.random.get_state()
+        np.random.set_state(self._random_state)
+        try:
+            yield
+        finally:
+            self._random_state = np.random.get_state()
+            np.random.set_state(before)
 
 
 def _outcome(values: Sequence[Any]) -> MeasureOutcome:

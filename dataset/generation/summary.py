@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ..records import FailureKind, Record
+from .core_use import CoreUse
 from .progress import cores_text
-from .throughput import per_minute
+from .throughput import StageClock, per_minute
 
 
 @dataclass
@@ -40,7 +41,9 @@ class GenerateSummary:
     given_up: dict[str, str] = field(default_factory=dict)
     total_records: int = 0
     total_valid: int = 0
+    # Seconds of the whole run, and without its start-up.
     seconds: float = 0.0
+    working_s: float = 0.0
     # Seconds of the processes of each stage, and CPU seconds of this machine's processes.
     stage_s: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -62,6 +65,13 @@ class GenerateSummary:
         self.simulated += sum(record.simulated for record in records)
         self.counted += sum(record.moved_bytes is not None for record in records)
         self.failures.update(record.failure for record in records if record.failure)
+
+    def used(self, clock: StageClock, use: CoreUse, devices: int) -> None:
+        """Take over the times of the run without its start-up."""
+        self.stage_s = dict(clock.seconds)
+        self.cpu_s, self.core_shares, self.working_s = use.cpu_s(), use.shares(), use.seconds
+        if self.working_s > 0 and devices:
+            self.device_share = min(1.0, self.stage_s["timing"] / (devices * self.working_s))
 
     @property
     def records_per_minute(self) -> float:

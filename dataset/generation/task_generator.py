@@ -12,6 +12,7 @@ import tvm
 
 from ..measurable_space import PYTHON_POSTPROCESSOR, python_cause
 from ..measure import MeasureJob, MeasureOutcome
+from ..measure.machine_errors import BatchEndedError
 from ..program_sampling import best_latency_s
 from ..records import Record
 from ..stored_tasks import task_row
@@ -55,8 +56,8 @@ class TaskGenerator:
         """Yield the records of each round until there are enough or the time is up; at least one round.
 
         `earlier` are the task's records from a previous run: they are not measured again, and the sampler
-        learns from them first. `deadline` is a time of `time.monotonic`. Raises NoDesignSpaceError, and the
-        errors of `samplers`.
+        learns from them first. `deadline` is a time of `time.monotonic`. Raises NoDesignSpaceError, the
+        errors of `samplers`, and BatchEndedError after the records of a batch that ended early.
         """
         sampling = self._samplers.open(self._request(earlier))
         try:
@@ -70,11 +71,13 @@ class TaskGenerator:
                 if not drawn.proposed:
                     return  # the space is exhausted
                 modules = [module for _, module in drawn.proposed]
-                measured = self._testbed.measure(self._jobs(modules, best_s, total), self._device)
-                yield [
-                    self._record(trace, measurement, number)
-                    for (trace, _), measurement in zip(drawn.proposed, measured, strict=True)
-                ]
+                traces = [trace for trace, _ in drawn.proposed]
+                try:
+                    measured = self._testbed.measure(self._jobs(modules, best_s, total), self._device)
+                except BatchEndedError as ended:
+                    yield self._records(traces, ended.outcomes, number)
+                    raise
+                yield self._records(traces, measured, number)
                 total += len(measured)
                 if total >= self._config.records_per_task or time.monotonic() > deadline:
                     return
@@ -105,6 +108,16 @@ class TaskGenerator:
                 count_bytes=True,
             )
             for number, module in enumerate(modules, total)
+        ]
+
+    def _records(
+        self, traces: Sequence[str], measured: Sequence[Measurement | None], number: int
+    ) -> list[Record]:
+        """Records of what was measured of a round."""
+        return [
+            self._record(trace, measurement, number)
+            for trace, measurement in zip(traces, measured, strict=True)
+            if measurement is not None
         ]
 
     def _record(self, trace: str, measurement: Measurement, number: int) -> Record:
