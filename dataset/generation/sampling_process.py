@@ -7,6 +7,7 @@ like `python -m foretune.dataset.generation.sampling_process FD`; see `dataset.w
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -40,6 +41,9 @@ class SamplingRole(Role):
 
     def prepare(self) -> None:
         """Import what every task needs."""
+        # TVM started without torch. SciPy, below XGBoost, takes the mark that hides torch for the package.
+        if sys.modules.get("torch", self) is None:
+            del sys.modules["torch"]
         load_tensor_intrinsics()
         for module in self.settings.get("modules", ()):
             import_module(module)
