@@ -17,7 +17,7 @@ OTHER, IDLE = "other", "idle"
 
 
 class CoreUse:
-    """CPU seconds by stage since the last `start`; processes that a stage starts count with it.
+    """CPU seconds by stage since the object was made; processes that a stage starts count with it.
 
     `pids` gives the processes of each stage at this moment. Replaced processes keep what they used until the
     last `update`.
@@ -30,15 +30,10 @@ class CoreUse:
         self._stage_of: dict[int, str] = {}
         self._used: dict[int, float] = {}
         self._before: dict[int, float] = {}
-        self._started = self._updated = time.monotonic()
+        self._updated = 0.0
         self.update()
-
-    def start(self) -> None:
-        """Begin the time that the shares refer to, after the start-up of the processes."""
-        self.update()
-        with self._lock:
-            self._before = dict(self._used)
-            self._started = self._updated
+        self._before = dict(self._used)
+        self._started = self._updated
 
     def update(self) -> None:
         """Read the CPU times of all processes."""
@@ -65,7 +60,7 @@ class CoreUse:
             return used
 
     def shares(self) -> dict[str, float]:
-        """Share of each stage in the time of all cores, and that of idle cores; empty before the start."""
+        """Share of each stage in the time of all cores, and that of idle cores; empty at the beginning."""
         whole = self.cores * self.seconds
         if whole <= 0:
             return {}

@@ -23,12 +23,16 @@ from foretune.configuration import from_hydra
 from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
 from foretune.dataset.features.table import FeatureTable
-from foretune.dataset.generation import noise_probe
+from foretune.dataset.generation import noise_probe, progress
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.dataset.generation.noise_probe import NoiseConfig
+from foretune.dataset.generation.runs import read_runs
+from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
+from foretune.dataset.generation.sampling import Round
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
 from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
+from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
     EvolutionConfig,
@@ -594,3 +598,97 @@ def test_a_datasheet_is_written_at_the_end(fake_run):
 def test_tasks_of_the_run_are_those_of_the_sampler(dataset):
     tasks = sample_tasks(n=2, seed=0, **TASKS)
     assert [row.workload_hash for row in RecordStore(dataset).tasks()] == [t.workload_hash for t in tasks]
+
+
+def test_a_run_with_sampler_processes_keeps_its_seed_and_tells_the_use_of_the_cores(fake_run):
+    executor = FakeExecutor()
+    summary, store, printed = fake_run(executor, tasks=2, samplers=2, datasheet=True)
+    assert (summary.tasks_done, summary.measured) == (2, 12)
+    tasks = sample_tasks(n=2, seed=0, **TASKS)
+    for task in tasks:
+        drawn = RandomSampler(task, parse_target("llvm"), per_round=6, seed=0, threads=1).propose()
+        found = [record.trace for record in store.records({task.workload_hash})]
+        assert found == [trace for trace, _ in drawn]
+    assert summary.cpu_s["sampling"] > 0 and 0 <= summary.core_shares["idle"] < 1
+    assert re.search(r"cores \d+% busy .*CPU seconds per record", printed)
+    (run,) = read_runs(store.folder)
+    assert (run.measured, run.valid) == (12, 12)
+    assert "CPU s per valid record" in (store.folder / "datasheet.md").read_text()
+
+
+def test_a_log_file_shows_progress_within_ten_seconds_and_an_end(fake_run, monkeypatch):
+    monkeypatch.setattr(progress, "_FIRST_LINES_S", (0.2, 0.4))
+    monkeypatch.setattr(progress, "_UPDATE_EVERY_S", 0.1)
+    answered = []
+
+    def answer(job):
+        if not answered:
+            time.sleep(2.0)
+        answered.append(job)
+        return MeasureOutcome((1e-3,))
+
+    _, _, printed = fake_run(FakeExecutor(answer), tasks=1, records_per_task=12, minutes=60.0)
+    lines = printed.splitlines()
+    assert lines[0] == "opening the devices of executor=local"
+    assert "sampling tasks" in lines
+    assert any(re.match(r"\d+ s: 0/12 records, 0/min, cores .* about .* left", line) for line in lines)
+    assert progress.duration(95) == "95 s" and progress.duration(7200) == "2.0 h"
+
+
+def test_a_full_disk_of_the_compilers_ends_the_run_and_keeps_the_measured_programs(fake_run, tmp_path):
+    answered = []
+
+    def answer(job):
+        answered.append(job)
+        if len(answered) > 8:
+            full = "OSError: [Errno 28] No space left on device"
+            return MeasureOutcome(failure=FailureKind.BUILD_ERROR, message=full)
+        return MeasureOutcome((1e-3,))
+
+    with pytest.raises(MachineError, match=r"no space left on the disk .* set TMPDIR"):
+        fake_run(FakeExecutor(answer), tasks=1, records_per_task=18)
+    records = RecordStore(tmp_path / "set").records()
+    assert len(records) == 8 and not any(record.failure for record in records)
+
+
+def test_a_device_that_disappears_ends_the_run_and_keeps_the_measured_programs(fake_run, tmp_path):
+    class Vanishing(FakeExecutor):
+        def measure(self, jobs):
+            outcomes = super().measure(jobs)
+            if len(self.asked) > 6:
+                raise DevicesLostError("no cuda device; `nvidia-smi`", [*outcomes[:2], *[None] * 4])
+            return outcomes
+
+    with pytest.raises(DevicesLostError, match="nvidia-smi"):
+        fake_run(Vanishing(), tasks=1, records_per_task=18)
+    assert len(RecordStore(tmp_path / "set").records()) == 8
+    # Both rounds lack no program afterwards.
+    _, store, _ = fake_run(FakeExecutor(), tasks=1, records_per_task=18)
+    assert len({record.key for record in store.records()}) == len(store.records()) >= 18
+
+
+def test_tasks_without_a_program_or_a_sampler_are_told_and_cost_no_other(fake_run, monkeypatch):
+    names = [task.name for task in sample_tasks(n=3, seed=0, **TASKS)]
+
+    class Failing(InlineSamplers):
+        def open(self, request):
+            sampling = super().open(request)
+            if request.row["name"] == names[0]:
+                sampling.next_round = lambda outcomes=(): Round((), {"VerifyGPUCode": 7})
+            elif request.row["name"] == names[1]:
+                sampling.next_round = self._lost
+            return sampling
+
+        def _lost(self, outcomes=()):
+            raise SamplingFailedError("sampler process: killed by signal 9")
+
+    def failing(processes, run_config, target, clock, *rest):
+        return Failing(run_config.program_sampling, target, clock)
+
+    monkeypatch.setattr(generate, "make_samplers", failing)
+    summary, _, printed = fake_run(FakeExecutor(), tasks=3)
+    assert summary.without_program == names[:1]
+    assert summary.given_up == {names[1]: "sampler process: killed by signal 9"}
+    assert summary.measured == 6 and summary.rejected["VerifyGPUCode"] == 7
+    assert f"task {names[0]} without a valid program" in printed
+    assert f"task {names[1]} given up (sampler process: killed by signal 9): run the same" in printed
