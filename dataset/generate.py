@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -17,16 +19,21 @@ from ..configuration import from_hydra
 from ..errors import INTERRUPTED
 from .datasheet.write import write_datasheet
 from .generation.config import GenerateConfig
+from .generation.core_use import CoreUse
+from .generation.crew import plan_crew
 from .generation.device_workers import run_device_workers
 from .generation.earlier_records import EarlierRecords
+from .generation.ending import Ending, give_up_queue
 from .generation.generation import Generation
 from .generation.network_tasks import tasks_of_networks
-from .generation.progress import GenerateProgress
+from .generation.progress import GenerateProgress, announced
+from .generation.runs import store_run
+from .generation.samplers import make_samplers
 from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
-from .measure import make_executor
-from .measure.isolation import realtime_priority_allowed
+from .generation.throughput import StageClock
+from .measure import WorkerPool, make_executor
 from .measure.memory_counters import uncounted_reason
 from .network_weights import NetworkWeights, merged_networks, read_networks, write_networks
 from .program_sampling import DatabaseTasks, make_scorer
@@ -34,34 +41,48 @@ from .store import RecordStore
 from .stored_tasks import stored_rows, stored_task, task_row
 from .task import Task
 from .task_sampling import sample_tasks
-from .tvm_compat import available_cores, parse_target, target_to_json
-
-_ROUNDS_AHEAD = 3
-"""Programs that wait for each compiler of a GPU's programs, at most."""
+from .tvm_compat import parse_target, target_to_json
 
 
-def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
-    """Generate the dataset; may be interrupted and called again. Raises UserError."""
+def run(
+    config: GenerateConfig, console: Console | None = None, scorer_modules: Sequence[str] = ()
+) -> GenerateSummary:
+    """Generate the dataset; may be interrupted and called again. Raises UserError.
+
+    `scorer_modules` register scorers when sampler processes import them, also from packages above this one.
+    """
     console = console or Console()
     started = time.monotonic()
-    deadline = started + 60 * config.minutes if config.minutes else math.inf
+    ending = Ending(started + 60 * config.minutes if config.minutes else math.inf)
     target = parse_target(config.target)
     database = _check_program_sampling(config, console)
     store = RecordStore(config.dataset)
     networks: NetworkWeights = {}
     of_networks: list[Task] = []
     if config.networks:
-        with console.status("extracting the tasks of the networks"):
+        with announced(console, "extracting the tasks of the networks"):
             of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
-    with store.writing(), make_executor(config.executor, target, config.measure, config.workers) as executor:
+    clock = StageClock()
+    with ExitStack() as opened:
+        opened.enter_context(store.writing())
+        with announced(console, f"opening the devices of executor={config.executor.kind}"):
+            executor = opened.enter_context(
+                make_executor(config.executor, target, config.measure, config.workers)
+            )
+        crew = plan_crew(config, target, executor.devices)
+        samplers = opened.enter_context(
+            make_samplers(crew.samplers, config, target, clock, ending.is_due, scorer_modules)
+        )
+        if crew.pauses and isinstance(executor, WorkerPool):
+            executor.timing_context = samplers.paused
         if config.self_check:
-            with console.status("checking the measurement of a small task"):
+            with announced(console, "checking the measurement of a small task"):
                 check_measurement(executor, target)
-        testbed = Testbed(executor, target, config.noise)
+        testbed = Testbed(executor, target, config.noise, clock)
         for bad in store.set_aside_bad_shards():
             console.print(f"[yellow]set aside {bad.path.name}: {bad.reason}; its records are measured again")
         store.put_hardware(testbed.hardware)
-        with console.status("sampling tasks"):
+        with announced(console, "sampling tasks"):
             tasks = of_networks or _tasks(config, target, database)
         if networks:
             write_networks(store, merged_networks([read_networks(store.folder), networks], store.folder))
@@ -74,26 +95,43 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
             target_to_json(target),
             enough=config.records_per_task,
         )
-        progress = GenerateProgress(console, testbed.clock, total=len(tasks) * config.records_per_task)
+        with announced(console, f"starting {crew.samplers} processes that propose programs"):
+            samplers.wait_ready()
+        use = CoreUse(lambda: {**executor.stage_pids, "sampling": samplers.pids})
+        progress = GenerateProgress(
+            console,
+            clock,
+            use,
+            total=len(tasks) * config.records_per_task,
+            devices=executor.devices,
+            deadline=ending.deadline,
+        )
         traces = database.traces if database else {}
-        generation = Generation(config, store, testbed, earlier, progress, deadline, traces)
+        generation = Generation(config, store, testbed, samplers, earlier, progress, ending.deadline, traces)
         summary = generation.summary
-        devices = list(range(executor.devices)) * _workers_per_device(config, target, executor.devices)
+
+        def interrupted() -> None:
+            progress.interrupted()
+            ending.stop.set()
+            give_up_queue(executor)
+
         try:
-            with progress:
-                run_device_workers(tasks, devices, generation.run_task, progress.interrupted)
+            with progress, ending.applied_to(executor):
+                devices = list(range(executor.devices)) * crew.tasks
+                run_device_workers(tasks, devices, generation.run_task, interrupted, ending.stop)
         except KeyboardInterrupt:
             summary.interrupted = True
-        else:
+        summary.used(clock, use, executor.devices)
+        store_run(store, summary)
+        if not summary.interrupted:
             store.compact()
             if config.datasheet and summary.total_records:
-                with console.status("writing the datasheet"):
+                with announced(console, "writing the datasheet"):
                     datasheet = write_datasheet(store)
                 console.print(f"wrote {datasheet}", highlight=False, soft_wrap=True)
     if config.executor.kind == "local" and target.kind.name == "llvm":
         summary.uncounted_reason = uncounted_reason()
     summary.repeated = testbed.repeated
-    summary.stage_s = testbed.clock.seconds
     summary.seconds = time.monotonic() - started
     print_summary(summary, config.dataset, console)
     return summary
@@ -106,7 +144,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
         make_scorer(sampling.scorer, warm_up=config.per_round)
     if sampling.sampler != "database" or sampling.database is None:
         return None
-    with console.status(f"reading the programs of {sampling.database}"):
+    with announced(console, f"reading the programs of {sampling.database}"):
         return DatabaseTasks(sampling.database)
 
 
@@ -119,20 +157,6 @@ def _tasks(config: GenerateConfig, target: Target, database: DatabaseTasks | Non
     if target.kind.name != "llvm":
         given.setdefault("prepack", 0.0)
     return sample_tasks(n=config.tasks, seed=config.seed, **given)
-
-
-def _workers_per_device(config: GenerateConfig, target: Target, devices: int) -> int:
-    """Number of tasks in progress per device: 2 if sampling for one may overlap with measuring another.
-
-    On the CPU that is timed, they may overlap only if the timing has real-time priority. A GPU's programs
-    compile for seconds, some ten times as long as others, so that small rounds leave most compilers idle.
-    """
-    if target.kind.name == "cuda" and config.executor.kind == "local":
-        compilers = config.workers or available_cores()
-        return 1 + math.ceil(_ROUNDS_AHEAD * compilers / (devices * config.per_round))
-    if target.kind.name != "llvm" or config.executor.kind == "rpc":
-        return 2
-    return 2 if config.executor.kind == "local" and realtime_priority_allowed() else 1
 
 
 def main(config: DictConfig) -> int:

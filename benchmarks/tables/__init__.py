@@ -96,6 +96,7 @@ TABLES: Mapping[str, Table] = {
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
+    "gpu-generation": measuring.gpu_generation,
     "cuda-emulation": emulation.programs,
     "cuda-emulation-costs": emulation.costs,
     "gpu-costs": emulation.measured_costs,

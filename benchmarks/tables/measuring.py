@@ -1,4 +1,4 @@
-"""Table of measurement itself, beside MetaSchedule's builder and runner."""
+"""Tables of measurement itself: beside MetaSchedule's builder and runner, and the cost of a GPU record."""
 
 from __future__ import annotations
 
@@ -34,3 +34,32 @@ def measuring(results: Results) -> str:
             ]
         )
     return markdown(["what", "machine", "measured"], rows)
+
+
+_WAYS = {"nvrtc": "NVRTC", "nvcc": "nvcc"}
+
+
+def gpu_generation(results: Results) -> str:
+    """CPU seconds of a record of a dry run for a GPU, and the use of the cores."""
+    rows = []
+    for result in results.of("gpu_generation"):
+        for run in result.values["runs"]:
+            settings = dict(setting.split("=", 1) for setting in run["settings"])
+            of = run["run"]
+            stages = sorted(of["cpu_s"].items(), key=lambda stage: -stage[1])
+            rows.append(
+                [
+                    result.machine,
+                    run["dtype"],
+                    settings.get("program_sampling.sampler", "evolutionary"),
+                    _WAYS[result.values["compiler"]],
+                    f"{of['valid']} of {of['measured']}",
+                    f"{run['cpu_s_per_valid_record']:.2f}",
+                    ", ".join(f"{name} {seconds / max(1, of['valid']):.2f}" for name, seconds in stages),
+                    f"{run['busy']:.0%}",
+                    f"{run['wanted']:.0%}",
+                    f"{run['first_line_s']:.0f} s",
+                ]
+            )
+    columns = ["machine", "type", "sampler", "compiler", "valid records", "CPU s per valid record"]
+    return markdown([*columns, "by stage", "cores used", "cores wanted", "first line"], rows)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ...page import Fact, significant
+from ..generation.core_use import IDLE
 from .overview import Overview
 
 FEW_RECORDS = 10
@@ -105,6 +106,8 @@ def sections(overview: Overview) -> list[Section]:
         found.append(distributions_section(overview))
     if overview.networks:
         found.append(networks_section(overview))
+    if overview.runs:
+        found.append(runs_section(overview))
     return [*found, sources_section(overview)]
 
 
@@ -140,6 +143,30 @@ def devices_section(overview: Overview) -> Section:
         rows.append([*cells, _target(target), _count(len(records))])
     columns = ["device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records"]
     return Section("Devices", columns, rows)
+
+
+def runs_section(overview: Overview) -> Section:
+    stages = sorted({stage for run in overview.runs for stage in run.core_shares if stage != IDLE})
+    rows = [
+        [
+            _day(run.ended_at),
+            f"{run.seconds:.0f}",
+            _count(run.measured),
+            _count(run.valid),
+            f"{sum(run.cpu_s.values()) / max(1, run.valid):.2f}",
+            *(f"{run.core_shares.get(stage, 0.0):.0%}" for stage in (*stages, IDLE)),
+            f"{run.device_share:.0%}",
+        ]
+        for run in overview.runs
+    ]
+    columns = ["until", "seconds", "records", "valid", "CPU s per valid record", *stages, IDLE, "devices"]
+    return Section(
+        "Runs",
+        columns,
+        rows,
+        "Share of the machine's cores that each stage used, and of the time in which devices ran programs; "
+        "without the start of processes.",
+    )
 
 
 def failures_section(overview: Overview) -> Section:

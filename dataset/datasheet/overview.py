@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ..generation.runs import GenerationRun, read_runs
 from ..hardware import Hardware
 from ..network_weights import NetworkWeights, read_networks
 from ..store import BadShard, RecordStore
@@ -40,6 +41,8 @@ class Overview:
     bad_shards: list[BadShard]
     networks: NetworkWeights = field(default_factory=dict)
     """Call counts of the tasks of whole networks, if the dataset has them."""
+    runs: list[GenerationRun] = field(default_factory=list)
+    """Runs that generated records here, if the dataset lists them."""
 
     @property
     def valid(self) -> pd.DataFrame:
@@ -76,6 +79,7 @@ def read_overview(store: RecordStore) -> Overview:
         hardware=store.hardware(),
         bad_shards=bad_shards,
         networks=read_networks(store.folder),
+        runs=read_runs(store.folder),
     )
 
 

@@ -31,6 +31,8 @@ class GenerateConfig:
     minutes: float | None = None
     seed: int = 0
     workers: int | None = None
+    samplers: int | None = None
+    sampling_timeout_s: float = 600.0
     self_check: bool = True
     check_outputs: float = 0.02
     datasheet: bool = True
@@ -44,7 +46,7 @@ class GenerateConfig:
     measure: MeasureConfig = field(default_factory=MeasureConfig)
 
     def __post_init__(self) -> None:
-        least = {"tasks": 1, "records_per_task": 1, "per_round": 1, "workers": 1, "seed": 0}
+        least = {"tasks": 1, "records_per_task": 1, "per_round": 1, "workers": 1, "samplers": 0, "seed": 0}
         check_least(self, least, GenerateConfigError)
         elsewhere = {
             "tasks_from": self.tasks_from,
@@ -62,5 +64,7 @@ class GenerateConfig:
             )
         if self.minutes is not None and self.minutes <= 0:
             raise GenerateConfigError(f"minutes={self.minutes}: must be positive, or null for no limit")
+        if self.sampling_timeout_s <= 0:
+            raise GenerateConfigError(f"sampling_timeout_s={self.sampling_timeout_s}: must be positive")
         if not 0 <= self.check_outputs <= 1:
             raise GenerateConfigError(f"check_outputs={self.check_outputs}: must be in [0, 1]")

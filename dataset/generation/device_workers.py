@@ -21,19 +21,20 @@ def run_device_workers(
     devices: Sequence[int],
     work: Callable[[Item, int, Event], None],
     on_interrupt: Callable[[], None] = lambda: None,
+    stop: Event | None = None,
 ) -> None:
     """Call `work(item, device, stop)` for every item, in one worker thread per entry of `devices`.
 
     A single worker runs in the caller's thread. The first exception, including Ctrl-C, sets `stop`, which
-    `work` should check between steps; it is raised once all workers have ended. `on_interrupt` is called at
-    the first Ctrl-C, and later ones are ignored until then.
+    `work` should check between steps; it is raised once all workers have ended. A caller may pass its own
+    `stop`. `on_interrupt` is called at the first Ctrl-C, and later ones are ignored until then.
     """
     waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
     for item in items:
         waiting.put(item)
-    stop = Event()
+    stop = stop or Event()
 
-    def worker(device: int) -> None:
+    def worker(device: int, stop: Event = stop) -> None:
         while not stop.is_set():
             try:
                 item = waiting.get_nowait()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock
 
+from ..measure.machine_errors import BatchEndedError
 from ..records import Record
 from ..store import RecordStore
 from ..task import Task
@@ -13,6 +14,7 @@ from ..tvm_compat import NoDesignSpaceError
 from .config import GenerateConfig
 from .earlier_records import EarlierRecords
 from .progress import GenerateProgress
+from .samplers import Samplers, SamplingFailedError, SamplingStoppedError
 from .summary import GenerateSummary
 from .task_generator import TaskGenerator
 from .testbed import Testbed
@@ -26,6 +28,7 @@ class Generation:
         config: GenerateConfig,
         store: RecordStore,
         testbed: Testbed,
+        samplers: Samplers,
         earlier: EarlierRecords,
         progress: GenerateProgress,
         deadline: float,
@@ -36,6 +39,7 @@ class Generation:
         self._config = config
         self._store = store
         self._testbed = testbed
+        self._samplers = samplers
         self._earlier = earlier
         self._progress = progress
         self._deadline = deadline
@@ -51,8 +55,9 @@ class Generation:
             self._end_task(wanted)
             return
         earlier = self._earlier.take(task.workload_hash)
+        traces = self._traces.get(task.workload_hash, ())
         generator = TaskGenerator(
-            task, self._testbed, self._config, device=device, traces=self._traces.get(task.workload_hash, ())
+            task, self._testbed, self._samplers, self._config, device=device, traces=traces
         )
         self._progress.start_task(task.name)
         measured = 0
@@ -62,15 +67,31 @@ class Generation:
                 measured += len(records)
                 if stop.is_set():
                     return
-        except NoDesignSpaceError:
-            with self._lock:
-                self.summary.tasks_without_space += 1
-            self._progress.advance(wanted)
+        except SamplingStoppedError:
+            self._is_time_up()
+        except BatchEndedError as ended:
+            if ended.reason is not None:
+                raise ended.reason from ended
+            self._is_time_up()
+        except (NoDesignSpaceError, SamplingFailedError) as error:
+            self._give_up(task, error)
+            self._progress.advance(wanted - measured)
         else:
+            if not measured and not earlier:
+                self._note(lambda summary: summary.without_program.append(task.name))
             self._end_task(wanted - measured)
         finally:
-            with self._lock:
-                self.summary.rejected += generator.rejected
+            self._note(lambda summary: summary.rejected.update(generator.rejected))
+
+    def _give_up(self, task: Task, error: Exception) -> None:
+        if isinstance(error, NoDesignSpaceError):
+            self._note(lambda summary: summary.without_space.append(task.name))
+        else:
+            self._note(lambda summary: summary.given_up.update({task.name: str(error)}))
+
+    def _note(self, change: Callable[[GenerateSummary], None]) -> None:
+        with self._lock:
+            change(self.summary)
 
     def _end_task(self, records_left: int) -> None:
         if self._is_time_up():
@@ -80,11 +101,13 @@ class Generation:
         self._progress.advance(records_left)
 
     def _keep(self, records: list[Record]) -> None:
+        if not records:
+            return
         with self._lock:
             with self._testbed.clock.stage("storing"):
                 self._store.append_records(records)
             self.summary.count(records)
-            self._progress.measured(len(records), in_all=self.summary.measured)
+            self._progress.measured(len(records))
 
     def _is_time_up(self) -> bool:
         if time.monotonic() > self._deadline:

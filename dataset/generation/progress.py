@@ -1,34 +1,75 @@
-"""Progress of a generation run: a bar on a terminal, otherwise one line a minute."""
+"""Progress of a generation run: a bar on a terminal, otherwise lines of text."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import TextColumn
 from typing_extensions import Self
 
 from ..progress import job_progress
+from .core_use import IDLE, CoreUse
 from .throughput import StageClock, per_minute
 
+_FIRST_LINES_S = (5.0, 15.0, 30.0)
 _LINE_EVERY_S = 60.0
+_UPDATE_EVERY_S = 1.0
+_LEAST_SHARE = 0.005
+
+
+@contextmanager
+def announced(console: Console, step: str) -> Iterator[None]:
+    """Tell what a step of the start-up does: by a status line on a terminal, otherwise by a line of text."""
+    if console.is_terminal:
+        with console.status(step):
+            yield
+    else:
+        console.print(step, highlight=False, soft_wrap=True)
+        yield
 
 
 class GenerateProgress:
-    """Progress in records, with the rate and the time shares of the stages."""
+    """Progress in records, with the rate, the estimated end, and the shares of the stages.
 
-    def __init__(self, console: Console, clock: StageClock, total: int) -> None:
+    A thread refreshes it, as minutes may pass between two rounds.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        clock: StageClock,
+        use: CoreUse,
+        *,
+        total: int,
+        devices: int,
+        deadline: float,
+    ) -> None:
+        """`deadline` is a time of `time.monotonic`."""
         self._console = console
-        self._clock = clock
+        self._clock, self._use = clock, use
+        self._devices, self._deadline = devices, deadline
         self._bar = job_progress(console, TextColumn("{task.fields[rate]}"))
         self._id = self._bar.add_task("", total=total, rate="")
-        self._started = self._last_line = time.monotonic()
+        self._started = time.monotonic()
+        self._next_line = self._started + _FIRST_LINES_S[0]
+        self._measured = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._refresh, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._console.is_terminal:
+            self._bar.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._use.update()
         self._bar.stop()
 
     def start_task(self, description: str) -> None:
@@ -42,17 +83,55 @@ class GenerateProgress:
         """Report Ctrl-C, as the current batch may take a while."""
         self._console.print("interrupted: stopping after the current batch")
 
-    def measured(self, records: int, in_all: int) -> None:
-        """Advance by measured records; `in_all` is the total of this run."""
+    def measured(self, records: int) -> None:
+        """Advance by measured records."""
+        self._measured += records
+        self._bar.advance(self._id, records)
+
+    def _refresh(self) -> None:
+        while not self._ended.wait(_UPDATE_EVERY_S):
+            self._use.update()
+            self._bar.update(self._id, rate=self._state())
+            if not self._console.is_terminal and time.monotonic() >= self._next_line:
+                self._print_line()
+
+    def _print_line(self) -> None:
         now = time.monotonic()
-        shares = sorted(self._clock.shares().items(), key=lambda share: -share[1])
-        rate = f"{per_minute(in_all, now - self._started):.0f}/min " + ", ".join(
-            f"{name} {share:.0%}" for name, share in shares[:3]
+        later = (self._started + seconds for seconds in _FIRST_LINES_S if self._started + seconds > now)
+        self._next_line = next(later, now + _LINE_EVERY_S)
+        shown = self._bar.tasks[0]
+        left = self._left_s(shown.remaining or 0.0, now)
+        left_text = "" if left is None else f", about {duration(left)} left"
+        self._console.print(
+            f"{duration(now - self._started)}: {shown.completed:.0f}/{shown.total:.0f} records, "
+            f"{self._state()}{left_text}",
+            highlight=False,
+            soft_wrap=True,
         )
-        self._bar.update(self._id, advance=records, rate=rate)
-        if not self._console.is_terminal and now - self._last_line >= _LINE_EVERY_S:
-            self._last_line = now
-            shown = self._bar.tasks[0]
-            self._console.print(
-                f"{shown.description}: {shown.completed:.0f}/{shown.total:.0f} records, {rate}"
-            )
+
+    def _left_s(self, records: float, now: float) -> float | None:
+        """Seconds to the end by the rate so far and by the limit of the run; None if neither is known."""
+        at_rate = records * (now - self._started) / self._measured if self._measured else float("inf")
+        left_s = min(at_rate, max(0.0, self._deadline - now))
+        return None if left_s == float("inf") else left_s
+
+    def _state(self) -> str:
+        """Rate, and busy shares of cores and devices."""
+        seconds = time.monotonic() - self._started
+        device = self._clock.seconds["timing"] / (self._devices * seconds)
+        busy = f"device {min(1.0, device):.0%} busy"
+        return f"{per_minute(self._measured, seconds):.0f}/min, {cores_text(self._use.shares())}, {busy}"
+
+
+def cores_text(shares: Mapping[str, float]) -> str:
+    """Shares of the cores as text, such as "cores 97% busy (building 61%, sampling 35%)"."""
+    busy = sorted((share, name) for name, share in shares.items() if name != IDLE)
+    listed = ", ".join(f"{name} {share:.0%}" for share, name in reversed(busy) if share >= _LEAST_SHARE)
+    return f"cores {1 - shares.get(IDLE, 1.0):.0%} busy" + (f" ({listed})" if listed else "")
+
+
+def duration(seconds: float) -> str:
+    """Duration as text: "42 s", "7 min", "3.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

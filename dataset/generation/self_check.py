@@ -7,6 +7,7 @@ from tvm.target import Target
 
 from ...errors import UserError
 from ..measure import Executor, MeasureJob
+from ..measure.machine_errors import machine_problem
 from ..operators import Dense, to_task
 from ..program_sampling import RandomSampler
 from ..records import FailureKind
@@ -20,9 +21,10 @@ class SelfCheckError(UserError, RuntimeError):
 
 
 def check_measurement(executor: Executor, target: Target) -> None:
-    """Measure a few programs of a small dense layer against its reference; raises SelfCheckError.
+    """Measure a few programs of a small dense layer against its reference.
 
     One success is enough, as random programs may exceed the device's limits. A wrong output always fails.
+    Raises SelfCheckError, MachineError.
     """
     task = to_task(Dense(rows=32, in_features=64, out_features=64, epilogue="bias_relu"))
     sampler = RandomSampler(task, target, per_round=_PROGRAMS, seed=0)
@@ -32,6 +34,8 @@ def check_measurement(executor: Executor, target: Target) -> None:
         for _, candidate in sampler.propose()
     ]
     outcomes = executor.measure(jobs)
+    if (problem := machine_problem(outcomes)) is not None:
+        raise problem
     failed = [outcome for outcome in outcomes if outcome.failure is not None]
     wrong = [outcome for outcome in failed if outcome.failure is FailureKind.WRONG_OUTPUT]
     if wrong or len(failed) == len(outcomes):

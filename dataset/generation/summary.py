@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ..records import FailureKind, Record
-from .throughput import per_minute
+from .core_use import CoreUse
+from .progress import cores_text
+from .throughput import StageClock, per_minute
 
 
 @dataclass
@@ -19,7 +21,6 @@ class GenerateSummary:
     """Counts of a run; `total_records` and `total_valid` refer to the whole dataset."""
 
     tasks_done: int = 0
-    tasks_without_space: int = 0
     measured: int = 0
     valid: int = 0
     cut_short: int = 0
@@ -33,10 +34,22 @@ class GenerateSummary:
     failures: Counter[FailureKind] = field(default_factory=Counter)
     # Candidates rejected before measurement, by cause.
     rejected: Counter[str] = field(default_factory=Counter)
+    # Names of the tasks with nothing to tune, of those without a valid program, and of those whose sampler
+    # failed, with the cause.
+    without_space: list[str] = field(default_factory=list)
+    without_program: list[str] = field(default_factory=list)
+    given_up: dict[str, str] = field(default_factory=dict)
     total_records: int = 0
     total_valid: int = 0
+    # Seconds of the whole run, and without its start-up.
     seconds: float = 0.0
+    working_s: float = 0.0
+    # Seconds of the processes of each stage, and CPU seconds of this machine's processes.
     stage_s: dict[str, float] = field(default_factory=dict)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    core_shares: dict[str, float] = field(default_factory=dict)
+    # Share of the time in which devices ran programs.
+    device_share: float = 0.0
     interrupted: bool = False
     out_of_time: bool = False
 
@@ -53,6 +66,13 @@ class GenerateSummary:
         self.counted += sum(record.moved_bytes is not None for record in records)
         self.failures.update(record.failure for record in records if record.failure)
 
+    def used(self, clock: StageClock, use: CoreUse, devices: int) -> None:
+        """Take over the times of the run without its start-up."""
+        self.stage_s = dict(clock.seconds)
+        self.cpu_s, self.core_shares, self.working_s = use.cpu_s(), use.shares(), use.seconds
+        if self.working_s > 0 and devices:
+            self.device_share = min(1.0, self.stage_s["timing"] / (devices * self.working_s))
+
     @property
     def records_per_minute(self) -> float:
         """Rate over the whole run, including its start."""
@@ -67,6 +87,12 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
     )
     if summary.measured:
         console.print(_stage_table(summary))
+        if summary.core_shares:
+            console.print(
+                f"{cores_text(summary.core_shares)}; devices {summary.device_share:.0%} busy; "
+                f"{sum(summary.cpu_s.values()) / summary.measured:.2f} CPU seconds per record",
+                highlight=False,
+            )
     for text, counts in (
         ("failed", {kind.value: count for kind, count in summary.failures.items()}),
         ("rejected before measurement", summary.rejected),
@@ -90,10 +116,34 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
         console.print(f"memory traffic was not counted: {summary.uncounted_reason}", highlight=False)
     if summary.simulated:
         console.print(f"[yellow]{summary.simulated} records are simulated: no device measured them")
-    if summary.tasks_without_space:
-        console.print(f"{summary.tasks_without_space} tasks have no design space and were skipped")
+    if summary.without_space:
+        console.print(f"{len(summary.without_space)} tasks have no design space and were skipped")
+    if summary.without_program:
+        console.print(
+            f"[yellow]{_named(summary.without_program)} without a valid program: no draw passed TVM's checks "
+            "for the target; leave them out, or draw more with a larger "
+            "program_sampling.evolutionary.population_size",
+            highlight=False,
+        )
+    for cause, names in _by_cause(summary.given_up).items():
+        console.print(
+            f"[yellow]{_named(names)} given up ({cause}): run the same command again to try them once more",
+            highlight=False,
+        )
     console.print(f"{dataset} holds {summary.total_records} records, {summary.total_valid} valid")
     console.print(_next_step(summary, dataset))
+
+
+def _named(names: Sequence[str]) -> str:
+    """Number of tasks with the name of the first."""
+    return f"task {names[0]}" if len(names) == 1 else f"{len(names)} tasks ({names[0]}, ...)"
+
+
+def _by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
+    causes: dict[str, list[str]] = {}
+    for name, cause in given_up.items():
+        causes.setdefault(cause.splitlines()[-1], []).append(name)
+    return causes
 
 
 def _stage_table(summary: GenerateSummary) -> Table:

@@ -12,16 +12,16 @@ import tvm
 
 from ..measurable_space import PYTHON_POSTPROCESSOR, python_cause
 from ..measure import MeasureJob, MeasureOutcome
-from ..program_sampling import ProgramSampler, Proposal, best_latency_s, make_program_sampler
+from ..measure.machine_errors import BatchEndedError
+from ..program_sampling import best_latency_s
 from ..records import Record
-from ..replay import candidate_module_json, replay
+from ..stored_tasks import task_row
 from ..task import Task
 from ..tvm_compat import target_to_json
 from .config import GenerateConfig
+from .samplers import Samplers
+from .sampling import SamplingRequest, measured_values, outcome_values
 from .testbed import Measurement, Testbed
-
-# A round may propose only measured candidates; after this many such rounds the space counts as exhausted.
-_EMPTY_ROUNDS = 3
 
 
 class TaskGenerator:
@@ -31,6 +31,7 @@ class TaskGenerator:
         self,
         task: Task,
         testbed: Testbed,
+        samplers: Samplers,
         config: GenerateConfig,
         *,
         device: int = 0,
@@ -40,6 +41,7 @@ class TaskGenerator:
         self.task = task
         self._rejected: Counter[str] = Counter()
         self._testbed = testbed
+        self._samplers = samplers
         self._config = config
         self._device = device
         self._traces = traces
@@ -54,70 +56,68 @@ class TaskGenerator:
         """Yield the records of each round until there are enough or the time is up; at least one round.
 
         `earlier` are the task's records from a previous run: they are not measured again, and the sampler
-        learns from them first. `deadline` is a time of `time.monotonic`. Raises NoDesignSpaceError.
+        learns from them first. `deadline` is a time of `time.monotonic`. Raises NoDesignSpaceError, the
+        errors of `samplers`, and BatchEndedError after the records of a batch that ended early.
         """
-        config, clock = self._config, self._testbed.clock
-        total = len(earlier)
-        with clock.stage("sampling"):
-            sampler = self._sampler(earlier)
-        self._rejected = sampler.rejected
-        best_s = min((record.latency_s for record in earlier), default=math.inf)
-        deadline = min(deadline, time.monotonic() + config.task_budget_s)
-        for number in itertools.count(max((record.round for record in earlier), default=-1) + 1):
-            with clock.stage("sampling"):
-                proposed = next(filter(None, (sampler.propose() for _ in range(_EMPTY_ROUNDS))), None)
-                if proposed is None:
+        sampling = self._samplers.open(self._request(earlier))
+        try:
+            total = len(earlier)
+            outcomes: list[MeasureOutcome] = []
+            best_s = min((record.latency_s for record in earlier), default=math.inf)
+            deadline = min(deadline, time.monotonic() + self._config.task_budget_s)
+            for number in itertools.count(max((record.round for record in earlier), default=-1) + 1):
+                drawn = sampling.next_round([outcome_values(outcome) for outcome in outcomes])
+                self._rejected = Counter(drawn.rejected)
+                if not drawn.proposed:
                     return  # the space is exhausted
-                jobs = self._jobs(proposed, best_s, total)
-            measured = self._testbed.measure(jobs, self._device)
-            yield [
-                self._record(trace, measurement, number)
-                for (trace, _), measurement in zip(proposed, measured, strict=True)
-            ]
-            total += len(proposed)
-            if total >= config.records_per_task or time.monotonic() > deadline:
-                return
-            outcomes = [measurement.outcome for measurement in measured]
-            best_s = min(best_s, best_latency_s(outcomes))
-            with clock.stage("sampling"):
-                sampler.learn(proposed, outcomes)
+                modules = [module for _, module in drawn.proposed]
+                traces = [trace for trace, _ in drawn.proposed]
+                try:
+                    measured = self._testbed.measure(self._jobs(modules, best_s, total), self._device)
+                except BatchEndedError as ended:
+                    yield self._records(traces, ended.outcomes, number)
+                    raise
+                yield self._records(traces, measured, number)
+                total += len(measured)
+                if total >= self._config.records_per_task or time.monotonic() > deadline:
+                    return
+                outcomes = [measurement.outcome for measurement in measured]
+                best_s = min(best_s, best_latency_s(outcomes))
+        finally:
+            sampling.close()
 
-    def _sampler(self, earlier: Sequence[Record]) -> ProgramSampler:
-        """Sampler of the task after learning from earlier records."""
+    def _request(self, earlier: Sequence[Record]) -> SamplingRequest:
         config = self._config
-        sampler = make_program_sampler(
-            config.program_sampling,
-            self.task,
-            self._testbed.target,
+        return SamplingRequest(
+            vars(task_row(self.task)),
             per_round=min(config.per_round, config.records_per_task),
-            seed=config.seed + len(earlier),
+            seed=config.seed,
             traces=self._traces,
+            earlier=[measured_values(record) for record in earlier],
         )
-        sampler.mark_measured(record.trace for record in earlier)
-        if config.program_sampling.uses_scorer:
-            replayed = [(record, replay(sampler.context, record.trace)) for record in earlier]
-            fitting = [(record, candidate) for record, candidate in replayed if candidate is not None]
-            sampler.learn(
-                [(record.trace, candidate) for record, candidate in fitting],
-                [
-                    MeasureOutcome(record.run_secs, record.failure, record.failure_message)
-                    for record, _ in fitting
-                ],
-            )
-        return sampler
 
-    def _jobs(self, proposed: Sequence[Proposal], best_s: float, total: int) -> list[MeasureJob]:
+    def _jobs(self, modules: Sequence[str], best_s: float, total: int) -> list[MeasureJob]:
         share = self._config.check_outputs
         return [
             MeasureJob(
-                candidate_module_json(candidate),
+                module,
                 best_s,
                 reference=tvm.ir.save_json(self.task.mod) if _is_checked(number, share) else None,
                 device=self._device,
                 task=self.task.workload_hash,
                 count_bytes=True,
             )
-            for number, (_, candidate) in enumerate(proposed, total)
+            for number, module in enumerate(modules, total)
+        ]
+
+    def _records(
+        self, traces: Sequence[str], measured: Sequence[Measurement | None], number: int
+    ) -> list[Record]:
+        """Records of what was measured of a round."""
+        return [
+            self._record(trace, measurement, number)
+            for trace, measurement in zip(traces, measured, strict=True)
+            if measurement is not None
         ]
 
     def _record(self, trace: str, measurement: Measurement, number: int) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from threading import Lock
 from tvm.target import Target
 
 from ..measure import Executor, MeasureJob, MeasureOutcome
+from ..measure.machine_errors import BatchEndedError, DevicesLostError, check_machine
 from ..records import FailureKind
 from .noise_probe import NoiseConfig, NoiseProbe
 from .throughput import StageClock
@@ -53,19 +53,29 @@ class Testbed:
         A repeated candidate keeps the shorter latency, as disturbances only add time. Candidates that failed
         or were cut short are not repeated, as a few percent do not change their result. They keep the ratio
         of their own batch; a program that was cut short or timed out under noise is marked.
+
+        Raises BatchEndedError if the machine fails programs, devices are lost or the executor was told to
+        end; its outcomes are measurements.
         """
         with self._turn:
             return self._measure(jobs, device)
 
     def _measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
-        outcomes, ratio = self._between_probes(jobs, device)
+        try:
+            outcomes, ratio = self._between_probes(jobs, device)
+        except BatchEndedError as ended:
+            kept = [outcome and Measurement(outcome, None, False) for outcome in ended.outcomes]
+            raise BatchEndedError(kept, ended.reason) from ended
         ratios = [ratio] * len(outcomes)
         for _ in range(self._noise.retries):
             again = [number for number, outcome in enumerate(outcomes) if _is_timed(outcome)]
             if not self._is_disturbed(ratio) or not again:
                 break
             self.repeated += len(again)
-            repeated, ratio_again = self._between_probes([jobs[number] for number in again], device)
+            try:
+                repeated, ratio_again = self._between_probes([jobs[number] for number in again], device)
+            except BatchEndedError:
+                break  # what was measured stays, marked as disturbed
             ratio = min(filter(None, (ratio, ratio_again)))
             for number, outcome in zip(again, repeated, strict=True):
                 outcomes[number] = min(outcomes[number], outcome, key=lambda outcome: outcome.latency_s)
@@ -79,11 +89,21 @@ class Testbed:
         self, jobs: Sequence[MeasureJob], device: int
     ) -> tuple[list[MeasureOutcome], float | None]:
         """Outcomes of a batch, and the larger ratio of the probes before and after it."""
-        before = self._ratio(device)
-        start = time.monotonic()
-        outcomes = self.executor.measure(jobs)
-        self.clock.measured(time.monotonic() - start, outcomes)
-        return outcomes, max(filter(None, (before, self._ratio(device))), default=None)
+        try:
+            before = self._ratio(device)
+        except (BatchEndedError, DevicesLostError) as ended:
+            raise BatchEndedError([None] * len(jobs), getattr(ended, "reason", ended)) from ended
+        try:
+            outcomes = self.executor.measure(jobs)
+        except DevicesLostError as lost:
+            raise BatchEndedError(lost.outcomes, lost) from lost
+        self.clock.measured(outcomes)
+        check_machine(outcomes)
+        try:
+            behind = self._ratio(device)
+        except (BatchEndedError, DevicesLostError):
+            behind = None  # the next batch meets the same
+        return outcomes, max(filter(None, (before, behind)), default=None)
 
     def _ratio(self, device: int) -> float | None:
         if self._probe is None:

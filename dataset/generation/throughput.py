@@ -28,11 +28,10 @@ class StageClock:
         finally:
             self._add(name, time.monotonic() - start)
 
-    def measured(self, seconds: float, outcomes: Sequence[MeasureOutcome]) -> None:
-        """Split the duration of a batch into the run time of programs and the rest, which is building."""
-        timing_s = min(seconds, sum(outcome.run_s for outcome in outcomes))
-        self._add("timing", timing_s)
-        self._add("building", seconds - timing_s)
+    def measured(self, outcomes: Sequence[MeasureOutcome]) -> None:
+        """Add the times that the programs of a batch took to build and to time."""
+        self._add("building", sum(outcome.build_s for outcome in outcomes))
+        self._add("timing", sum(outcome.run_s for outcome in outcomes))
 
     def shares(self) -> dict[str, float]:
         """Fraction of each stage in the total time."""

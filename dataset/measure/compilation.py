@@ -20,6 +20,7 @@ from ..async_copies import check_copies
 from ..code_generation import improve_code
 from ..templates.gpu.function import kernel_modules
 from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
+from ..tvm_compat.cuda_text import CALLBACK, compile_without_headers
 from .linker import linker
 
 HOST = Target("llvm")
@@ -77,7 +78,10 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
     templates = kernel_modules(mod)
     if not templates:
         check_copies(mod, target)
-    passes = CUDA_PASSES if target.kind.name == "cuda" else {}
+    passes = {}
+    if target.kind.name == "cuda":
+        passes = CUDA_PASSES
+        compile_without_headers()
     # CUDA's compiler asks for the architecture of the current target.
     with target, tvm.transform.PassContext(config={**_UNCHECKED, **passes}):
         executable = tvm.compile(mod, target=target)
@@ -104,7 +108,8 @@ def export(mod: tvm.IRModule, target: Target, path: Path) -> Any:
 
 def compile_cuda_source(executable: Any, target: Target) -> None:
     """Compile an executable's CUDA source, which TVM leaves as text if there is no CUDA driver."""
-    compiler = tvm.get_global_func("tvm_callback_cuda_compile")
+    compile_without_headers()
+    compiler = tvm.get_global_func(CALLBACK)
     for module in executable.mod.imports:
         if module.kind == "cuda":
             with target:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -22,6 +22,10 @@ class Executor(Protocol):
     @property
     def batches_overlap(self) -> bool:
         """Whether concurrent calls of `measure` are processed in parallel instead of one after the other."""
+
+    @property
+    def stage_pids(self) -> Mapping[str, Sequence[int]]:
+        """Processes on this machine by what they do: building, timing, or measuring for both."""
 
     def hardware(self) -> Hardware:
         """Description of the devices, which are all of one kind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..hardware import Hardware
 from .job import MeasureJob, MeasureOutcome
@@ -13,6 +13,7 @@ class NoExecutor:
 
     devices = 0
     batches_overlap = False
+    stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware

@@ -19,6 +19,7 @@ from typing import Any
 from ..hardware import Hardware
 from ..records import FailureKind
 from .job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
+from .machine_errors import BatchEndedError, DevicesLostError
 from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT, warn_unchecked
 from .process import WorkerLostError, WorkerSpec, WorkerStartError
 from .roles import LIBRARIES_KEPT
@@ -60,6 +61,7 @@ class Pipeline:
         self._inbox: deque[Candidate] = deque()
         self._wake_sender, self._wake_receiver = Pipe()
         self._closing = False
+        self._stopping = False
         self._inbox_lock = threading.Lock()
         self._ended_by: Exception | None = None
         # A worker ends with the thread that starts it, so this thread lives until `close`.
@@ -89,6 +91,10 @@ class Pipeline:
     def device_pids(self) -> list[int]:
         return [worker.process.process.pid for worker in self._timers]
 
+    @property
+    def stage_pids(self) -> dict[str, list[int]]:
+        return {"building": self.compiler_pids, "timing": self.device_pids}
+
     def hardware(self) -> Hardware:
         return self._describe()
 
@@ -96,7 +102,8 @@ class Pipeline:
         """Measure jobs; returns one outcome for each, in order.
 
         A latency measured earlier in a call also counts as the best one that cuts slow programs short. Raises
-        WorkerStartError if no process starts or no device is available.
+        DevicesLostError if no process starts or no device is available, and BatchEndedError after
+        `stop_waiting`; both have the outcomes so far.
         """
         best_s: dict[str, float] = {}
         for job in jobs:
@@ -109,7 +116,20 @@ class Pipeline:
                 raise self._ended_by
             self._inbox.extend(candidates)
         self._wake_sender.send_bytes(b".")
-        return [candidate.future.result() for candidate in candidates]
+        errors = [error for candidate in candidates if (error := candidate.future.exception()) is not None]
+        if not errors:
+            return [candidate.future.result() for candidate in candidates]
+        outcomes = [c.future.result() if c.future.exception() is None else None for c in candidates]
+        if isinstance(errors[0], WorkerStartError):
+            raise DevicesLostError(str(errors[0]), outcomes) from errors[0]
+        if isinstance(errors[0], BatchEndedError):
+            raise BatchEndedError(outcomes)
+        raise errors[0]
+
+    def stop_waiting(self) -> None:
+        """Give up all programs that no process has begun to build, now and from now on."""
+        self._stopping = True
+        self._wake_sender.send_bytes(b".")
 
     def _new_path(self, suffix: str) -> Path:
         return self._folder.path / f"{next(self._numbers)}{suffix}"
@@ -122,6 +142,8 @@ class Pipeline:
             self._timers += [StageWorker(spec) for spec in devices]
             while not self._closing:
                 self._take_inbox()
+                if self._stopping:
+                    self._give_up_waiting()
                 self._dispatch()
                 self._wait_and_handle()
         except Exception as error:  # callers of `measure` would wait forever
@@ -145,6 +167,14 @@ class Pipeline:
         self._references.clear()
         self._to_compile.clear()
         self._to_time.clear()
+
+    def _give_up_waiting(self) -> None:
+        begun = {worker.item for worker in self._compilers if isinstance(worker.item, Candidate)}
+        waiting = {c for c in self._pending if c not in begun and not c.ready}
+        self._pending -= waiting
+        self._to_compile.clear()
+        for candidate in waiting:
+            candidate.future.set_exception(BatchEndedError([]))
 
     def _take_inbox(self) -> None:
         """Accept new candidates, and restart processes that were given up."""
@@ -226,6 +256,7 @@ class Pipeline:
             if item is None:
                 worker.process.receive_ready(0.0)
                 worker.failed_starts = 0
+                self._clear_suspect(worker)
                 return
             reply = worker.process.receive(
                 0.0, FailureKind.RUN_TIMEOUT if timing else FailureKind.BUILD_TIMEOUT
@@ -265,6 +296,9 @@ class Pipeline:
         if all(other.missing for other in stage):
             self._fail_all(WorkerStartError(worker.process.start_failure_message(reason)))
         elif stage is self._timers:
+            if worker.suspect is not None:
+                self._to_time.appendleft(worker.suspect[0])
+                worker.suspect = None
             index = stage.index(worker)
             for candidate in self._pending:
                 if candidate.device == index:
@@ -300,11 +334,20 @@ class Pipeline:
             worker.prepare()
             self._time_again(worker, candidate, reply["lost"])
             return
-        if not reply.get("usable", True):
-            worker.restart()
         outcome = outcome_from_reply(reply, candidate.build_s, self._device_of(worker))
         unchecked = candidate.reference is not None and candidate.reference.failed
-        self._finish(candidate, replace(outcome, unchecked=unchecked))
+        outcome = replace(outcome, unchecked=unchecked)
+        if reply.get("usable", True):
+            self._finish(candidate, outcome)
+        else:
+            # The program is to blame only if the device works without it.
+            worker.suspect = candidate, outcome
+            worker.restart()
+
+    def _clear_suspect(self, worker: StageWorker) -> None:
+        if worker.suspect is not None:
+            self._finish(*worker.suspect)
+            worker.suspect = None
 
     def _time_again(self, worker: StageWorker, candidate: Candidate, reason: str) -> None:
         """Queue a candidate again that lost its device, or fail it if that happens too often."""

@@ -109,6 +109,10 @@ class WorkerPool:
     def worker_pids(self) -> list[int]:
         return [worker.process.pid for worker in self._workers]
 
+    @property
+    def stage_pids(self) -> dict[str, list[int]]:
+        return {"measuring": self.worker_pids}
+
     def hardware(self) -> Hardware:
         """Description of this machine's CPU as used by programs of the target."""
         return target_hardware(self.target)

@@ -109,10 +109,11 @@ class WorkerProcess:
         self.ready = True
 
     def start_failure_message(self, reason: str) -> str:
-        return (
-            f"measuring process ({self.spec.role}): {reason}; "
-            f"`{sys.executable} -c 'import tvm'` shows whether TVM starts"
-        )
+        if reason.startswith("no ") and reason.endswith(" device"):
+            step = "`nvidia-smi` shows the devices; run the same command again once it is back"
+        else:
+            step = f"`{sys.executable} -c 'import tvm'` shows whether TVM starts"
+        return f"measuring process ({self.spec.role}): {reason}; {step}"
 
     def send(self, message: Mapping[str, Any]) -> None:
         # The next receive detects a dead worker and reports the cause.

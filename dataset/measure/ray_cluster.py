@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..records import FailureKind
 from ..tvm_compat import target_cores, target_to_json
 from .config import ExecutorConfig, ExecutorConfigError
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
+from .machine_errors import DevicesLostError
 from .process import START_TIMEOUT_S, WorkerStartError
 from .ray_connection import connect
 
@@ -141,6 +142,7 @@ class RayExecutor:
     """
 
     batches_overlap = True
+    stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(
         self, config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
@@ -195,8 +197,15 @@ class RayExecutor:
                 self._retire(slot)
 
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
-        """Measure jobs; returns one outcome for each, in order. Raises WorkerStartError without an actor."""
+        """Measure jobs; returns one outcome for each, in order. Raises DevicesLostError without an actor."""
         call = _Call(jobs)
+        try:
+            self._complete(call)
+        except WorkerStartError as error:
+            raise DevicesLostError(str(error), [call.outcomes.get(n) for n in range(len(jobs))]) from error
+        return [call.outcomes[number] for number in range(len(jobs))]
+
+    def _complete(self, call: _Call) -> None:
         in_flight: dict[ray.ObjectRef, tuple[_Slot, list[int]]] = {}
         while not call.done:
             busy = {slot for slot, _ in in_flight.values()}
@@ -207,7 +216,6 @@ class RayExecutor:
                     in_flight[slot.actor.measure.remote(call.to_json(batch))] = slot, batch
             for reference in ray.wait(list(in_flight), timeout=_POLL_S)[0]:
                 self._receive(call, reference, *in_flight.pop(reference))
-        return [call.outcomes[number] for number in range(len(jobs))]
 
     def _receive(self, call: _Call, reference: ray.ObjectRef, slot: _Slot, batch: list[int]) -> None:
         try:

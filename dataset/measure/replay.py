@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..hardware import Hardware
@@ -22,6 +22,7 @@ class ReplayExecutor:
 
     devices = 1
     batches_overlap = False
+    stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(self, pool: ProgramPool) -> None:
         self._pool = pool

@@ -74,6 +74,8 @@ class StageWorker:
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         self.item: WorkItem | None = None
+        self.suspect: tuple[Candidate, MeasureOutcome] | None = None
+        """Program after which the device was unusable, with its outcome if the device comes back."""
         self.failed_starts = 0
         self.asked_at = 0.0
         self.start()

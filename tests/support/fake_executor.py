@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureJob, MeasureOutcome
@@ -24,6 +24,8 @@ HARDWARE = Hardware(
 
 class FakeExecutor:
     """Answers jobs with `answer(job)`, and noise probes, which have `keep_built`, with `probe(job)`."""
+
+    stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(
         self,

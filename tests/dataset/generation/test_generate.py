@@ -23,12 +23,16 @@ from foretune.configuration import from_hydra
 from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
 from foretune.dataset.features.table import FeatureTable
-from foretune.dataset.generation import noise_probe
+from foretune.dataset.generation import noise_probe, progress
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
 from foretune.dataset.generation.noise_probe import NoiseConfig
+from foretune.dataset.generation.runs import read_runs
+from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
+from foretune.dataset.generation.sampling import Round
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
 from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
+from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.program_sampling import (
     EvolutionConfig,
@@ -63,6 +67,7 @@ def config(folder, **changes):
         "program_sampling": EXPLORE,
         "measure": QUICK,
         "datasheet": False,
+        "samplers": 0,
     }
     return GenerateConfig(dataset=folder, **{**defaults, **changes})
 
@@ -318,7 +323,16 @@ def test_settings_that_cannot_be_are_named(tmp_path, changes, error, message):
 
 @pytest.mark.parametrize(
     "field, value",
-    [("tasks", 0), ("minutes", 0.0), ("check_outputs", 1.5), ("workers", 0), ("workers", -1), ("seed", -1)],
+    [
+        ("tasks", 0),
+        ("minutes", 0.0),
+        ("check_outputs", 1.5),
+        ("workers", 0),
+        ("workers", -1),
+        ("samplers", -1),
+        ("sampling_timeout_s", 0.0),
+        ("seed", -1),
+    ],
 )
 def test_settings_out_of_range_are_named(tmp_path, field, value):
     with pytest.raises(GenerateConfigError, match=f"{field}={value}"):
@@ -436,7 +450,7 @@ def test_a_run_ends_when_its_minutes_are_over_and_goes_on_later(fake_run):
 
 
 def test_the_summary_tells_the_rate_of_each_stage(fake_run):
-    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), run_s=1e-9))
+    executor = FakeExecutor(lambda job: MeasureOutcome((1e-3,), build_s=1e-9, run_s=1e-9))
     summary, _, printed = fake_run(executor, tasks=1)
     assert set(summary.stage_s) == {"sampling", "building", "timing", "probing", "storing"}
     assert all(seconds > 0 for seconds in summary.stage_s.values())
@@ -452,38 +466,6 @@ def test_devices_work_on_tasks_side_by_side(fake_run):
     assert {job.device for job in executor.asked} == {0, 1, 2}
     devices_of = {name: {j.device for j in executor.asked if j.task == name} for name in store_tasks(store)}
     assert all(len(devices) == 1 for devices in devices_of.values())
-
-
-@pytest.mark.parametrize(
-    ("target", "executor", "priority", "workers"),
-    [
-        ("llvm", "local", True, 2),
-        ("llvm", "local", False, 1),  # sampling would disturb the timing
-        ("llvm", "rpc", False, 2),
-        ("llvm", "ray", True, 1),  # the priority on its nodes is not known
-        ("cuda -arch=sm_70", "ray", False, 2),
-    ],
-)
-def test_the_search_goes_on_beside_measurements_that_it_cannot_disturb(
-    monkeypatch, tmp_path, target, executor, priority, workers
-):
-    monkeypatch.setattr(generate, "realtime_priority_allowed", lambda: priority)
-    settings = config(tmp_path, executor=ExecutorConfig(kind=executor, key="key", hardware="a100"))
-    kind, _, architecture = target.partition(" -arch=")
-    parsed = tvm.target.Target({"kind": kind, **({"arch": architecture} if architecture else {})})
-    assert generate._workers_per_device(settings, parsed, 1) == workers
-
-
-def test_small_rounds_for_a_gpu_keep_all_compilers_busy(tmp_path):
-    cuda = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
-
-    def tasks_of(workers: int, per_round: int, devices: int) -> int:
-        settings = config(tmp_path, workers=workers, per_round=per_round)
-        return generate._workers_per_device(settings, cuda, devices)
-
-    assert tasks_of(workers=16, per_round=64, devices=1) == 2
-    assert tasks_of(workers=16, per_round=16, devices=1) == 4  # 3 x 16 programs in 3 rounds, and one measured
-    assert tasks_of(workers=16, per_round=16, devices=2) == 3
 
 
 def store_tasks(store):
@@ -616,3 +598,97 @@ def test_a_datasheet_is_written_at_the_end(fake_run):
 def test_tasks_of_the_run_are_those_of_the_sampler(dataset):
     tasks = sample_tasks(n=2, seed=0, **TASKS)
     assert [row.workload_hash for row in RecordStore(dataset).tasks()] == [t.workload_hash for t in tasks]
+
+
+def test_a_run_with_sampler_processes_keeps_its_seed_and_tells_the_use_of_the_cores(fake_run):
+    executor = FakeExecutor()
+    summary, store, printed = fake_run(executor, tasks=2, samplers=2, datasheet=True)
+    assert (summary.tasks_done, summary.measured) == (2, 12)
+    tasks = sample_tasks(n=2, seed=0, **TASKS)
+    for task in tasks:
+        drawn = RandomSampler(task, parse_target("llvm"), per_round=6, seed=0, threads=1).propose()
+        found = [record.trace for record in store.records({task.workload_hash})]
+        assert found == [trace for trace, _ in drawn]
+    assert summary.cpu_s["sampling"] > 0 and 0 <= summary.core_shares["idle"] < 1
+    assert re.search(r"cores \d+% busy .*CPU seconds per record", printed)
+    (run,) = read_runs(store.folder)
+    assert (run.measured, run.valid) == (12, 12)
+    assert "CPU s per valid record" in (store.folder / "datasheet.md").read_text()
+
+
+def test_a_log_file_shows_progress_within_ten_seconds_and_an_end(fake_run, monkeypatch):
+    monkeypatch.setattr(progress, "_FIRST_LINES_S", (0.2, 0.4))
+    monkeypatch.setattr(progress, "_UPDATE_EVERY_S", 0.1)
+    answered = []
+
+    def answer(job):
+        if not answered:
+            time.sleep(2.0)
+        answered.append(job)
+        return MeasureOutcome((1e-3,))
+
+    _, _, printed = fake_run(FakeExecutor(answer), tasks=1, records_per_task=12, minutes=60.0)
+    lines = printed.splitlines()
+    assert lines[0] == "opening the devices of executor=local"
+    assert "sampling tasks" in lines
+    assert any(re.match(r"\d+ s: 0/12 records, 0/min, cores .* about .* left", line) for line in lines)
+    assert progress.duration(95) == "95 s" and progress.duration(7200) == "2.0 h"
+
+
+def test_a_full_disk_of_the_compilers_ends_the_run_and_keeps_the_measured_programs(fake_run, tmp_path):
+    answered = []
+
+    def answer(job):
+        answered.append(job)
+        if len(answered) > 8:
+            full = "OSError: [Errno 28] No space left on device"
+            return MeasureOutcome(failure=FailureKind.BUILD_ERROR, message=full)
+        return MeasureOutcome((1e-3,))
+
+    with pytest.raises(MachineError, match=r"no space left on the disk .* set TMPDIR"):
+        fake_run(FakeExecutor(answer), tasks=1, records_per_task=18)
+    records = RecordStore(tmp_path / "set").records()
+    assert len(records) == 8 and not any(record.failure for record in records)
+
+
+def test_a_device_that_disappears_ends_the_run_and_keeps_the_measured_programs(fake_run, tmp_path):
+    class Vanishing(FakeExecutor):
+        def measure(self, jobs):
+            outcomes = super().measure(jobs)
+            if len(self.asked) > 6:
+                raise DevicesLostError("no cuda device; `nvidia-smi`", [*outcomes[:2], *[None] * 4])
+            return outcomes
+
+    with pytest.raises(DevicesLostError, match="nvidia-smi"):
+        fake_run(Vanishing(), tasks=1, records_per_task=18)
+    assert len(RecordStore(tmp_path / "set").records()) == 8
+    # Both rounds lack no program afterwards.
+    _, store, _ = fake_run(FakeExecutor(), tasks=1, records_per_task=18)
+    assert len({record.key for record in store.records()}) == len(store.records()) >= 18
+
+
+def test_tasks_without_a_program_or_a_sampler_are_told_and_cost_no_other(fake_run, monkeypatch):
+    names = [task.name for task in sample_tasks(n=3, seed=0, **TASKS)]
+
+    class Failing(InlineSamplers):
+        def open(self, request):
+            sampling = super().open(request)
+            if request.row["name"] == names[0]:
+                sampling.next_round = lambda outcomes=(): Round((), {"VerifyGPUCode": 7})
+            elif request.row["name"] == names[1]:
+                sampling.next_round = self._lost
+            return sampling
+
+        def _lost(self, outcomes=()):
+            raise SamplingFailedError("sampler process: killed by signal 9")
+
+    def failing(processes, run_config, target, clock, *rest):
+        return Failing(run_config.program_sampling, target, clock)
+
+    monkeypatch.setattr(generate, "make_samplers", failing)
+    summary, _, printed = fake_run(FakeExecutor(), tasks=3)
+    assert summary.without_program == names[:1]
+    assert summary.given_up == {names[1]: "sampler process: killed by signal 9"}
+    assert summary.measured == 6 and summary.rejected["VerifyGPUCode"] == 7
+    assert f"task {names[0]} without a valid program" in printed
+    assert f"task {names[1]} given up (sampler process: killed by signal 9): run the same" in printed

@@ -76,7 +76,7 @@ def test_a_run_measures_them_and_tells_their_calls(monkeypatch, tmp_path, residu
     assert {row.source for row in rows.values()} == {"network:Residual"}
     assert read_networks(folder) == {"Residual": {task.workload_hash: task.weight for task in residual}}
     measured = {record.workload_hash for record in store.records()}
-    assert len(measured) + summary.tasks_without_space == len(rows) == len(residual) > 1
+    assert len(measured) + len(summary.without_space) == len(rows) == len(residual) > 1
     # The same command measures nothing again, and another network is added.
     assert run(monkeypatch, folder, [RESIDUAL]).measured == 0
     more = {"network": "support.networks:SharedConvolution", "inputs": [[1, 2, 4, 4]]}

@@ -216,10 +216,10 @@ def test_load_on_every_core_shows():
     assert shows
 
 
-def test_the_time_of_a_batch_is_split_into_timing_and_building():
+def test_the_time_of_a_batch_is_that_of_its_programs():
     clock = StageClock()
-    clock.measured(10.0, [MeasureOutcome((1.0,), run_s=2.0), MeasureOutcome((1.0,), run_s=1.0)])
-    clock.measured(1.0, [MeasureOutcome((1.0,), run_s=3.0)])  # several devices ran in parallel
+    clock.measured([MeasureOutcome((1.0,), build_s=4.0, run_s=2.0), MeasureOutcome((1.0,), run_s=1.0)])
+    clock.measured([MeasureOutcome((1.0,), build_s=3.0, run_s=1.0)])
     assert (clock.seconds["timing"], clock.seconds["building"]) == (4.0, 7.0)
     assert clock.shares()["building"] == pytest.approx(7 / 11)
     assert per_minute(11, 60.0) == 11.0

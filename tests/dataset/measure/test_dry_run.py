@@ -98,12 +98,23 @@ def test_a_toolkit_is_found_by_its_files(monkeypatch, tmp_path):
     (tmp_path / "bin" / "nvcc").touch()
     monkeypatch.setenv("CUDA_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setattr(toolchain, "_has_nvrtc", lambda: False)
     environment = toolchain.compiler_environment(H100, "auto")
     assert environment["TVM_CUDA_COMPILE_MODE"] == "nvcc"
     assert environment["CUDA_PATH"] == str(tmp_path)
     assert environment["PATH"] == f"{tmp_path}/bin:/bin"
     # A compiler process must not open a context on a GPU.
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_nvrtc_comes_before_nvcc(monkeypatch, tmp_path):
+    for file in ("bin/nvcc", "include/cuda_fp16.h"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).touch()
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    monkeypatch.setattr(toolchain, "_has_nvrtc", lambda: True)
+    assert toolchain.cuda_environment("auto")["TVM_CUDA_COMPILE_MODE"] == "nvrtc"
+    assert toolchain.cuda_environment("nvcc")["TVM_CUDA_COMPILE_MODE"] == "nvcc"
 
 
 def test_a_cpu_target_needs_no_toolkit(monkeypatch):

@@ -3,12 +3,15 @@
 import math
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerStartError
 from foretune.dataset.measure import pipeline as pipeline_module
+from foretune.dataset.measure.machine_errors import BatchEndedError, DevicesLostError
 from foretune.dataset.measure.pipeline import Pipeline
 from foretune.dataset.measure.process import WorkerSpec
 from foretune.dataset.records import FailureKind
@@ -161,3 +164,61 @@ def test_nothing_runs_after_close():
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []  # noqa: PTH110
     with pytest.raises(RuntimeError, match="closed"):
         executor.measure([job(Doubled)])
+
+
+def test_a_compiler_that_hangs_costs_one_program():
+    hurried = MeasureConfig(build_timeout_s=2.0, run_timeout_s=5.0)
+    with pipeline(config=hurried) as executor:
+        assert executor.measure([job(Doubled)])[0].failure is None
+        os.kill(executor.compiler_pids[0], signal.SIGSTOP)
+        hanging, next_one = executor.measure([job(Doubled), job(DoubledInTiles)])
+    assert hanging.failure is FailureKind.BUILD_TIMEOUT
+    assert "no answer within 2 s" in hanging.message
+    assert next_one.failure is None
+
+
+def test_devices_that_disappear_lose_nothing_that_was_measured(monkeypatch, tmp_path):
+    """The device process starts again while a folder is there; it stands for a GPU in the machine."""
+    (tmp_path / "device").mkdir()
+    spec = WorkerSpec(
+        "device",
+        TARGET,
+        CONFIG,
+        start_attempts=1,
+        settings={"folder": str(tmp_path / "device")},
+        module="support.vanishing_device",
+        environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    with Pipeline(
+        CONFIG, [WorkerSpec("compiler", TARGET, CONFIG)], [spec], lambda: named_hardware("t4")
+    ) as executor:
+        jobs = [job(Doubled), job(DoubledInTiles), job(Tripled), job(Doubled)]
+        with pytest.raises(DevicesLostError, match=r"no vanishing device; `nvidia-smi` shows") as lost:
+            executor.measure(jobs)
+    measured = [outcome is not None for outcome in lost.value.outcomes]
+    assert measured.count(True) == 2
+    assert all(outcome is None or outcome.failure is None for outcome in lost.value.outcomes)
+
+
+def test_what_no_compiler_has_begun_is_given_up_at_the_end_of_a_run():
+    with pipeline() as executor:
+        executor.measure([job(Doubled)])
+        compiler = executor.compiler_pids[0]
+        os.kill(compiler, signal.SIGSTOP)
+        ended = []
+
+        def measure() -> None:
+            with pytest.raises(BatchEndedError) as caught:
+                executor.measure([job(Doubled), job(DoubledInTiles), job(Tripled)])
+            ended.append(caught.value)
+
+        thread = threading.Thread(target=measure)
+        thread.start()
+        while not any(worker.item for worker in executor._compilers):
+            time.sleep(0.01)
+        executor.stop_waiting()
+        os.kill(compiler, signal.SIGCONT)
+        thread.join(60)
+        (batch,) = ended
+        assert [outcome is not None for outcome in batch.outcomes] == [True, False, False]
+        assert batch.reason is None

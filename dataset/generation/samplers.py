@@ -1,0 +1,328 @@
+"""Samplers of a run: processes that propose programs of several tasks, or this process itself.
+
+A process that dies or hangs loses the samplers of its tasks. It is started again, and each of them is made
+anew from what was measured. A task whose sampler is lost twice in a round is given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from importlib import import_module
+from typing import Any, Protocol
+
+from tvm.target import Target
+from typing_extensions import Self
+
+from ..measure import MeasureConfig, WorkerStartError
+from ..measure.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ..program_sampling.config import ProgramSamplingConfig
+from ..records import FailureKind
+from ..tvm_compat import NoDesignSpaceError
+from .config import GenerateConfig
+from .sampling import Round, SamplingRequest, TaskSampling
+from .throughput import StageClock
+
+_MODULE = "foretune.dataset.generation.sampling_process"
+_ATTEMPTS = 2
+_LOOK_EVERY_S = 0.5
+
+
+class SamplingFailedError(Exception):
+    """The sampler of a task failed, or its process was lost as often as allowed."""
+
+
+class SamplingStoppedError(Exception):
+    """The run ends, so that no round is waited for."""
+
+
+class Sampling(Protocol):
+    """Sampler of a task."""
+
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+        """See `TaskSampling.next_round`. Raises NoDesignSpaceError, and the errors of this module."""
+
+    def close(self) -> None:
+        """Forget the task."""
+
+
+class Samplers(Protocol):
+    """Source of samplers; several threads may use it, one for each task."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that sample, none if this one does."""
+
+    def wait_ready(self) -> None:
+        """Wait for the processes to start; raises WorkerStartError."""
+
+    def open(self, request: SamplingRequest) -> Sampling:
+        """Sampler of a task, made at its first round."""
+
+    def paused(self) -> contextlib.AbstractContextManager[object]:
+        """Context in which no process samples, so that a timing is not disturbed."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def make_samplers(
+    processes: int,
+    config: GenerateConfig,
+    target: Target,
+    clock: StageClock,
+    stopped: Callable[[], bool],
+    scorer_modules: Sequence[str] = (),
+) -> Samplers:
+    """Start sampler processes, or sample in this process if `processes` is 0.
+
+    Once `stopped` answers true, no round is waited for. `scorer_modules` register scorers when a process
+    imports them, also from packages above this one.
+    """
+    if not processes:
+        for module in scorer_modules:
+            import_module(module)
+        return InlineSamplers(config.program_sampling, target, clock)
+    spec = sampler_spec(config.program_sampling, target, scorer_modules)
+    return SamplerProcesses(processes, spec, clock, config.sampling_timeout_s, stopped)
+
+
+def sampler_spec(
+    config: ProgramSamplingConfig, target: Target, scorer_modules: Sequence[str] = ()
+) -> WorkerSpec:
+    """Description of a sampler process; `scorer_modules` may import torch, the process itself does not."""
+    return WorkerSpec(
+        "sampler",
+        target,
+        MeasureConfig(),
+        environment={"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        settings={
+            "sampling": json.loads(json.dumps(asdict(config), default=str)),
+            "modules": list(scorer_modules),
+        },
+        module=_MODULE,
+        torch=bool(scorer_modules),
+    )
+
+
+class InlineSamplers:
+    """Samplers in this process."""
+
+    def __init__(self, config: ProgramSamplingConfig, target: Target, clock: StageClock) -> None:
+        self.pids: list[int] = []
+        self._config, self._target, self._clock = config, target, clock
+
+    def wait_ready(self) -> None:
+        """Does nothing."""
+
+    def open(self, request: SamplingRequest) -> Sampling:
+        return _InlineSampling(self._config, self._target, self._clock, request)
+
+    def paused(self) -> contextlib.AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Does nothing."""
+
+
+class _InlineSampling:
+    def __init__(
+        self, config: ProgramSamplingConfig, target: Target, clock: StageClock, request: SamplingRequest
+    ) -> None:
+        self._made: TaskSampling | None = None
+        self._make = lambda: TaskSampling(config, target, request)
+        self._clock = clock
+
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+        with self._clock.stage("sampling"):
+            self._made = self._made or self._make()
+            return self._made.next_round(outcomes)
+
+    def close(self) -> None:
+        self._made = None
+
+
+class SamplerProcesses:
+    """Sampler processes; each serves its tasks one after the other."""
+
+    def __init__(
+        self,
+        processes: int,
+        spec: WorkerSpec,
+        clock: StageClock,
+        timeout_s: float,
+        stopped: Callable[[], bool],
+    ) -> None:
+        # A process ends with the thread that starts it, and tasks may run in short-lived threads.
+        self._starter = ThreadPoolExecutor(1, "sampler-starter")
+        self._lock = threading.Lock()
+        self._numbers = iter(range(2**62))
+        self._processes = [
+            _SamplerProcess(spec, self._starter, clock, timeout_s, stopped) for _ in range(processes)
+        ]
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    def wait_ready(self) -> None:
+        for process in self._processes:
+            process.wait_ready()
+
+    def open(self, request: SamplingRequest) -> Sampling:
+        """Sampler in the process with the fewest tasks."""
+        with self._lock:
+            process = min(self._processes, key=lambda process: len(process.tasks))
+            key = str(next(self._numbers))
+            process.tasks.add(key)
+        return _ProcessSampling(process, key, request)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        pids = self.pids
+        _signal(pids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(pids, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        self._starter.shutdown()
+
+
+class _ProcessSampling:
+    """Sampler of a task in a process, with what was measured of the task, to make it again."""
+
+    def __init__(self, process: _SamplerProcess, key: str, request: SamplingRequest) -> None:
+        self._process, self._key, self._request = process, key, request
+        self._traces: list[str] = []
+
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+        if outcomes:
+            measured = [[trace, *outcome] for trace, outcome in zip(self._traces, outcomes, strict=True)]
+            self._request = replace(self._request, earlier=[*self._request.earlier, *measured])
+        drawn = self._process.next_round(self._key, self._request, outcomes)
+        self._traces = [trace for trace, _ in drawn.proposed]
+        return drawn
+
+    def close(self) -> None:
+        self._process.close(self._key)
+
+
+class _SamplerProcess:
+    """Process that serves the threads of its tasks in turns."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        starter: ThreadPoolExecutor,
+        clock: StageClock,
+        timeout_s: float,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self.tasks: set[str] = set()
+        self._spec, self._starter, self._clock = spec, starter, clock
+        self._timeout_s, self._stopped = timeout_s, stopped
+        self._turn = threading.Lock()
+        self._opened: set[str] = set()
+        self._process = self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.process.pid
+
+    def next_round(self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]) -> Round:
+        """Round of a task, whose sampler is made if the process has none."""
+        cause = ""
+        with self._turn:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return Round.from_json(self._round(key, request, outcomes))
+                except WorkerLostError as lost:
+                    cause = str(lost)
+                    self._replace()
+        raise SamplingFailedError(f"sampler process: {cause}")
+
+    def _round(self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        self.wait_ready()
+        with self._clock.stage("sampling"):
+            if key in self._opened:
+                return self._ask({"op": "next_round", "key": key, "outcomes": outcomes})
+            self._ask({"op": "open", "key": key, "request": request.to_json()})
+            self._opened.add(key)
+            return self._ask({"op": "next_round", "key": key, "outcomes": []})
+
+    def close(self, key: str) -> None:
+        """Forget a task; a run that ends waits for nothing."""
+        self.tasks.discard(key)
+        if self._stopped():
+            return
+        with self._turn:
+            if key in self._opened:
+                self._opened.discard(key)
+                with contextlib.suppress(WorkerLostError, SamplingFailedError, SamplingStoppedError):
+                    self._ask({"op": "close", "key": key})
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait_ready(self) -> None:
+        """Wait for the process to start, several times if it fails."""
+        for attempts_left in reversed(range(self._spec.start_attempts)):
+            try:
+                self._process.wait_ready()
+                return
+            except WorkerStartError:
+                if not attempts_left:
+                    raise
+                self._replace()
+
+    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self._check_running()
+        self._process.send(message)
+        deadline = time.monotonic() + self._timeout_s
+        while not self._process.connection.poll(_LOOK_EVERY_S):
+            self._check_running()
+            if time.monotonic() > deadline:
+                raise WorkerLostError(FailureKind.BUILD_TIMEOUT, f"no answer within {self._timeout_s:g} s")
+        reply = self._process.receive(0.0, FailureKind.BUILD_TIMEOUT)
+        if "no_space" in reply:
+            raise NoDesignSpaceError(reply["no_space"])
+        if "error" in reply:
+            raise SamplingFailedError(reply["error"])
+        return reply
+
+    def _check_running(self) -> None:
+        if self._stopped():
+            raise SamplingStoppedError
+
+    def _replace(self) -> None:
+        self._process.kill()
+        self._opened.clear()
+        self._process = self._start()
+
+    def _start(self) -> WorkerProcess:
+        return self._starter.submit(WorkerProcess, self._spec).result()
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it may just have ended
+            os.kill(pid, number)

@@ -1,0 +1,75 @@
+"""Sampler process: holds the samplers of several tasks and proposes while other processes build and time.
+
+Sampling holds Python's interpreter lock, so that threads do not speed it up. `samplers` starts this module
+like `python -m foretune.dataset.generation.sampling_process FD`; see `dataset.worker_loop.main`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from omegaconf import OmegaConf
+from tvm.target import Target
+
+from ...configuration import from_hydra
+from ..measure import MeasureConfig
+from ..measure.roles import Role
+from ..program_sampling.config import ProgramSamplingConfig
+from ..tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
+from ..worker_loop import RepliedError, main
+from .sampling import SamplingRequest, TaskSampling
+
+
+class _NoSpaceReplyError(RepliedError):
+    """The task has nothing to tune."""
+
+    @property
+    def reply(self) -> dict[str, Any]:
+        return {"no_space": str(self)}
+
+
+class SamplingRole(Role):
+    """Role that samples tasks.
+
+    Settings: `sampling`, the fields of ProgramSamplingConfig; and `modules`, names of modules to import
+    first, which may register scorers from packages above this one.
+    """
+
+    def prepare(self) -> None:
+        """Import what every task needs."""
+        # TVM started without torch. SciPy, below XGBoost, takes the mark that hides torch for the package.
+        if sys.modules.get("torch", self) is None:
+            del sys.modules["torch"]
+        load_tensor_intrinsics()
+        for module in self.settings.get("modules", ()):
+            import_module(module)
+        self._config = from_hydra(OmegaConf.create(self.settings["sampling"]), ProgramSamplingConfig)
+        self._tasks: dict[str, TaskSampling] = {}
+
+    def open(self, key: str, request: Mapping[str, Any]) -> None:
+        """Make the sampler of a task, which learns from what was measured of it."""
+        self._tasks.pop(key, None)
+        try:
+            self._tasks[key] = TaskSampling(self._config, self.target, SamplingRequest(**request))
+        except NoDesignSpaceError as error:
+            raise _NoSpaceReplyError(str(error)) from error
+
+    def next_round(self, key: str, outcomes: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """Round of a task as JSON."""
+        return self._tasks[key].next_round(outcomes).to_json()
+
+    def close(self, key: str) -> None:
+        """Forget a task."""
+        self._tasks.pop(key, None)
+
+
+def _make_role(role: str, target: str, config: dict[str, Any], settings: dict[str, Any]) -> SamplingRole:
+    return SamplingRole(Target(json.loads(target)), MeasureConfig(**config), **settings)
+
+
+if __name__ == "__main__":
+    main(_make_role)
