@@ -11,6 +11,7 @@ from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..errors import UserError
 from .deploy.outputs import OutputCheck
 from .deploy.trial import Trial, Tuned
+from .gpu_templates import joined_calls
 from .result import NOT_BUILT, TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tasks.alternatives import take
@@ -36,7 +37,8 @@ class NetworkRun(TuningRun):
             ):
                 network = self._loaded()
                 lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
-            templates = self.gpu_templates(lowered.tasks, opened)
+            joined = joined_calls(lowered.relax_mod, opened.target) if config.search.templates else {}
+            templates = self.gpu_templates(lowered.tasks, opened, joined)
             tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
         taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
         tuned_mod, results = templates.placed(taken.relax_mod, taken.results)

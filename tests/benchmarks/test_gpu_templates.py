@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from foretune.dataset.templates.gpu.compilation import Compiled
+from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
 from foretune.dataset.templates.gpu.problem import BackToBack, Product
 from foretune.dataset.templates.gpu.profiler import Profile, Profiled
 from foretune.dataset.templates.gpu.tiling import GPUS, Tiling, ranked
@@ -18,7 +18,7 @@ PAIR = BackToBack(m=64, k=32, middle=32, n=16, activation="relu")
 
 
 def made_up(problem, gpu, count, *, measure):
-    compiled = Compiled(Tiling(64, 32, 32, 4, 3), 40, 0, 1024, "")
+    compiled = Compiled(Tiling(64, 32, 32, 4, 3), (Kernel(40, 0, 1024, ""),))
     return Profile([Profiled(compiled, measure(problem, compiled) if measure else None)])
 
 

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
-from foretune.dataset.templates.gpu.compilation import Compiled
+from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
 from foretune.dataset.templates.gpu.function import kernel_function, kernel_modules, launches_template
 from foretune.dataset.templates.gpu.matching import Match, matched
 from foretune.dataset.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
@@ -94,14 +94,14 @@ def test_a_function_carries_its_kernel() -> None:
     launch = str(made.body)
     spare = len(match.problem.arguments) + len(match.problem.sizes)
     assert launch.count("foretune_") == 1 and "1024" in launch  # the kernel's name and its shared memory
-    assert template.assembly.count(".param") == spare + SPARE
+    assert template.kernels[0].assembly.count(".param") == spare + SPARE
     other = kernel_function(mod["main"], match, emulated(match.problem, Tiling(32, 16, 16, 1, 2)))
     assert str(other.body) != launch
 
 
 def test_assembly_without_an_entry_is_an_error() -> None:
     mod, match = cases()[0]
-    broken = Compiled(TILING, registers=32, stack_bytes=0, shared_bytes=0, assembly="// nothing")
+    broken = Compiled(TILING, (Kernel(registers=32, stack_bytes=0, shared_bytes=0, assembly="// nothing"),))
     with pytest.raises(GpuTemplateError, match="has no entry; use another version of Triton"):
         kernel_function(mod["main"], match, broken)
 

@@ -104,7 +104,10 @@ def _compiled(problem: Problem, tiling: Tiling, launch: Launch, gpu: Gpu) -> Ker
     source = compiler.ASTSource(
         fn=kernel, signature=signature, constexprs=dict(launch.constants), attrs=attributes
     )
-    options = {"num_warps": launch.warps, "num_stages": launch.stages, "ptx_version": _PTX}
+    options = {
+        **{"num_warps": launch.warps, "num_stages": launch.stages},
+        **{"ptx_version": _PTX, "enable_fp_fusion": True},
+    }
     try:
         found = triton.compile(source, target=backend.GPUTarget("cuda", gpu.capability, 32), options=options)
     except Exception as error:  # the compiler's passes raise many types

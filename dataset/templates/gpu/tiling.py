@@ -90,8 +90,12 @@ def candidates(problem: Problem, gpu: Gpu) -> Iterator[Tiling]:
 
 
 def ranked(problem: Problem, gpu: Gpu) -> list[Tiling]:
-    """Candidates, the fastest by the closed form first."""
-    return sorted(candidates(problem, gpu), key=lambda tiling: (cycles(problem, tiling, gpu), -tiling.stages))
+    """Candidates, the fastest by the closed form first; among equals those with more stages and longer steps."""
+
+    def order(tiling: Tiling) -> tuple[float, int, int]:
+        return cycles(problem, tiling, gpu), -tiling.stages, -tiling.block_k
+
+    return sorted(candidates(problem, gpu), key=order)
 
 
 def cycles(problem: Problem, tiling: Tiling, gpu: Gpu) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from foretune.dataset.templates.gpu.compilation import Compiled, compiled
+from foretune.dataset.templates.gpu.compilation import Compiled, Kernel, compiled
 from foretune.dataset.templates.gpu.problem import (
     ACTIVATIONS,
     BackToBack,
@@ -47,7 +47,7 @@ def test_sizes_of_problems() -> None:
     )
     assert (strided.output_size, strided.rows) == ((5, 4), 40)
     tiling = Tiling(32, 32, 32, 4, 2)
-    assert strided.grid(tiling) == (2, 2)
+    assert strided.grid(tiling) == (2, 2, 1)
     assert PAIR.grid(tiling) == (512,)
     assert [len(problem.shapes) for problem in (PRODUCT, WINDOW, PAIR)] == [4, 4, 6]
     bare = Product(m=3, n=5, k=7, bias="", residual="fp32", output="bf16", dtype="bf16")
@@ -107,13 +107,13 @@ def test_cycles_by_hand() -> None:
 
 def made_up(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
     """Compilation in which tiles of 128 rows spill and eight warps need too much shared memory."""
-    return Compiled(
-        tiling,
+    kernel = Kernel(
         registers=32,
         stack_bytes=8 if tiling.block_m == 128 else 0,
         shared_bytes=10**9 if tiling.warps == 8 else 1000,
         assembly="",
     )
+    return Compiled(tiling, (kernel,))
 
 
 def test_the_profiler_rejects_spills_and_too_much_shared_memory() -> None:
@@ -173,21 +173,22 @@ def test_templates_compile_to_tensor_cores_without_spills(
     tiling = next(one for one in ranked(problem, gpu) if one.block_m == 64 and one.warps == 4)
     found = compiled(problem, tiling, gpu)
     assert found.rejected_by(gpu) == ""
-    assert found.stack_bytes == 0
+    (kernel,) = found.kernels
+    assert kernel.stack_bytes == 0
     assert tiling.sums_per_thread < found.registers <= 255
     assert 0 < found.shared_bytes <= gpu.shared_bytes
     instruction = "wgmma.mma_async" if capability == 90 else "mma.sync"
-    assert instruction in found.assembly
-    assert "cp.async" in found.assembly  # loads beside the multiply-adds
-    assert re.search(r"^\.version 8\.", found.assembly, re.MULTILINE)  # drivers of CUDA 13 read it
-    assert found.assembly.count(".param .") == len(problem.arguments) + len(problem.sizes) + SPARE
+    assert instruction in kernel.assembly
+    assert "cp.async" in kernel.assembly  # loads beside the multiply-adds
+    assert re.search(r"^\.version 8\.", kernel.assembly, re.MULTILINE)  # drivers of CUDA 13 read it
+    assert kernel.assembly.count(".param .") == len(problem.arguments) + len(problem.sizes) + SPARE
 
 
 @needs_triton
 def test_a_template_that_spills_is_seen(cache: Path) -> None:
     """128 x 256 float32 sums are 256 registers a thread of four warps, one more than there are."""
     found = compiled(PRODUCT, Tiling(128, 256, 16, 4, 2), GPUS[80])
-    assert found.stack_bytes > 0
+    assert found.kernels[0].stack_bytes > 0
     assert "spills" in found.rejected_by(GPUS[80])
 
 
