@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
-from tvm import relax
+from tvm import relax, te, tirx, topi
 from tvm.relax.analysis import has_reshape_pattern
 from tvm.tirx import PrimFunc
 
@@ -156,23 +156,30 @@ class _Calls:
     def _made(self, chain: Sequence[relax.Var]) -> GpuChain | None:
         """The chain as one function, None where no template computes it."""
         inputs: list[relax.Expr] = []
-        numbers: list[list[int]] = []
+        functions: list[PrimFunc] = []
+        arguments: list[list[int]] = []
+        made: dict[relax.Var, int] = {}
         for var in chain:
             own = []
             for argument in self._arguments(var):
-                inside = next((n for n, other in enumerate(chain) if other.same_as(argument)), None)
-                if inside is not None:
-                    own.append(~inside)
-                    continue
-                known = next((n for n, other in enumerate(inputs) if other.same_as(argument)), len(inputs))
-                if known == len(inputs):
-                    inputs.append(argument)
-                own.append(known)
-            numbers.append(own)
+                if argument in made:
+                    own.append(~made[argument])
+                elif (zeros := _zeros(argument)) is not None:
+                    functions.append(zeros)
+                    arguments.append([])
+                    own.append(~(len(functions) - 1))
+                else:
+                    known = (n for n, other in enumerate(inputs) if other.same_as(argument))
+                    own.append(next(known, len(inputs)))
+                    if own[-1] == len(inputs):
+                        inputs.append(argument)
+            made[var] = len(functions)
+            functions.append(self._mod[self._calls[var].args[0]])
+            arguments.append(own)
         callees = [self._calls[var].args[0] for var in chain]
-        key = tuple(callee.name_hint for callee in callees), tuple(map(tuple, numbers))
+        key = tuple(callee.name_hint for callee in callees), tuple(map(tuple, arguments))
         if key not in self._joined:
-            function = joined_function([self._mod[callee] for callee in callees], numbers)
+            function = joined_function(functions, arguments)
             task = as_task_module(function)
             self._joined[key] = function, workload_hash(task), self._read(task)
         function, workload, match = self._joined[key]
@@ -180,7 +187,7 @@ class _Calls:
             return None
         replaced = [callee for callee in callees if not self._kind_of(callee).view]
         return GpuChain(
-            name="_".join(("fused", match.problem.kernel, *(["norm"] if len(replaced) == 2 else []))),
+            name=f"fused_{match.problem.kernel}{'_norm' if isinstance(match.problem, NormedProduct) else ''}",
             workload=workload,
             function=function,
             match=match,
@@ -236,3 +243,16 @@ def _kind(function: PrimFunc) -> _Kind:
         layer_norm=layer_epsilon(function) is not None,
         view=has_reshape_pattern(function),
     )
+
+
+def _zeros(argument: relax.Expr) -> PrimFunc | None:
+    """A function that fills an array with zeros, where the argument is a constant of zeros and no vector.
+
+    So is a mask that hides nothing, which no kernel need read.
+    """
+    if not isinstance(argument, tvm.ir.GenericConst) or len(argument.value.shape) < 3:
+        return None
+    if argument.value.numpy().astype("float32").any():
+        return None
+    shape = [tirx.IntImm("int64", int(extent)) for extent in argument.value.shape]
+    return te.create_prim_func([topi.full(shape, str(argument.value.dtype), 0.0)])

@@ -84,6 +84,26 @@ def test_a_network_launches_templates(gpu) -> None:
     np.testing.assert_allclose(outputs[0], expected, rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "templates"),
+    [
+        # Three products that feed attention; attention; two products with layer norm; one with GELU.
+        ("layer", 1, 5),
+        ("layer", 2, 5),
+        ("library", 2, 5),
+        ("early", 2, 3),
+    ],
+)
+def test_a_transformer_launches_templates_of_several_calls(
+    gpu, name: str, parts: int, templates: int
+) -> None:
+    network, _, _ = lowered(name)
+    outputs, count = gpu.call(run_with_templates, name, network.inputs[0], parts)
+    (expected,) = network.reference_outputs()
+    np.testing.assert_allclose(outputs[0], expected, rtol=3e-2, atol=3e-2)
+    assert count == templates
+
+
 def test_a_function_carries_its_kernel() -> None:
     mod, match = cases()[0]
     template = emulated(match.problem, TILING)
