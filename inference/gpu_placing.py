@@ -86,9 +86,7 @@ def placed(
     return _with_templates(mod, faster, joined), found
 
 
-def _joined_result(
-    chain: GpuChain, template: Template, results: Mapping[str, TaskResult]
-) -> TaskResult:
+def _joined_result(chain: GpuChain, template: Template, results: Mapping[str, TaskResult]) -> TaskResult:
     """Result of joined calls, whose latency without a schedule is that of their tasks."""
     replaced = [results[name] for name in chain.replaces if name in results]
     untuned_s = sum(result.untuned_latency_s or math.inf for result in replaced)
@@ -123,13 +121,12 @@ def _with_templates(
         callee = placer.added(template, chain.name)
         for place in chain.places:
             placer.calls[place.result] = callee, place.inputs
-    by_function = {
-        var: template
+    callees = {
+        var: placer.added(found, var.name_hint)
         for var, func in mod.functions_items()
         if isinstance(func, PrimFunc)
-        and (template := faster.get(workload_hash(as_task_module(func)))) is not None
+        and (found := faster.get(workload_hash(as_task_module(func)))) is not None
     }
-    callees = {var: placer.added(template, var.name_hint) for var, template in by_function.items()}
     for function in entries.values():
         for result, call in calls_of(function).items():
             if call.args[0] in callees:

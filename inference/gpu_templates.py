@@ -48,7 +48,7 @@ class Due:
 
 
 def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
-    """Calls of a network that one template computes together, by the workload hash of their joined function."""
+    """Calls of a network that one template computes together, by workload hash of their joined function."""
     if gpu_of(target) is None:
         return {}
     from ..dataset.networks.gpu_chains import gpu_chains

@@ -265,9 +265,7 @@ class TuningRun(ABC):
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
 
-    def gpu_templates(
-        self, tasks: Sequence[Task], opened: Opened, joined: Mapping[str, Due]
-    ) -> GpuTemplates:
+    def gpu_templates(self, tasks: Sequence[Task], opened: Opened, joined: Mapping[str, Due]) -> GpuTemplates:
         """Templates of the tasks and of `joined_calls` for a GPU, those that are due measured."""
         config, workforce = self.config, opened.workforce
         count = config.search.templates if config.search.measure else 0

@@ -6,7 +6,7 @@ network keeps the calls unless the template is faster than all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import tvm
@@ -25,6 +25,10 @@ from .fused_function import joined_function
 
 Read = Callable[[tvm.IRModule], Match | None]
 """What a template computes of a task; see `matched`."""
+
+
+_Joined = tuple[PrimFunc, str, Match]
+"""A joined function, its workload hash, and the problem that it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +81,7 @@ class _Calls:
             for var, users in relax.analysis.udchain(block).items()
         }
         self._kinds: dict[str, _Kind] = {}
-        self._joined: dict[object, tuple[PrimFunc, str, Match | None]] = {}
+        self._joined: dict[object, _Joined | None] = {}
 
     def chains(self) -> Iterator[GpuChain]:
         """Attention first: what it does not take may be a product with a layer norm."""
@@ -179,12 +183,11 @@ class _Calls:
         callees = [self._calls[var].args[0] for var in chain]
         key = tuple(callee.name_hint for callee in callees), tuple(map(tuple, arguments))
         if key not in self._joined:
-            function = joined_function(functions, arguments)
-            task = as_task_module(function)
-            self._joined[key] = function, workload_hash(task), self._read(task)
-        function, workload, match = self._joined[key]
-        if match is None:
+            self._joined[key] = self._read_joined(functions, arguments)
+        joined = self._joined[key]
+        if joined is None:
             return None
+        function, workload, match = joined
         replaced = [callee for callee in callees if not self._kind_of(callee).view]
         return GpuChain(
             name=f"fused_{match.problem.kernel}{'_norm' if isinstance(match.problem, NormedProduct) else ''}",
@@ -194,6 +197,18 @@ class _Calls:
             replaces=tuple(workload_hash(as_task_module(self._mod[callee])) for callee in replaced),
             places=(Place(chain[-1], tuple(inputs)),),
         )
+
+    def _read_joined(
+        self, functions: Sequence[PrimFunc], arguments: Sequence[Sequence[int]]
+    ) -> _Joined | None:
+        """The calls as one function, None where TVM does not join them or no template computes them."""
+        try:
+            function = joined_function(functions, arguments)
+        except tvm.error.InternalError:  # such as for functions with loops that are no blocks
+            return None
+        task = as_task_module(function)
+        match = self._read(task)
+        return None if match is None else (function, workload_hash(task), match)
 
     def _arguments(self, var: relax.Var) -> list[relax.Expr]:
         return list(self._calls[var].args[1].fields)

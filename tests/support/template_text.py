@@ -6,6 +6,8 @@ the entry with its parameters. The emulation puts the kernel's name in the place
 
 from __future__ import annotations
 
+from math import ceil
+
 from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
 from foretune.dataset.templates.gpu.problem import WORKSPACE, BackToBack, Launch, Problem, Window
 from foretune.dataset.templates.gpu.tiling import Tiling
@@ -36,7 +38,7 @@ TILING = Tiling(16, 16, 16, 1, 2)
 
 
 def emulated(problem: Problem, tiling: Tiling) -> Compiled:
-    """A compiled template whose kernels' assembly is text for the emulation; each claims some shared memory."""
+    """A compiled template whose kernels are text for the emulation; each claims some shared memory."""
     texts = [_kernel(problem, tiling, launch) for launch in problem.launches(tiling)]
     return Compiled(tiling, tuple(Kernel(32, 0, 1024, text) for text in texts))
 
@@ -155,9 +157,11 @@ def _sum(problem: Problem, tiling: Tiling) -> str:
         return _window(problem)
     if isinstance(problem, BackToBack):
         return _pair(problem)
-    share = -(-(-(-problem.depth // tiling.block_k)) // tiling.parts) * tiling.block_k
-    return f"""int end = depth < (blockIdx.z + 1) * {share} ? depth : (blockIdx.z + 1) * {share};
-      for (int k = blockIdx.z * {share}; k < end; ++k) sum += wide(left[m * depth + k]) * wide(right[k * columns + n]);"""
+    share = ceil(ceil(problem.depth / tiling.block_k) / tiling.parts) * tiling.block_k
+    return f"""
+      int first = blockIdx.z * {share}, end = depth < first + {share} ? depth : first + {share};
+      for (int k = first; k < end; ++k)
+        sum += wide(left[m * depth + k]) * wide(right[k * columns + n]);"""
 
 
 def _pair(problem: BackToBack) -> str:

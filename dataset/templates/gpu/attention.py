@@ -104,7 +104,12 @@ class Attention(Problem):
             for field in ("start", "batch", "head", "row")
         }
         return {
-            **{"HEADS": self.heads, "WIDTH": self.width, "SCALE": self.scale, "MASK": int(self.mask != NOTHING)},
+            **{
+                "HEADS": self.heads,
+                "WIDTH": self.width,
+                "SCALE": self.scale,
+                "MASK": int(self.mask != NOTHING),
+            },
             **strides,
             **{"BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_D": self._width},
         }
@@ -136,7 +141,7 @@ class Attention(Problem):
                 yield tiling
 
     def cycles(self, tiling: Tiling, gpu: Gpu) -> float:
-        """Waves of blocks; a step's products, exponentials and loads, whichever takes longest, and half the rest."""
+        """Waves of blocks. The longest of a step's products, exponentials and loads hides the others."""
         waves = math.ceil(math.prod(self.grid(tiling)) / gpu.processors)
         steps = math.ceil(self.keys / tiling.block_n)
         scores = tiling.block_m * tiling.block_n
@@ -149,4 +154,5 @@ class Attention(Problem):
         return waves * (steps * step + PROLOGUE)
 
     def title(self, tiling: Tiling) -> str:
-        return f"attention in blocks of {tiling.block_m}x{tiling.block_n}, {tiling.warps} warps, {tiling.stages} stages"
+        blocks = f"{tiling.block_m}x{tiling.block_n}"
+        return f"attention in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tvm
@@ -54,24 +55,20 @@ class _Reading:
         others, rows, width = _shape(self._second)
         if (others, rows) != (pairs, queries):
             raise UntraceableError
-        query, key = self._factors(self._first)
-        weights, value = self._factors(self._second)
-        query, key, value = (self._single(terms) for terms in (query, key, value))
-        key = Term(key.source, key.factor, key.places.transpose(0, 2, 1))
+        left, right = self._factors(self._first)
+        weights, values = self._factors(self._second)
+        query, key, value = (self._single(terms) for terms in (left, right, values))
+        key = replace(key, places=key.places.transpose(0, 2, 1))
         if weights[1:] or query.places.shape[2] != width:
             raise UntraceableError
         scale, mask = self._scores(weights[0])
         output = self._output()
         tensors = [query, key, value, mask, output]
-        for heads in _divisors(pairs):
-            layouts = [_layout(term, heads) for term in tensors]
-            if None not in layouts:
-                break
-        else:
-            raise UntraceableError
+        found = ((heads, [_layout(term, heads) for term in tensors]) for heads in _divisors(pairs))
+        heads, layouts = next((heads, layouts) for heads, layouts in found if None not in layouts)
         numbers = [self._number(term) for term in tensors]
-        types = [_TYPES.get(str(self._func.params[n].dtype)) if n is not None else NOTHING for n in numbers]
-        if None in types or len(set(types[:3])) != 1 or value.factor != 1.0:
+        types = [self._type(number) for number in numbers]
+        if len(set(types[:3])) != 1 or value.factor != 1.0:
             raise UntraceableError
         problem = Attention(
             batch=pairs // heads,
@@ -80,12 +77,21 @@ class _Reading:
             keys=keys,
             width=width,
             scale=scale * query.factor * key.factor,
-            layouts=tuple(layouts),
+            layouts=cast(Any, tuple(layouts)),
             dtype=types[0],
             mask=types[3],
             output=types[4],
         )
         return problem, tuple(number for number in numbers if number is not None)
+
+    def _type(self, number: int | None) -> str:
+        """Data type of a parameter, NOTHING for none."""
+        if number is None:
+            return NOTHING
+        dtype = str(self._func.params[number].dtype)
+        if dtype not in _TYPES:
+            raise UntraceableError
+        return _TYPES[dtype]
 
     def _factors(self, block: SBlock) -> tuple[list[Term], list[Term]]:
         """Terms of the left factor [pairs, rows, terms] and of the right one [pairs, terms, columns]."""
@@ -146,7 +152,7 @@ class _Reading:
         return Term(output, 1.0, places.reshape(_shape(self._second)))
 
     def _single(self, terms: Sequence[Term]) -> Term:
-        if len(terms) != 1 or self._number(terms[0]) is None:
+        if len(terms) != 1:
             raise UntraceableError
         return terms[0]
 
@@ -155,7 +161,10 @@ class _Reading:
         if term is None:
             return None
         params = self._func.params
-        return next((n for n, param in enumerate(params) if param.same_as(term.source)), None)
+        number = next((n for n, param in enumerate(params) if param.same_as(term.source)), None)
+        if number is None:
+            raise UntraceableError
+        return number
 
 
 def _shape(block: SBlock) -> tuple[int, int, int]:
@@ -188,9 +197,12 @@ def _layout(term: Term | None, heads: int) -> Layout | None:
         return Layout(0, 0, 0, 0, 0)
     places = term.places.reshape(-1, heads, *term.places.shape[1:])
     start = int(places[0, 0, 0, 0])
-    strides = [int(np.take(places, 1, axis).ravel()[0]) - start if n > 1 else 0 for axis, n in enumerate(places.shape)]
+    strides = [
+        int(np.take(places, 1, axis).ravel()[0]) - start if n > 1 else 0
+        for axis, n in enumerate(places.shape)
+    ]
     grids = np.ogrid[tuple(slice(n) for n in places.shape)]
     expected = start + sum(stride * grid for stride, grid in zip(strides, grids, strict=True))
-    if strides[3] != 1 and places.shape[3] > 1 or not np.array_equal(places, expected):
+    if (strides[3] != 1 and places.shape[3] > 1) or not np.array_equal(places, expected):
         return None
     return Layout(prod(extents(term.source)), start, *strides[:3])

@@ -50,8 +50,8 @@ def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor
     output = output if residual is None else output + residual.to(output.dtype)
     output = output if act is None else act(output)
     if isinstance(problem, NormedProduct) or (isinstance(problem, Rows) and problem.norm == "layer"):
-        factors = [there[name].to(output.dtype) for name in ("scale", "shift")]
-        output = functional.layer_norm(output, output.shape[-1:], *factors, problem.epsilon)
+        scale, shift = (there[name].to(output.dtype) for name in ("scale", "shift"))
+        output = functional.layer_norm(output, output.shape[-1:], scale, shift, problem.epsilon)
     elif isinstance(problem, Rows):
         output = functional.softmax(output, -1)
     return output

@@ -45,7 +45,8 @@ def matched(mod: tvm.IRModule) -> Match | None:
     """The problem that `main` is, None where no template computes it.
 
     Templates compute products of matrices and 2-D convolutions with channels last, of float16 or bfloat16 and
-    with float32 sums, whose epilogue is one of `read_epilogue`; layer norm and softmax of rows; and attention.
+    with float32 sums, whose epilogue is one of `read_epilogue`; layer norm, also behind a product, and
+    softmax of rows; and attention.
     """
     read = _read_whole(mod)
     if read is not None:
@@ -76,8 +77,8 @@ def _read_normed(mod: tvm.IRModule) -> tuple[Problem, tuple[int, ...]] | None:
         return None
     product, numbers = found.problem, found.parameters
     left = [n for n in range(len(func.params)) if n not in numbers]
-    types = [_TYPES.get(str(func.params[n].dtype)) for n in left]
-    if None in types or [extents(func.params[n]) for n in left] != [[product.n]] * 2:
+    types = [_TYPES[dtype] for n in left if (dtype := str(func.params[n].dtype)) in _TYPES]
+    if len(types) != 2 or [extents(func.params[n]) for n in left] != [[product.n]] * 2:
         return None
     fields = {field.name: getattr(product, field.name) for field in dataclass_fields(product)}
     problem = NormedProduct(**fields, epsilon=epsilon, scale=types[0], shift=types[1])

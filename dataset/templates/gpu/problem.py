@@ -62,7 +62,7 @@ class Launch:
     """Module of this folder that defines the kernel."""
 
     def passed(self, arrays: Mapping[str, Array]) -> list[Array]:
-        """Arrays for `arguments`. The output stands for one that is not there, which the kernel does not read."""
+        """Arrays for `arguments`. The output stands for one that is not there, which no kernel reads."""
         return [arrays.get(name, arrays["output"]) for name in self.arguments]
 
 
@@ -239,7 +239,7 @@ def power_of_two(number: int) -> int:
 
 
 def row_warps(width: int) -> int:
-    """Warps of a block that holds a row of so many columns: at most 16 values a thread, and four warps at least."""
+    """Warps of a block that holds a row of so many columns: 4 to 16, with 16 values a thread between."""
     return min(max(width // (32 * 16), 4), 16)
 
 

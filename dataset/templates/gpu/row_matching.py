@@ -25,9 +25,13 @@ def read_rows(mod: tvm.IRModule) -> tuple[Rows, tuple[int, ...]] | None:
     """
     func = mod["main"]
     *inputs, output = func.params
-    types = [_TYPES.get(str(param.dtype)) for param in func.params]
-    columns = extents(inputs[0])[-1] if inputs else 0
-    if None in types or not 1 < columns <= WIDEST or prod(extents(inputs[0])) != prod(extents(output)):
+    types = [_TYPES[dtype] for param in func.params if (dtype := str(param.dtype)) in _TYPES]
+    columns = extents(inputs[0])[-1] if inputs and extents(inputs[0]) else 0
+    if (
+        len(types) < len(func.params)
+        or not 1 < columns <= WIDEST
+        or prod(extents(inputs[0])) != prod(extents(output))
+    ):
         return None
     reduced = sum(block.init is not None for block in blocks_of(mod))
     common: dict[str, Any] = {

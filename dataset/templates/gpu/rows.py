@@ -95,7 +95,8 @@ class Rows(Problem):
             raise GpuTemplateError(f"norm={self.norm}: use one of {', '.join(NORMS)}")
         if (self.norm == "softmax") != (self.scale == self.shift == NOTHING):
             raise GpuTemplateError(
-                f"norm={self.norm}, scale={self.scale}, shift={self.shift}: layer norm has both, softmax neither"
+                f"norm={self.norm}, scale={self.scale}, shift={self.shift}: "
+                "layer norm has both, softmax neither"
             )
         _check_width(self.n)
 

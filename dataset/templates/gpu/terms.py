@@ -99,9 +99,7 @@ class Tracer:
             factor, other = _constant_first(self, value.a, value.b)
             return [replace(term, factor=term.factor * factor) for term in self._of(other, loops, stops)]
         if isinstance(value, tirx.Div) and (divisor := self.constant(value.b)):
-            return [
-                replace(term, factor=term.factor / divisor) for term in self._of(value.a, loops, stops)
-            ]
+            return [replace(term, factor=term.factor / divisor) for term in self._of(value.a, loops, stops)]
         if isinstance(value, tirx.Add):
             return self._of(value.a, loops, stops) + self._of(value.b, loops, stops)
         chosen = _chosen(value)

@@ -18,7 +18,7 @@ _BYTES = 2  # of float16 and bfloat16
 PROLOGUE = 1500
 """Cycles to launch a block, fill its first stages and store its output."""
 LAUNCH = 2500
-"""Cycles between the end of a kernel and the start of the next one in a CUDA graph: somewhat over a microsecond."""
+"""Cycles from the end of a kernel to the start of the next one in a CUDA graph: over a microsecond."""
 _RESIDENT = 4
 """Blocks that hold a row each on one processor at a time."""
 _PARTS = (1, 2, 3, 4, 6, 8, 12)
@@ -90,7 +90,7 @@ def candidates(problem: Problem, gpu: Gpu) -> Iterator[Tiling]:
 
 
 def ranked(problem: Problem, gpu: Gpu) -> list[Tiling]:
-    """Candidates, the fastest by the closed form first; among equals those with more stages and longer steps."""
+    """Candidates, the fastest by the closed form first; of equals, more stages and longer steps first."""
 
     def order(tiling: Tiling) -> tuple[float, int, int]:
         return cycles(problem, tiling, gpu), -tiling.stages, -tiling.block_k

@@ -88,7 +88,9 @@ def _attention(problem: Attention, arrays: dict[str, Array]) -> Array:
 
     queries, keys, width = problem.queries, problem.keys, problem.width
     query, key, value, mask, result = problem.layouts
-    scores = problem.scale * view("query", query, queries, width) @ view("key", key, keys, width).swapaxes(2, 3)
+    scores = (
+        problem.scale * view("query", query, queries, width) @ view("key", key, keys, width).swapaxes(2, 3)
+    )
     if "mask" in arrays:
         scores = scores + view("mask", mask, queries, keys)
     sums = _softmax(scores) @ view("value", value, keys, width)
