@@ -1,4 +1,4 @@
-"""A network with templates for GPUs in the place of calls that they are faster than."""
+"""Replacement of calls in a network by faster GPU templates."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def placed(
 
 
 def _joined_result(chain: GpuChain, template: Template, results: Mapping[str, TaskResult]) -> TaskResult:
-    """Result of joined calls, whose latency without a schedule is that of their tasks."""
+    """Result of joined calls; the untuned latency is the sum over their tasks."""
     replaced = [results[name] for name in chain.replaces if name in results]
     untuned_s = sum(result.untuned_latency_s or math.inf for result in replaced)
     return TaskResult(

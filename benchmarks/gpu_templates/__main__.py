@@ -93,12 +93,12 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
         choices=PROBLEMS,
         default=["square 1024", "one text 128x768x3072", "one text attention"],
         metavar="PROBLEM",
-        help="time all tilings of these, beside the closed form's choice (%(default)s)",
+        help="time all tilings of these, to compare with the closed form's choice (%(default)s)",
     )
     add(
         "--network",
         default="bert_base",
-        help="network in bfloat16 that is tuned with the templates and timed beside PyTorch, after the "
+        help="network in bfloat16 that is tuned with the templates and compared with PyTorch, after the "
         "problems; none leaves it out (%(default)s)",
     )
     add("--seconds", type=float, default=240.0, help="budget of the network's tuning (%(default)s)")

@@ -1,4 +1,4 @@
-"""All tilings of a problem, compiled on all cores: what the closed form's choice is compared with."""
+"""All tilings of a problem, compiled on all cores, for comparison with the closed form's choice."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _line(name: str, calls: int, problem: Problem, gpu: Gpu) -> str:
 
 
 def tune_and_time(name: str, seconds: float, out: Path) -> None:
-    """Tunes a network in bfloat16 with templates, and times it beside PyTorch, by `benchmarks.rivals`."""
+    """Tunes a network in bfloat16 with templates, and compares it with PyTorch (`benchmarks.rivals`)."""
     words = ["--target", "cuda", "--networks", name, "--variant", f"cuda-{NARROW}", "--extend", "--keep"]
     settings = [f"budget_s={seconds:g}", f"lowering.dtype={NARROW}"]
     command = [sys.executable, "-m", "benchmarks.rivals", *words, "--out", str(out), "--", *settings]

@@ -18,7 +18,7 @@ DEPARTURES: Mapping[str, str] = {
         "holds whole rows of both products, whose widths must be powers of two. That is a third more work."
     ),
 }
-"""Where a problem is another one than the paper's, and why; printed below the table."""
+"""Problems that differ from the paper's, and why; printed below the table."""
 
 _HEADS = packed(1, 128, 12, 64)
 _MASK = Layout(128 * 128, 0, 0, 0, 128)

@@ -1,4 +1,4 @@
-"""Calls that one template for GPUs computes together: attention, and a product with the layer norm behind it.
+"""Calls that one template for GPUs computes together: attention, and a product followed by layer norm.
 
 Each chain of calls is joined to one function, in which `templates.gpu.matching` recognises the problem. The
 network keeps the calls unless the template is faster than all of them.
@@ -56,7 +56,7 @@ class GpuChain:
 
 
 def gpu_chains(mod: tvm.IRModule, read: Read = matched) -> list[GpuChain]:
-    """Chains of a module of `to_relax`, none of which have a call in common."""
+    """Chains of a module of `to_relax`. No two have a call in common."""
     found: dict[str, GpuChain] = {}
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
@@ -84,7 +84,7 @@ class _Calls:
         self._joined: dict[object, _Joined | None] = {}
 
     def chains(self) -> Iterator[GpuChain]:
-        """Attention first: what it does not take may be a product with a layer norm."""
+        """Attention first: the remaining products may be followed by a layer norm."""
         taken: set[relax.Var] = set()
         for candidates, problem in ((self._attention, Attention), (self._normed, NormedProduct)):
             for var in self._calls:
@@ -158,7 +158,7 @@ class _Calls:
         return []
 
     def _made(self, chain: Sequence[relax.Var]) -> GpuChain | None:
-        """The chain as one function, None where no template computes it."""
+        """The chain as one function, or None if no template computes it."""
         inputs: list[relax.Expr] = []
         functions: list[PrimFunc] = []
         arguments: list[list[int]] = []
@@ -201,10 +201,10 @@ class _Calls:
     def _read_joined(
         self, functions: Sequence[PrimFunc], arguments: Sequence[Sequence[int]]
     ) -> _Joined | None:
-        """The calls as one function, None where TVM does not join them or no template computes them."""
+        """The calls as one function, or None if TVM cannot join them or no template computes them."""
         try:
             function = joined_function(functions, arguments)
-        except tvm.error.InternalError:  # such as for functions with loops that are no blocks
+        except tvm.error.InternalError:  # for example, if a function has loops outside blocks
             return None
         task = as_task_module(function)
         match = self._read(task)
@@ -246,7 +246,7 @@ class _Kind:
     exponential: bool
     layer_norm: bool
     view: bool
-    """A plain reshape, which is no task: compiled, it is a view."""
+    """A plain reshape, which becomes a view and is never a task."""
 
 
 def _kind(function: PrimFunc) -> _Kind:
@@ -261,7 +261,7 @@ def _kind(function: PrimFunc) -> _Kind:
 
 
 def _zeros(argument: relax.Expr) -> PrimFunc | None:
-    """A function that fills an array with zeros, where the argument is a constant of zeros and no vector.
+    """A function that fills an array with zeros, if the argument is a constant of zeros with 3 axes or more.
 
     So is a mask that hides nothing, which no kernel need read.
     """

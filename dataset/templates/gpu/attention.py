@@ -18,7 +18,7 @@ _WIDEST = 256
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of an array are, in elements; those of one row are adjacent."""
+    """Start and strides of the rows of an array, in elements. Elements of one row are adjacent."""
 
     size: int
     """Elements of the whole array."""
@@ -32,7 +32,7 @@ class Layout:
 def packed(batch: int, rows: int, heads: int, width: int, *, of: int = 1, number: int = 0) -> Layout:
     """Rows of all heads side by side, as a product writes them: [batch, rows, of, heads, width].
 
-    `of` such arrays may lie side by side, of which this is `number`.
+    `of` such arrays may lie side by side; this is the one with index `number`.
     """
     row = of * heads * width
     return Layout(batch * rows * row, number * heads * width, rows * row, width, row)
@@ -59,7 +59,7 @@ class Attention(Problem):
     layouts: tuple[Layout, Layout, Layout, Layout, Layout]
     """Of query, key, value, mask and output. One row of the mask has `keys` elements."""
     mask: str = NOTHING
-    """Data type of what is added to the scores; NOTHING where nothing is."""
+    """Data type of the array that is added to the scores, or NOTHING."""
     bias: str = NOTHING
 
     def __post_init__(self) -> None:

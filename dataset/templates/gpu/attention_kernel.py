@@ -45,7 +45,7 @@ def attention(
 ):
     """output = softmax(SCALE query key^T + mask) value for each batch and head, in one pass over the keys.
 
-    The largest score and the sum of exponentials of a row are corrected as the keys go by (Milakov and
+    The largest score and the sum of exponentials of a row are corrected block by block (Milakov and
     Gimelshein 2018; Dao et al. 2022, Algorithm 1). Rows of query [queries, WIDTH], key and value [keys,
     WIDTH] and output, and of mask [queries, keys], start where START, BATCH, HEAD and ROW say; their elements
     are adjacent. Factors in float32 are not rounded to TF32. A row without any finite score is zero. The grid

@@ -28,10 +28,9 @@ def products(mod: tvm.IRModule) -> list[SBlock]:
 
 
 def read_attention(mod: tvm.IRModule) -> tuple[Attention, tuple[int, ...]] | None:
-    """The attention that `main` seems to be, and the parameter of each of its arrays; None where it is none.
+    """The attention that `main` seems to be, and the parameter of each of its arrays, or None.
 
-    What lies between is taken for a softmax where it divides exponentials by something: whoever uses this
-    compares values.
+    A division of exponentials between the products counts as a softmax, so the caller must compare values.
     """
     found = products(mod)
     if len(found) != 2:
@@ -50,7 +49,7 @@ class _Reading:
         self._tracer = Tracer(blocks_of(mod))
 
     def problem(self) -> tuple[Attention, tuple[int, ...]]:
-        """Raises UntraceableError where it is no attention."""
+        """Raises UntraceableError if this is not attention."""
         pairs, queries, keys = _shape(self._first)
         others, rows, width = _shape(self._second)
         if (others, rows) != (pairs, queries):
@@ -117,7 +116,7 @@ class _Reading:
                 yield block
 
     def _scores(self, weights: Term) -> tuple[float, Term | None]:
-        """Factor of the first product behind it, and what is added to it, both before the exponential."""
+        """Factor of the first product and the term that is added to it, both before the exponential."""
         division = self._tracer.writer(weights.source)
         if division is None or weights.factor != 1.0 or not isinstance(division.body.value, tirx.Div):
             raise UntraceableError
@@ -192,7 +191,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _layout(term: Term | None, heads: int) -> Layout | None:
-    """Strides of the places [pairs, rows, columns] of a term, None where they have none."""
+    """Strides of the places [pairs, rows, columns] of a term, or None if they are not regular."""
     if term is None:
         return Layout(0, 0, 0, 0, 0)
     places = term.places.reshape(-1, heads, *term.places.shape[1:])

@@ -28,7 +28,7 @@ _PTX = 84
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel as it was compiled."""
+    """One compiled kernel."""
 
     registers: int
     """Of a thread."""
@@ -42,7 +42,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One template as it was compiled: its kernels in the order of `Problem.launches`."""
+    """One compiled template: its kernels in the order of `Problem.launches`."""
 
     tiling: Tiling
     kernels: tuple[Kernel, ...]

@@ -45,7 +45,7 @@ def matched(mod: tvm.IRModule) -> Match | None:
     """The problem that `main` is, None where no template computes it.
 
     Templates compute products of matrices and 2-D convolutions with channels last, of float16 or bfloat16 and
-    with float32 sums, whose epilogue is one of `read_epilogue`; layer norm, also behind a product, and
+    with float32 sums, whose epilogue is one of `read_epilogue`; layer norm, alone or after a product;
     softmax of rows; and attention.
     """
     read = _read_whole(mod)

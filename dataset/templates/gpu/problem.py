@@ -36,7 +36,7 @@ WORKSPACE = "workspace"
 """Name of the float32 array that kernels of one template hand each other."""
 
 COLUMNS = 1024
-"""Columns that a block adds the parts of, where it needs no whole row."""
+"""Columns of a block that adds parts, unless it needs whole rows."""
 
 
 class GpuTemplateError(UserError, ValueError):
@@ -159,7 +159,7 @@ class Problem(ABC):
 
     @property
     def _epilogue(self) -> dict[str, int]:
-        """Constants of the steps behind the sums."""
+        """Constants of the epilogue."""
         return {
             "BIAS": int(self.bias != NOTHING),
             "RESIDUAL": int(self.residual != NOTHING),
@@ -167,7 +167,7 @@ class Problem(ABC):
         }
 
     def launches(self, tiling: Tiling) -> tuple[Launch, ...]:
-        """Kernels in order: the one that multiplies, and one that adds its parts where there are several."""
+        """Kernels in order: one that multiplies, then one that adds parts if there are several."""
         apart = self.workspace(tiling) is not None
         constants, arguments = self.constants(tiling), self.arguments
         if apart:
@@ -204,11 +204,11 @@ class Problem(ABC):
 
     @property
     def _norm(self) -> tuple[int, float]:
-        """Number of the normalisation of whole rows behind the epilogue, and its epsilon."""
+        """Number of the normalisation of rows after the epilogue, and its epsilon."""
         return 0, 0.0
 
     def workspace(self, tiling: Tiling) -> tuple[int, ...] | None:
-        """Shape of a float32 array that the kernels hand each other, None where there is one kernel."""
+        """Shape of a float32 array that the kernels hand each other; None for a single kernel."""
         return (tiling.parts, self.rows, self.columns) if tiling.parts > 1 else None
 
     def tilings(self, gpu: Gpu) -> Iterator[Tiling]:

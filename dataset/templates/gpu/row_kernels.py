@@ -32,7 +32,7 @@ def rows_of_parts(
     """output = norm(activation(sum of data [PARTS, rows, columns] + bias [columns] + residual)).
 
     Output and residual are [rows, columns].
-    NORM is LAYER, with scale [columns] and shift [columns] behind it, SOFTMAX, or none. The mean and the
+    NORM is LAYER, followed by scale [columns] and shift [columns], SOFTMAX, or none. The mean and the
     variance are of float32 values in registers (two passes, as PyTorch computes them). The grid is (rows,
     column blocks); a norm needs one block of columns, the least power of two that holds a row.
     """

@@ -21,7 +21,7 @@ _TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
 def read_rows(mod: tvm.IRModule) -> tuple[Rows, tuple[int, ...]] | None:
     """The normalisation of rows that `main` seems to be, and the parameter of each of its arrays.
 
-    Parameters are told by their shapes, the epsilon by where it stands: whoever uses this compares values.
+    Parameters are recognised by their shapes only, so the caller must compare values.
     """
     func = mod["main"]
     *inputs, output = func.params
@@ -50,7 +50,7 @@ def read_rows(mod: tvm.IRModule) -> tuple[Rows, tuple[int, ...]] | None:
 
 
 def layer_epsilon(func: tirx.PrimFunc) -> float | None:
-    """What a layer norm adds to the variance; None where there is no inverse root of such a sum."""
+    """The constant that a layer norm adds to the variance, or None without an inverse root."""
     root = intrinsics(func).get("rsqrt")
     value = None if root is None else root.args[0]
     if not isinstance(value, tirx.Add):

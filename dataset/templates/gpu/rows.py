@@ -1,4 +1,4 @@
-"""Problems whose output's rows are normalised: a product with layer norm behind it, and rows alone."""
+"""Problems whose output's rows are normalised: a product followed by layer norm, and rows alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NormedProduct(Product):
     scale: str = "fp32"
     """Data type of the factor of each column."""
     shift: str = "fp32"
-    """Data type of what is added to each column in the end."""
+    """Data type of the final offset of each column."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

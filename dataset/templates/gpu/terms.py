@@ -1,6 +1,6 @@
 """Elements of arrays as sums of scaled elements of others: how reshapes, transpositions and scales are read.
 
-An array that is only moved, cast, scaled or added to is traced to what it was made of, with the place of each
+An array that is only moved, cast, scaled or added to is traced to its sources, with the place of each
 element. So it does not matter in which steps a network spells a rearrangement.
 """
 
@@ -31,7 +31,7 @@ _INTEGERS: Mapping[str, Any] = {
 
 
 class UntraceableError(Exception):
-    """A step that is no rearrangement, scale or sum."""
+    """A step other than a rearrangement, scale or sum."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Tracer:
         return self._of(block.body.value, self.loops(block, at), stops)
 
     def loops(self, block: SBlock, at: Places) -> dict[Any, Places]:
-        """Values of a block's loops where it writes these places of its flat output."""
+        """Loop values of a block at which it writes these places of its flat output."""
         found = np.unravel_index(at, extents(block.writes[0].source))
         every = dict.fromkeys((loop.var for loop in block.iter_vars), np.zeros(1, np.int64))
         for index, values in zip(block.body.indices, found, strict=True):
@@ -80,7 +80,7 @@ class Tracer:
         return every
 
     def read(self, load: TensorLoad, loops: Mapping[Any, Places], stops: Sequence[Any] = ()) -> list[Term]:
-        """Terms of what a load reads in these iterations."""
+        """Terms of the elements that a load reads in these iterations."""
         shape = extents(load.source)
         indices = [np.broadcast_arrays(_integers(index, loops))[0] for index in load.indices]
         at = np.ravel_multi_index(np.broadcast_arrays(*indices), shape)
@@ -109,7 +109,7 @@ class Tracer:
         raise UntraceableError
 
     def constant(self, value: Any) -> float | None:
-        """The number that an expression is, also where an array has it in each element; None for another."""
+        """Value of a constant expression, or of an array with one value in each element; else None."""
         if isinstance(value, tirx.FloatImm | tirx.IntImm):
             return float(value.value)
         if isinstance(value, tirx.Cast):
@@ -130,7 +130,7 @@ def _constant_first(tracer: Tracer, first: Any, second: Any) -> tuple[float, Any
 
 
 def _chosen(value: Any) -> tuple[Any, Any] | None:
-    """Both values of a choice, None where the expression is none."""
+    """Both values of a choice; None for other expressions."""
     if isinstance(value, tirx.Select):
         return value.true_value, value.false_value
     if isinstance(value, Call) and str(value.op.name).endswith("if_then_else"):

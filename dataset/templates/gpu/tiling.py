@@ -71,7 +71,7 @@ class Tiling:
     stages: int
     """Blocks of the depth in shared memory at a time."""
     parts: int = 1
-    """Blocks that each sum is divided among; a second kernel adds what they write."""
+    """Blocks that each sum is divided among; a second kernel adds these parts."""
 
     @property
     def sums_per_thread(self) -> float:
@@ -128,7 +128,7 @@ def product_cycles(problem: Problem, tiling: Tiling, gpu: Gpu) -> float:
     """Cycles of a product: waves of blocks, each with its multiply-adds or its loads, whichever take longer.
 
     Loads that fewer stages leave waiting add to the block's time: half of them with two stages. A kernel that
-    adds parts reads what the first one has written.
+    adds parts reads all of them.
     """
     waves = math.ceil(_blocks(problem, tiling) * tiling.parts / gpu.processors)
     steps = math.ceil(math.ceil(problem.depth / tiling.block_k) / tiling.parts)

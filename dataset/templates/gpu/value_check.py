@@ -1,4 +1,4 @@
-"""Whether a function computes what a problem says: both on the same numbers, on this CPU.
+"""Comparison of a function with the problem that it was recognised as, on random numbers on this CPU.
 
 Recognition guesses by the form of a function's steps. The values decide, so that a template never takes the
 place of something else.
