@@ -11,7 +11,6 @@ from ..dataset.networks.quantisation import INT8, is_quantised, quantised
 from ..errors import UserError
 from .deploy.outputs import OutputCheck
 from .deploy.trial import Trial, Tuned
-from .gpu_templates import joined_calls
 from .result import NOT_BUILT, TaskResult, TuneResult
 from .result_file import load_comparison_runs
 from .tasks.alternatives import take
@@ -37,7 +36,7 @@ class NetworkRun(TuningRun):
             ):
                 network = self._loaded()
                 lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
-            joined = joined_calls(lowered.relax_mod, opened.target) if config.search.templates else {}
+            joined = self.joined_calls(lowered.relax_mod, opened.target)
             templates = self.gpu_templates(lowered.tasks, opened, joined)
             tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
         taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)

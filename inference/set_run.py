@@ -13,7 +13,7 @@ from ..dataset.networks.alternatives import Offer, merged_offers
 from ..dataset.networks.loading import first_line
 from ..dataset.task import Task
 from ..errors import UserError
-from .gpu_templates import Due, joined_calls
+from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
 from .result import TUNED, NetworkOutcome, TuneResult
@@ -65,8 +65,7 @@ class SetRun(TuningRun):
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
                     self.run_file(network)
                     lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
-                    if self.config.search.templates:
-                        joined |= joined_calls(lowered.relax_mod, target)
+                    joined |= self.joined_calls(lowered.relax_mod, target)
                     offers.append(lowered.offers)
                     tasks[member.name] = lowered.tasks
                     outcomes[member.name] = NetworkOutcome(member.name, len(lowered.tasks))

@@ -263,7 +263,7 @@ def _kind(function: PrimFunc) -> _Kind:
 def _zeros(argument: relax.Expr) -> PrimFunc | None:
     """A function that fills an array with zeros, if the argument is a constant of zeros with 3 axes or more.
 
-    So is a mask that hides nothing, which no kernel need read.
+    An example is a mask that hides nothing: no kernel needs to read it.
     """
     if not isinstance(argument, tvm.ir.GenericConst) or len(argument.value.shape) < 3:
         return None

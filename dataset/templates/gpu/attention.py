@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import product as every
 from typing import ClassVar
 
-from .problem import DTYPES, NOTHING, GpuTemplateError, Launch, Problem, power_of_two
+from .launches import Launch, power_of_two
+from .problem import DTYPES, NOTHING, GpuTemplateError, Problem
 from .tiling import PROLOGUE, Gpu, Tiling
 
 _EXPONENTIALS = 16

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .problem import WORKSPACE, GpuTemplateError, Launch, Problem
+from .launches import WORKSPACE, Launch
+from .problem import GpuTemplateError, Problem
 from .tiling import Gpu, Tiling
 
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")

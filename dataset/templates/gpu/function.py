@@ -18,7 +18,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
 from ...operators.shared.tir import extents
-from .problem import WORKSPACE, GpuTemplateError, Launch
+from .launches import WORKSPACE, Launch
+from .problem import GpuTemplateError
 
 if TYPE_CHECKING:
     from .compilation import Compiled, Kernel

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
+from .launches import WORKSPACE
 from .library import by_library
-from .problem import DTYPES, WORKSPACE, Problem
+from .problem import DTYPES, Problem
 from .tiling import Tiling
 
 if TYPE_CHECKING:

@@ -6,16 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .problem import (
-    DTYPES,
-    NOTHING,
-    GpuTemplateError,
-    Launch,
-    Problem,
-    Product,
-    power_of_two,
-    row_warps,
-)
+from .launches import Launch, power_of_two, row_warps
+from .problem import DTYPES, NOTHING, GpuTemplateError, Problem, Product
 from .tiling import Gpu, Tiling, row_cycles
 
 NORMS: Mapping[str, int] = {"layer": 1, "softmax": 2}

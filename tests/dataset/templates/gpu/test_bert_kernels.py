@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from foretune.dataset.templates.gpu.attention import Attention
 from foretune.dataset.templates.gpu.compilation import Compiled, Kernel, compiled
-from foretune.dataset.templates.gpu.problem import WORKSPACE, GpuTemplateError, Product
+from foretune.dataset.templates.gpu.launches import WORKSPACE
+from foretune.dataset.templates.gpu.problem import GpuTemplateError, Product
 from foretune.dataset.templates.gpu.profiler import profile
 from foretune.dataset.templates.gpu.rows import NormedProduct, Rows
 from foretune.dataset.templates.gpu.tiling import (
