@@ -23,7 +23,7 @@ from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from .deploy.compile import how_to_run
-from .gpu_templates import Due, GpuTemplates
+from .gpu_templates import Due, GpuTemplates, joined_calls
 from .predicted_schedules import PredictedSchedules
 from .pretraining import pretraining_s
 from .profiling import StageClock
