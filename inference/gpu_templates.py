@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import repeat
 from multiprocessing import get_context
@@ -27,8 +27,9 @@ from ..dataset.templates.gpu.function import kernel_function
 from ..dataset.templates.gpu.problem import GpuTemplateError, Problem
 from ..dataset.templates.gpu.profiler import profile
 from ..dataset.templates.gpu.tiling import Gpu, gpu_of
-from ..dataset.tvm_compat import as_task_module, available_cores, workload_hash
+from ..dataset.tvm_compat import available_cores, workload_hash
 from .database_folder import TEMPLATES_FILE, append_notes, read_notes
+from .gpu_placing import Template, placed
 from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
@@ -40,19 +41,19 @@ Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
 
 @dataclass(frozen=True)
 class Due:
-    """A task whose templates are to be measured."""
+    """A task, or calls joined to one function, whose templates are to be measured."""
 
     function: tvm.tirx.PrimFunc
     match: Match
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The fastest template of a task."""
+def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
+    """Calls of a network that one template computes together, by workload hash of their joined function."""
+    if gpu_of(target) is None:
+        return {}
+    from ..dataset.networks.gpu_chains import gpu_chains
 
-    latency_s: float
-    title: str
-    module: str
+    return {chain.workload: Due(chain.function, chain.match) for chain in gpu_chains(mod)}
 
 
 class GpuTemplates:
@@ -72,15 +73,16 @@ class GpuTemplates:
         reads = self._gpu is not None and not retune
         self._known = dict(map(_read, read_notes(self._path))) if reads else {}
 
-    def due(self, tasks: Sequence[Task]) -> dict[str, Due]:
-        """Tasks by workload hash that templates compute, and that were not measured before."""
+    def due(self, tasks: Sequence[Task], chains: Mapping[str, Due] | None = None) -> dict[str, Due]:
+        """Tasks and chains by workload hash that templates compute, and that were not measured before."""
         if self._gpu is None:
             return {}
         from ..dataset.templates.gpu.matching import matched
 
         new = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
         matches = {name: matched(mod) for name, mod in new.items()}
-        return {name: Due(new[name]["main"], match) for name, match in matches.items() if match is not None}
+        found = {name: Due(new[name]["main"], match) for name, match in matches.items() if match is not None}
+        return found | {name: due for name, due in (chains or {}).items() if name not in self._known}
 
     def missing(self) -> str:
         """Advice where this machine lacks what compiles templates, "" where it lacks nothing."""
@@ -111,18 +113,18 @@ class GpuTemplates:
                 function = kernel_function(due[name].function, due[name].match, template)
                 module = tvm.ir.save_json(tvm.IRModule({"main": function}))
                 jobs.append(MeasureJob(module, task=name))
-                titles.append(_title(due[name].match.problem, template))
+                titles.append(due[name].match.problem.title(template.tiling))
         outcomes, tried = executor.measure(jobs), {job.task for job in jobs}
         for name in due:
             of_task = [
-                _Known(outcome.latency_s, title, job.module)
+                Template(outcome.latency_s, title, job.module)
                 for job, title, outcome in zip(jobs, titles, outcomes, strict=True)
                 if job.task == name and outcome.failure is None
             ]
             if of_task:
                 self._note(name, min(of_task, key=lambda one: one.latency_s))
             elif name not in tried:
-                self._note(name, _Known(math.inf, "", ""))
+                self._note(name, Template(math.inf, "", ""))
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         for why, times in Counter(map(_reason, failed)).items():
             say(f"templates for GPUs that failed: {times}, {why}")
@@ -132,29 +134,16 @@ class GpuTemplates:
         self, mod: tvm.IRModule, results: Sequence[TaskResult]
     ) -> tuple[tvm.IRModule, list[TaskResult]]:
         """The network with the templates that are faster than its schedules, and the results with them."""
-        slower_s = {
-            result.workload_hash: result.tuned_latency_s or result.untuned_latency_s or math.inf
-            for result in results
-        }
-        faster = {
-            name: known
-            for name, known in self._known.items()
-            if name in slower_s and known.latency_s < slower_s[name]
-        }
-        if not faster:
+        known = {name: one for name, one in self._known.items() if math.isfinite(one.latency_s)}
+        if not known:
             return mod, list(results)
-        placed = tvm.IRModule(mod.functions, attrs=mod.attrs)
-        for var, func in mod.functions_items():
-            known = faster.get(workload_hash(as_task_module(func))) if _is_tir(func) else None
-            if known is not None:
-                launching = tvm.ir.load_json(known.module)["main"]
-                placed[var] = launching.with_attr("global_symbol", var.name_hint)
-        return placed, [
-            replace(result, tuned_latency_s=known.latency_s, reason="", template=known.title)
-            if (known := faster.get(result.workload_hash)) is not None
-            else result
-            for result in results
-        ]
+        from ..dataset.networks.gpu_chains import gpu_chains
+        from ..dataset.templates.gpu.matching import matched
+
+        def read(task: tvm.IRModule) -> Match | None:
+            return matched(task) if workload_hash(task) in known else None
+
+        return placed(mod, results, known, gpu_chains(mod, read))
 
     def _compiled(
         self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None
@@ -169,7 +158,7 @@ class GpuTemplates:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
 
-    def _note(self, name: str, known: _Known) -> None:
+    def _note(self, name: str, known: Template) -> None:
         self._known[name] = known
         latency_s = known.latency_s if math.isfinite(known.latency_s) else None
         line = {"workload": name, "latency_s": latency_s, "title": known.title, "module": known.module}
@@ -189,17 +178,7 @@ def _reason(outcome: MeasureOutcome) -> str:
     return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
 
 
-def _title(problem: Problem, template: Compiled) -> str:
-    tiling = template.tiling
-    blocks = f"{tiling.block_m}x{tiling.block_n}x{tiling.block_k}"
-    return f"{problem.kernel} in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages"
-
-
-def _read(note: dict[str, object]) -> tuple[str, _Known]:
+def _read(note: dict[str, object]) -> tuple[str, Template]:
     latency_s = note["latency_s"]
     seconds = math.inf if latency_s is None else float(str(latency_s))
-    return str(note["workload"]), _Known(seconds, str(note["title"]), str(note["module"]))
-
-
-def _is_tir(func: object) -> bool:
-    return isinstance(func, tvm.tirx.PrimFunc)
+    return str(note["workload"]), Template(seconds, str(note["title"]), str(note["module"]))

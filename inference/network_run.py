@@ -36,7 +36,8 @@ class NetworkRun(TuningRun):
             ):
                 network = self._loaded()
                 lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
-            templates = self.gpu_templates(lowered.tasks, opened)
+            joined = self.joined_calls(lowered.relax_mod, opened.target)
+            templates = self.gpu_templates(lowered.tasks, opened, joined)
             tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
         taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
         tuned_mod, results = templates.placed(taken.relax_mod, taken.results)

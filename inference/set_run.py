@@ -13,6 +13,7 @@ from ..dataset.networks.alternatives import Offer, merged_offers
 from ..dataset.networks.loading import first_line
 from ..dataset.task import Task
 from ..errors import UserError
+from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
 from .result import TUNED, NetworkOutcome, TuneResult
@@ -30,9 +31,10 @@ class SetRun(TuningRun):
         """Tunes the set and reports; networks that fail are named at the end, and the others go on."""
         config = self.config
         with self.opened() as opened:
-            tasks, offers, outcomes = self._tasks(config.members, opened.target)
+            joined: dict[str, Due] = {}
+            tasks, offers, outcomes = self._tasks(config.members, opened.target, joined)
             united = operator_set(tasks)
-            self.gpu_templates(united, opened)
+            self.gpu_templates(united, opened, joined)
             tuner, results = self.tune(united, opened, merged_offers(offers))
         for member in config.members:
             if not outcomes[member.name].error:
@@ -45,11 +47,11 @@ class SetRun(TuningRun):
         return result
 
     def _tasks(
-        self, members: Sequence[Member], target: Target
+        self, members: Sequence[Member], target: Target, joined: dict[str, Due]
     ) -> tuple[dict[str, list[Task]], list[list[Offer]], dict[str, NetworkOutcome]]:
         """Tasks of each network that has some, alternatives to them, and an outcome for every network.
 
-        Raises NetworkSetError where all fail.
+        Adds their `joined_calls` to `joined`. Raises NetworkSetError where all fail.
         """
         tasks: dict[str, list[Task]] = {}
         offers: list[list[Offer]] = []
@@ -63,6 +65,7 @@ class SetRun(TuningRun):
                     network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
                     self.run_file(network)
                     lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
+                    joined |= self.joined_calls(lowered.relax_mod, target)
                     offers.append(lowered.offers)
                     tasks[member.name] = lowered.tasks
                     outcomes[member.name] = NetworkOutcome(member.name, len(lowered.tasks))

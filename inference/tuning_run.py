@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -23,7 +23,7 @@ from ..dataset.progress import job_progress
 from ..dataset.task import Task
 from ..dataset.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from .deploy.compile import how_to_run
-from .gpu_templates import GpuTemplates
+from .gpu_templates import Due, GpuTemplates, joined_calls
 from .predicted_schedules import PredictedSchedules
 from .pretraining import pretraining_s
 from .profiling import StageClock
@@ -265,14 +265,24 @@ class TuningRun(ABC):
             self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
         return tuner, results
 
-    def gpu_templates(self, tasks: Sequence[Task], opened: Opened) -> GpuTemplates:
-        """Templates of the tasks for a GPU, those that are due measured."""
+    @property
+    def _times_templates(self) -> bool:
+        """Whether templates for GPUs that were never measured are measured now."""
+        config = self.config
+        asked = config.search.templates and config.search.measure
+        return bool(asked and self.searches and not config.require_database and config.executor.has_device)
+
+    def joined_calls(self, mod: tvm.IRModule, target: Target) -> dict[str, Due]:
+        """Calls of a network whose templates `gpu_templates` measures, if it measures any."""
+        return joined_calls(mod, target) if self._times_templates else {}
+
+    def gpu_templates(self, tasks: Sequence[Task], opened: Opened, joined: Mapping[str, Due]) -> GpuTemplates:
+        """Templates of the tasks and of `joined_calls` for a GPU, those that are due measured."""
         config, workforce = self.config, opened.workforce
         count = config.search.templates if config.search.measure else 0
         retune = config.retune and self.searches
         templates = GpuTemplates(opened.database.folder, opened.target, count, retune=retune)
-        measures = self.searches and not config.require_database and config.executor.has_device
-        due = templates.due(tasks) if measures else {}
+        due = templates.due(tasks, joined) if self._times_templates else {}
         if not due:
             return templates
         if missing := templates.missing():

@@ -10,36 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from foretune.dataset.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
-from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product, Window
+from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product
 from foretune.dataset.templates.gpu.profiler import Profile, profile
 from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, cycles, gpu_of
 
 from .. import gpu_templates as study
 from ..common import RESULTS, argument_parser, start, write_result
-
-_PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))
-"""Rows, depth, and widths of both products, as in Bolt's Table 1; 96 columns are 128 here, powers of two. Its
-first row has products of width 1 and 4, which no tensor core computes."""
-
-PROBLEMS: Mapping[str, Problem] = {
-    "square 1024": Product(m=1024, n=1024, k=1024),
-    "square 4096": Product(m=4096, n=4096, k=4096),
-    "BERT 1280x768x768": Product(m=1280, n=768, k=768, activation="gelu"),
-    "BERT 1280x3072x768": Product(m=1280, n=3072, k=768, activation="gelu"),
-    "BERT 1280x768x3072": Product(m=1280, n=768, k=3072, activation="gelu"),
-    **{
-        f"conv {side} {channels}-{channels} 3x3": Window(
-            **{"batch": 32, "height": side, "width": side, "channels": channels, "filters": channels},
-            **{"kernel_h": 3, "kernel_w": 3, "padding": 1, "activation": "relu"},
-        )
-        for side, channels in ((56, 64), (28, 128), (14, 256), (7, 512))
-    },
-    **{
-        f"pair {m}x{k}x{middle}x{n}": BackToBack(m=m, k=k, middle=middle, n=n, activation="relu")
-        for m, k, middle, n in _PAIRS
-    },
-}
-"""GEMMs of Figures 1 and 8 (batch 32 of 40 tokens), 3x3 convolutions of ResNet-50, and pairs of Table 1."""
+from .every_tiling import every_tiling
+from .network import kernels_of, tune_and_time
+from .problems import DEPARTURES, PROBLEMS
 
 Timer = Callable[..., float]
 
@@ -59,16 +38,30 @@ def row_of(
     name: str, problem: Problem, gpu: Gpu, count: int, measure: Timer | None, rivals: Mapping[str, Timer]
 ) -> dict[str, Any]:
     """The best template of a problem, those of its parts, and the rivals; times are seconds or None."""
-    parts = [profile(part, gpu, count, measure=measure) for part in parts_of(problem)]
-    whole = profile(problem, gpu, count, measure=measure) if len(parts) > 1 else parts[0]
+    parts = [profiled(part, gpu, count, measure) for part in parts_of(problem)]
+    whole = profiled(problem, gpu, count, measure) if len(parts) > 1 else parts[0]
     return {
         "name": name,
+        "departure": DEPARTURES.get(name, ""),
+        "exhaustive": count == EVERY,
         "kernel": problem.kernel,
         **best(whole),
         "estimates": estimates(problem, gpu, whole) if measure else None,
         "apart_s": sum(best(part)["latency_s"] for part in parts) if measure else None,
         **{rival: timer(problem) for rival, timer in rivals.items()},
     }
+
+
+EVERY = 0
+"""Number of templates that stands for all tilings that the rules allow."""
+
+
+def profiled(problem: Problem, gpu: Gpu, count: int, measure: Timer | None) -> Profile:
+    """`profile`; all tilings are compiled on all cores first."""
+    if count == EVERY:
+        tilings, compile_ = every_tiling(problem, gpu)
+        return profile(problem, gpu, 2 * tilings, compile_=compile_, measure=measure)
+    return profile(problem, gpu, count, measure=measure)
 
 
 def best(found: Profile) -> dict[str, Any]:
@@ -95,6 +88,21 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM")
     add("--count", type=int, default=8, help="templates of each that are timed (%(default)s)")
     add(
+        "--exhaustive",
+        nargs="*",
+        choices=PROBLEMS,
+        default=["square 1024", "one text 128x768x3072", "one text attention"],
+        metavar="PROBLEM",
+        help="time all tilings of these, to compare with the closed form's choice (%(default)s)",
+    )
+    add(
+        "--network",
+        default="bert_base",
+        help="network in bfloat16 that is tuned with the templates and compared with PyTorch, after the "
+        "problems; none leaves it out (%(default)s)",
+    )
+    add("--seconds", type=float, default=240.0, help="budget of the network's tuning (%(default)s)")
+    add(
         "--compile-only",
         action="store_true",
         help="print what the profiler keeps; nothing is timed or written",
@@ -119,12 +127,20 @@ def main() -> None:
             sys.exit(f"error: {hardware.name} has no templates; use a GPU from sm_{min(GPUS)} on")
         gpu, measure, rivals = found, latency_s, RIVALS
     for name in arguments.problems:
-        row = row_of(name, PROBLEMS[name], gpu, arguments.count, measure, rivals)
+        count = EVERY if measure and name in arguments.exhaustive else arguments.count
+        row = row_of(name, PROBLEMS[name], gpu, count, measure, rivals)
         rows.append(row)
         print(row, flush=True)
     if hardware is not None:
         result = {"count": arguments.count, "capability": gpu.capability, "problems": rows}
         print(f"wrote {write_result('gpu_templates', result, begun, hardware, results=arguments.out)}")
+    if arguments.network == "none":
+        return
+    if hardware is None:
+        for line in kernels_of(arguments.network, gpu):
+            print(line, flush=True)
+    else:
+        tune_and_time(arguments.network, arguments.seconds, arguments.out)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..gpu_templates.problems import DEPARTURES, ONE_TEXT
 from .reading import Results, markdown, milliseconds, not_measured, times
 
 
@@ -20,7 +21,7 @@ def problems(results: Results) -> str:
                 [
                     result.machine,
                     row["name"],
-                    f"{blocks}, {tiling['warps']} warps",
+                    f"{blocks}, {tiling['warps']} warps{_parts(tiling)}",
                     milliseconds(row["latency_s"]),
                     *(_lead(row, rival) for rival in ("library_s", "compiler_s")),
                     _lead(row, "apart_s") if pair else "-",
@@ -36,8 +37,24 @@ def problems(results: Results) -> str:
         "kernels (`max-autotune-no-cudagraphs`). First choice: speed of the template that the closed form "
         "puts first, over that of the fastest measured in one run."
     )
-    note = " ".join((note, *(result.manifest["notes"] for result in results.of("gpu_templates"))))
+    measured = {row[1] for row in rows}
+    departures = [text for name, text in DEPARTURES.items() if name in measured]
+    missing = [name for name in ONE_TEXT if name not in measured]
+    if missing:
+        departures.append(
+            f"No GPU has measured the kernels of one text yet ({len(missing)} of {len(ONE_TEXT)} problems: "
+            "divided sums, layer norm, softmax and attention)."
+        )
+    note = " ".join(
+        (note, *departures, *(result.manifest["notes"] for result in results.of("gpu_templates")))
+    )
     return markdown([*heads, "first choice"], rows, note)
+
+
+def _parts(tiling: Mapping[str, int]) -> str:
+    """Results that are older than divided sums do not tell the number of parts."""
+    parts = tiling.get("parts", 1)
+    return f", {parts} parts" if parts > 1 else ""
 
 
 def _lead(row: Mapping[str, Any], rival: str) -> str:

@@ -121,7 +121,7 @@ def pieces(mod: tvm.IRModule, length: int = 1) -> list[Piece]:
     for function in mod.functions.values():
         if not isinstance(function, relax.Function):
             continue
-        every = _calls(function)
+        every = calls_of(function)
         # Plain reshapes are no tasks: compiled, they are views.
         calls = {var: call for var, call in every.items() if not has_reshape_pattern(mod[call.args[0]])}
         readers = _readers(function)
@@ -193,7 +193,7 @@ def call_counts(mod: tvm.IRModule) -> Counter[str]:
     counts: Counter[str] = Counter()
     for function in mod.functions.values():
         if isinstance(function, relax.Function):
-            counts.update(hashes[call.args[0]] for call in _calls(function).values())
+            counts.update(hashes[call.args[0]] for call in calls_of(function).values())
     return counts
 
 
@@ -211,7 +211,7 @@ class _Hashes:
         return self._found[name]
 
 
-def _calls(function: relax.Function) -> dict[relax.Var, relax.Call]:
+def calls_of(function: relax.Function) -> dict[relax.Var, relax.Call]:
     """Calls of TIR functions by the variables that they are bound to, in order."""
     return {
         binding.var: binding.value

@@ -21,29 +21,53 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int], store: b
 
     Its parameters are those of all functions in order but for `reads`, and the last output, or all outputs.
     """
+    free: list[int] = []
+    arguments: list[list[int]] = []
+    count = 0
+    for number, function in enumerate(functions):
+        chosen, own = layout_free(function), []
+        for index in range(len(function.params) - 1):
+            if number and index == reads[number - 1]:
+                own.append(~(number - 1))
+                continue
+            free += [count] if index in chosen else []
+            own.append(count)
+            count += 1
+        arguments.append(own)
+    return with_layout_free(joined_function(functions, arguments, store), free)
+
+
+def joined_function(
+    functions: Sequence[PrimFunc], arguments: Sequence[Sequence[int]], store: bool = False
+) -> PrimFunc:
+    """A function that calls these in order.
+
+    Args:
+        functions: each with one output, its last parameter.
+        arguments: number of each argument of each function among the inputs, or `~number` for the output of
+            the function of that number, which is one before it.
+        store: whether all outputs are outputs of the function, and not the last one alone.
+
+    Its parameters are the inputs and the output, or all outputs.
+    """
     builder = relax.BlockBuilder()
     callees = [
         builder.add_func(function.without_attr("global_symbol"), f"part{number}")
         for number, function in enumerate(functions)
     ]
-    given = [
-        [
-            relax.Var(f"p{number}_{index}", kind_of(param))
-            for index, param in enumerate(function.params[:-1])
-            if number == 0 or index != reads[number - 1]
-        ]
-        for number, function in enumerate(functions)
-    ]
-    every = [var for own in given for var in own]
+    kinds = {
+        number: kind_of(function.params[index])
+        for function, own in zip(functions, arguments, strict=True)
+        for index, number in enumerate(own)
+        if number >= 0
+    }
+    every = [relax.Var(f"p{number}", kinds[number]) for number in range(len(kinds))]
     with builder.function("fused", every, attrs={"Primitive": True}):
         with builder.dataflow():
             results: list[relax.Expr] = []
-            for number, (function, callee, own) in enumerate(zip(functions, callees, given, strict=True)):
-                arguments = list(own)
-                if results:
-                    arguments.insert(reads[number - 1], results[-1])
-                call = relax.call_tir(callee, arguments, kind_of(function.params[-1]))
-                results.append(builder.emit(call))
+            for function, callee, own in zip(functions, callees, arguments, strict=True):
+                given = [every[number] if number >= 0 else results[~number] for number in own]
+                results.append(builder.emit(relax.call_tir(callee, given, kind_of(function.params[-1]))))
             output = builder.emit_output(relax.Tuple(results) if store else results[-1])
         builder.emit_func_output(output)
     fused = builder.get().get_global_var("fused")
@@ -56,14 +80,7 @@ def fused_function(functions: Sequence[PrimFunc], reads: Sequence[int], store: b
     (function,) = (
         f for var, f in mod.functions_items() if isinstance(f, PrimFunc) and var.name_hint == "fused"
     )
-    free, place = [], 0
-    for number, source in enumerate(functions):
-        chosen = layout_free(source)
-        for index in range(len(source.params) - 1):
-            if number == 0 or index != reads[number - 1]:
-                free += [place] if index in chosen else []
-                place += 1
-    return with_layout_free(function, free)
+    return function
 
 
 def kind_of(buffer: tvm.tirx.Buffer) -> relax.TensorType:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from foretune.dataset.templates.gpu.compilation import Compiled
+from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
 from foretune.dataset.templates.gpu.problem import BackToBack, Product
 from foretune.dataset.templates.gpu.profiler import Profile, Profiled
+from foretune.dataset.templates.gpu.rows import Rows
 from foretune.dataset.templates.gpu.tiling import GPUS, Tiling, ranked
+from support.gpu_networks import lowered
+from support.needs_triton import needs_triton
 
 from benchmarks.gpu_templates import __main__ as subject
+from benchmarks.gpu_templates import network
+from benchmarks.gpu_templates.problems import DEPARTURES, ONE_TEXT
+from benchmarks.rivals import __main__ as rivals
 from benchmarks.tables.gpu_templates import problems
 from benchmarks.tables.reading import Results
 
@@ -18,7 +24,7 @@ PAIR = BackToBack(m=64, k=32, middle=32, n=16, activation="relu")
 
 
 def made_up(problem, gpu, count, *, measure):
-    compiled = Compiled(Tiling(64, 32, 32, 4, 3), 40, 0, 1024, "")
+    compiled = Compiled(Tiling(64, 32, 32, 4, 3), (Kernel(40, 0, 1024, ""),))
     return Profile([Profiled(compiled, measure(problem, compiled) if measure else None)])
 
 
@@ -26,7 +32,8 @@ def made_up(problem, gpu, count, *, measure):
 @pytest.mark.parametrize("capability", GPUS)
 def test_each_problem_has_templates(name, capability):
     for problem in (subject.PROBLEMS[name], *subject.parts_of(subject.PROBLEMS[name])):
-        assert len(ranked(problem, GPUS[capability])) >= 8
+        # A block that holds a row has few parameters.
+        assert len(ranked(problem, GPUS[capability])) >= (2 if isinstance(problem, Rows) else 8)
 
 
 def test_a_pair_stands_beside_its_two_products(monkeypatch):
@@ -49,3 +56,81 @@ def test_nothing_is_claimed_without_a_gpu(monkeypatch, tmp_path):
     row = subject.row_of("pair", PAIR, GPUS[80], 8, None, {})
     assert row["latency_s"] is row["apart_s"] is row["estimates"] is None
     assert problems(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.gpu_templates`."
+
+
+def row(name: str, **changes):
+    tiling = {"block_m": 64, "block_n": 64, "block_k": 32, "warps": 4, "stages": 3, **changes}
+    rivals = {"library_s": 2e-3, "compiler_s": 2e-3, "apart_s": 3e-3}
+    return {
+        **{
+            "name": name,
+            "kernel": "product",
+            "tiling": tiling,
+            "latency_s": 1e-3,
+            "estimates": [(9.0, 1e-3)],
+        },
+        **rivals,
+    }
+
+
+def table_of(*rows) -> str:
+    result = SimpleNamespace(machine="h200", values={"problems": list(rows)}, manifest={"notes": "Once."})
+    return " ".join(problems(SimpleNamespace(of=lambda benchmark: [result])).split())
+
+
+def test_the_table_tells_what_departs_from_the_paper_and_what_no_gpu_has_measured():
+    ((name, text),) = DEPARTURES.items()
+    assert "128 columns where Bolt's Table 1 has 96" in text
+    assert subject.PROBLEMS[name].n == 128
+    table = table_of(row(name))
+    assert text in table
+    assert f"No GPU has measured the kernels of one text yet ({len(ONE_TEXT)} of {len(ONE_TEXT)}" in table
+    assert text not in table_of(row("square 1024"))
+    whole = table_of(*(row(name, parts=4) for name in ONE_TEXT))
+    assert "No GPU has measured" not in whole and "64x64x32, 4 warps, 4 parts" in whole
+
+
+def test_all_tilings_of_a_problem_are_timed(monkeypatch):
+    problem = Product(m=64, n=64, k=64)
+    tilings = ranked(problem, GPUS[80])
+
+    def every_tiling(*_):
+        return len(tilings), lambda _, tiling, __: Compiled(tiling, (Kernel(40, 0, 1024, ""),))
+
+    monkeypatch.setattr(subject, "every_tiling", every_tiling)
+    timed = []
+
+    def measure(_, compiled):
+        timed.append(compiled.tiling)
+        return float(len(timed))
+
+    found = subject.row_of("all", problem, GPUS[80], subject.EVERY, measure, {})
+    assert timed == tilings and found["exhaustive"]
+    assert len(found["estimates"]) == len(tilings)
+
+
+def test_the_network_is_tuned_in_bfloat16_beside_pytorch(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(network.subprocess, "run", lambda command, **_: asked.append(command))
+    network.tune_and_time("bert_base", 90.0, tmp_path)
+    ((_, _, module, *words),) = asked
+    assert module == "benchmarks.rivals"
+    parsed = rivals.arguments_of(words)
+    assert (parsed.networks, parsed.target, parsed.variant) == (["bert_base"], "cuda", "cuda-bfloat16")
+    assert parsed.overrides == ["target=cuda", "budget_s=90", "lowering.dtype=bfloat16"]
+    assert parsed.out == tmp_path
+
+
+@needs_triton
+@pytest.mark.slow
+def test_a_dry_run_compiles_what_a_network_would_launch(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(network, "load_network", lambda _: lowered("layer")[0])
+    lines = list(network.kernels_of("layer", GPUS[90]))
+    assert [line.partition(":")[0] for line in lines[:3]] == [
+        *("1 x fused_attention", "1 x fused_product_norm", "1 x fused_product_norm"),
+    ]
+    # The products of query, key and value, the one with GELU, and the input's conversion.
+    assert sum("registers" in line for line in lines) == 5
+    assert lines[0].endswith("cycles by the closed form") and "layer norm" in lines[1]
+    assert any("no template computes it" in line for line in lines)

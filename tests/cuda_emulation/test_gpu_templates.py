@@ -8,7 +8,7 @@ import pytest
 import tvm
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records import FailureKind
-from foretune.dataset.templates.gpu.compilation import Compiled
+from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
 from foretune.dataset.templates.gpu.function import kernel_function, kernel_modules, launches_template
 from foretune.dataset.templates.gpu.matching import Match, matched
 from foretune.dataset.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
@@ -84,6 +84,26 @@ def test_a_network_launches_templates(gpu) -> None:
     np.testing.assert_allclose(outputs[0], expected, rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.parametrize(
+    ("name", "parts", "templates"),
+    [
+        # Three products that feed attention; attention; two products with layer norm; one with GELU.
+        ("layer", 1, 5),
+        ("layer", 2, 5),
+        ("library", 2, 5),
+        ("early", 2, 3),
+    ],
+)
+def test_a_transformer_launches_templates_of_several_calls(
+    gpu, name: str, parts: int, templates: int
+) -> None:
+    network, _, _ = lowered(name)
+    outputs, count = gpu.call(run_with_templates, name, network.inputs[0], parts)
+    (expected,) = network.reference_outputs()
+    np.testing.assert_allclose(outputs[0], expected, rtol=3e-2, atol=3e-2)
+    assert count == templates
+
+
 def test_a_function_carries_its_kernel() -> None:
     mod, match = cases()[0]
     template = emulated(match.problem, TILING)
@@ -94,14 +114,14 @@ def test_a_function_carries_its_kernel() -> None:
     launch = str(made.body)
     spare = len(match.problem.arguments) + len(match.problem.sizes)
     assert launch.count("foretune_") == 1 and "1024" in launch  # the kernel's name and its shared memory
-    assert template.assembly.count(".param") == spare + SPARE
+    assert template.kernels[0].assembly.count(".param") == spare + SPARE
     other = kernel_function(mod["main"], match, emulated(match.problem, Tiling(32, 16, 16, 1, 2)))
     assert str(other.body) != launch
 
 
 def test_assembly_without_an_entry_is_an_error() -> None:
     mod, match = cases()[0]
-    broken = Compiled(TILING, registers=32, stack_bytes=0, shared_bytes=0, assembly="// nothing")
+    broken = Compiled(TILING, (Kernel(registers=32, stack_bytes=0, shared_bytes=0, assembly="// nothing"),))
     with pytest.raises(GpuTemplateError, match="has no entry; use another version of Triton"):
         kernel_function(mod["main"], match, broken)
 

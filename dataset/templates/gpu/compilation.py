@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .launches import WORKSPACE, Launch
 from .problem import GpuTemplateError, Problem
 from .tiling import Gpu, Tiling
 
@@ -27,10 +28,9 @@ _PTX = 84
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """One template as it was compiled."""
+class Kernel:
+    """One compiled kernel."""
 
-    tiling: Tiling
     registers: int
     """Of a thread."""
     stack_bytes: int
@@ -40,36 +40,61 @@ class Compiled:
     assembly: str
     """PTX."""
 
+
+@dataclass(frozen=True)
+class Compiled:
+    """One compiled template: its kernels in the order of `Problem.launches`."""
+
+    tiling: Tiling
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def registers(self) -> int:
+        """Of a thread of the kernel with the most."""
+        return max(kernel.registers for kernel in self.kernels)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block of the kernel with the most."""
+        return max(kernel.shared_bytes for kernel in self.kernels)
+
     def rejected_by(self, gpu: Gpu) -> str:
         """Reason why the template is not worth running, "" where there is none.
 
         Spills are looked at first: massive ones leave few registers in use.
         """
-        if self.stack_bytes:
-            return f"spills {self.stack_bytes} bytes a thread"
+        if spilled := max(kernel.stack_bytes for kernel in self.kernels):
+            return f"spills {spilled} bytes a thread"
         if self.shared_bytes > gpu.shared_bytes:
             return f"{self.shared_bytes} bytes of shared memory"
         return ""
 
 
 def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
-    """Compiles a template. Sizes are arguments of the kernel; those that 8 or 16 divides are known to be.
+    """Compiles a template. Sizes are arguments of a kernel; those that 8 or 16 divides are known to be.
 
     Raises GpuTemplateError where Triton is missing or interprets, or where it does not compile the template.
     """
+    launches = problem.launches(tiling)
+    return Compiled(tiling, tuple(_compiled(problem, tiling, launch, gpu) for launch in launches))
+
+
+def _compiled(problem: Problem, tiling: Tiling, launch: Launch, gpu: Gpu) -> Kernel:
     triton = _triton()
     backend = importlib.import_module("triton.backends.compiler")
     compiler = importlib.import_module("triton.compiler")
-    kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
-    constants, types = problem.constants(tiling), list(problem.types.values())
+    kernel = getattr(importlib.import_module(f"{__package__}.{launch.module}"), launch.kernel)
+    # The same array may be passed several times: the kernel's own names tell its parameters apart.
+    pointers = kernel.arg_names[: len(launch.arguments)]
+    types = launch.passed({**problem.types, WORKSPACE: "fp32"})
     signature = {
-        **dict(zip(problem.arguments, (f"*{dtype}" for dtype in problem.passed(types)), strict=True)),
-        **dict.fromkeys(problem.sizes, "i32"),
-        **dict.fromkeys(constants, "constexpr"),
+        **dict(zip(pointers, (f"*{dtype}" for dtype in types), strict=True)),
+        **dict.fromkeys(launch.sizes, "i32"),
+        **dict.fromkeys(launch.constants, "constexpr"),
     }
     divisors = {
-        **dict.fromkeys(problem.arguments, _ALIGNED),
-        **{name: math.gcd(size, _ALIGNED) for name, size in problem.sizes.items()},
+        **dict.fromkeys(pointers, _ALIGNED),
+        **{name: math.gcd(size, _ALIGNED) for name, size in launch.sizes.items()},
     }
     names = list(signature)
     attributes = {
@@ -77,14 +102,19 @@ def compiled(problem: Problem, tiling: Tiling, gpu: Gpu) -> Compiled:
         for name, divisor in divisors.items()
         if divisor >= _LOADED
     }
-    source = compiler.ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attributes)
-    options = {"num_warps": tiling.warps, "num_stages": tiling.stages, "ptx_version": _PTX}
+    source = compiler.ASTSource(
+        fn=kernel, signature=signature, constexprs=dict(launch.constants), attrs=attributes
+    )
+    options = {
+        **{"num_warps": launch.warps, "num_stages": launch.stages},
+        **{"ptx_version": _PTX, "enable_fp_fusion": True},
+    }
     try:
         found = triton.compile(source, target=backend.GPUTarget("cuda", gpu.capability, 32), options=options)
     except Exception as error:  # the compiler's passes raise many types
         raise GpuTemplateError(f"{problem} {tiling}: Triton does not compile it: {error}") from error
     registers, stack = _usage(found.asm["cubin"])
-    return Compiled(tiling, registers, stack, int(found.metadata.shared), found.asm["ptx"])
+    return Kernel(registers, stack, int(found.metadata.shared), found.asm["ptx"])
 
 
 def _triton() -> Any:

@@ -18,14 +18,15 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
 from ...operators.shared.tir import extents
+from .launches import WORKSPACE, Launch
 from .problem import GpuTemplateError
 
 if TYPE_CHECKING:
-    from .compilation import Compiled
+    from .compilation import Compiled, Kernel
     from .matching import Match
 
-KERNEL = "foretune.gpu_kernel"
-"""Attribute of a function that launches a template: name, assembly and arguments of the kernel as JSON."""
+KERNELS = "foretune.gpu_kernel"
+"""Attribute of a function that launches a template: name, assembly and arguments of each kernel as JSON."""
 
 _ENTRY = re.compile(r"(\.entry\s+)(\w+)(\s*\()([^)]*)\)")
 _WARP = 32
@@ -33,40 +34,54 @@ _BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
 def kernel_function(func: tirx.PrimFunc, match: Match, template: Compiled) -> tirx.PrimFunc:
-    """A function with the parameters of `func` that launches a template for what `func` computes."""
+    """A function with the parameters of `func` that launches a template for what `func` computes.
+
+    A template of several kernels has one more parameter: its workspace, before the output.
+    """
     problem, tiling = match.problem, template.tiling
-    name, assembly, taken = _named(template.assembly)
+    shape, launches, kernels = problem.workspace(tiling), problem.launches(tiling), []
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("main")
-        arrays = [
+        *given, last = func.params
+        inputs = [
             T.arg(f"p{number}", T.buffer(extents(array), str(array.dtype)))
-            for number, array in enumerate(func.params)
+            for number, array in enumerate(given)
         ]
-        passed = problem.passed([arrays[number] for number in match.parameters])
-        pointers = [array.data for array in passed]
-        sizes = [tirx.const(size, "int32") for size in problem.sizes.values()]
-        # Triton adds pointers to memory that only kernels for debugging or of clusters use.
-        unused = [tirx.const(0, "int64")] * (taken - len(pointers) - len(sizes))
-        launch = {
-            "threadIdx.x": _WARP * tiling.warps,
-            **dict(zip(_BLOCKS, problem.grid(tiling), strict=False)),
-        }
-        if template.shared_bytes:
-            launch["tirx.use_dyn_shared_memory"] = template.shared_bytes
-        launched = [tirx.const(extent, "int32") for extent in launch.values()]
+        workspace = None if shape is None else T.arg("workspace", T.buffer(list(shape), "float32"))
+        output = T.arg("output", T.buffer(extents(last), str(last.dtype)))
+        arrays = [*inputs, output]
+        named = dict(zip(problem.pointers, (arrays[n] for n in match.parameters), strict=True))
+        written = [output] if workspace is None else [workspace, output]
+        if workspace is not None:
+            named[WORKSPACE] = workspace
         # Passes of a network look for a block below the root.
         with T.sblock("root"), T.sblock("launch"):
-            T.reads(*map(_whole, arrays[:-1]))
-            T.writes(_whole(arrays[-1]))
-            T.evaluate(tirx.call_packed(name, *pointers, *sizes, *unused, *launched))
-    kernel = {
+            T.reads(*map(_whole, inputs))
+            T.writes(*map(_whole, written))
+            for launch, kernel in zip(launches, template.kernels, strict=True):
+                kernels.append(_launched(launch, kernel, named))
+    made = builder.get().with_attr("tirx.is_scheduled", True).with_attr("tirx.noalias", True)
+    return made.with_attr("global_symbol", "main").with_attr(KERNELS, json.dumps(kernels))
+
+
+def _launched(launch: Launch, kernel: Kernel, arrays: Mapping[str, tirx.Buffer]) -> dict[str, Any]:
+    """Emits the launch of a kernel; returns what its module is made of."""
+    name, assembly, taken = _named(kernel.assembly)
+    pointers = [array.data for array in launch.passed(arrays)]
+    sizes = [tirx.const(size, "int32") for size in launch.sizes.values()]
+    # Triton adds pointers to memory that only kernels for debugging or of clusters use.
+    unused = [tirx.const(0, "int64")] * (taken - len(pointers) - len(sizes))
+    extent = {"threadIdx.x": _WARP * launch.warps, **dict(zip(_BLOCKS, launch.grid, strict=False))}
+    if kernel.shared_bytes:
+        extent["tirx.use_dyn_shared_memory"] = kernel.shared_bytes
+    launched = [tirx.const(value, "int32") for value in extent.values()]
+    T.evaluate(tirx.call_packed(name, *pointers, *sizes, *unused, *launched))
+    return {
         "name": name,
         "assembly": assembly,
         "types": ["handle"] * len(pointers) + ["int32"] * len(sizes) + ["int64"] * len(unused),
-        "launch": list(launch),
+        "launch": list(extent),
     }
-    made = builder.get().with_attr("tirx.is_scheduled", True).with_attr("tirx.noalias", True)
-    return made.with_attr("global_symbol", "main").with_attr(KERNEL, json.dumps(kernel))
 
 
 def _whole(array: tirx.Buffer) -> tirx.BufferRegion:
@@ -85,7 +100,7 @@ def _named(assembly: str) -> tuple[str, str, int]:
 
 def launches_template(func: Any) -> bool:
     """Whether a function is one of `kernel_function`."""
-    return isinstance(func, tirx.PrimFunc) and func.attrs is not None and KERNEL in func.attrs
+    return isinstance(func, tirx.PrimFunc) and func.attrs is not None and KERNELS in func.attrs
 
 
 def kernel_modules(mod: tvm.IRModule) -> list[tvm.runtime.Module]:
@@ -93,8 +108,15 @@ def kernel_modules(mod: tvm.IRModule) -> list[tvm.runtime.Module]:
 
     Raises GpuTemplateError where TVM has no CUDA runtime.
     """
-    texts = {str(func.attrs[KERNEL]) for func in mod.functions.values() if launches_template(func)}
-    return [_module(json.loads(text)) for text in sorted(texts)]
+    texts = {str(func.attrs[KERNELS]) for func in mod.functions.values() if launches_template(func)}
+    kernels = {kernel["name"]: kernel for text in texts for kernel in _kernels(text)}
+    return [_module(kernels[name]) for name in sorted(kernels)]
+
+
+def _kernels(text: str) -> list[dict[str, Any]]:
+    """Kernels of the attribute. Functions of databases that were made before there were several have one."""
+    read = json.loads(text)
+    return [read] if isinstance(read, dict) else read
 
 
 def _module(kernel: Mapping[str, Any]) -> tvm.runtime.Module:

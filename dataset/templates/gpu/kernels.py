@@ -20,7 +20,7 @@ SOFTPLUS = tl.constexpr(5)
 
 
 @triton.jit
-def _activated(x, ACTIVATION: tl.constexpr):
+def activated(x, ACTIVATION: tl.constexpr):
     """An epilogue's activation of float32 sums; see `problem.ACTIVATIONS`."""
     if ACTIVATION == RELU:
         x = tl.maximum(x, 0.0)
@@ -36,6 +36,17 @@ def _activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
+def _part(depth, PARTS: tl.constexpr, BLOCK_K: tl.constexpr):
+    """First and end of the share of the depth that the blocks of this part add, in whole blocks."""
+    first, end = 0, depth
+    if PARTS > 1:
+        share = tl.cdiv(tl.cdiv(depth, BLOCK_K), PARTS) * BLOCK_K
+        first = tl.program_id(2) * share
+        end = tl.minimum(first + share, depth)
+    return first, end
+
+
+@triton.jit
 def product(
     left,
     right,
@@ -45,6 +56,7 @@ def product(
     rows,
     columns,
     depth,
+    PARTS: tl.constexpr,
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
     ACTIVATION: tl.constexpr,
@@ -55,13 +67,15 @@ def product(
     """output = activation(left [rows, depth] right [depth, columns] + bias [columns] + residual).
 
     Output and residual are [rows, columns]; what BIAS and RESIDUAL do not ask for is not read. The grid is
-    (row blocks, column blocks).
+    (row blocks, column blocks, PARTS): the blocks of a part add their share of the depth, and write it to
+    output [PARTS, rows, columns].
     """
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     k = tl.arange(0, BLOCK_K)
     sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, depth, BLOCK_K):
+    first, end = _part(depth, PARTS, BLOCK_K)
+    for start in range(first, end, BLOCK_K):
         at = start + k
         a = tl.load(
             left + m[:, None] * depth + at[None, :],
@@ -75,12 +89,13 @@ def product(
         )
         sums = tl.dot(a, b, sums)
     places = m[:, None] * columns + n[None, :]
+    offset = tl.program_id(2) * rows * columns
     written = (m < rows)[:, None] & (n < columns)[None, :]
     if BIAS:
         sums += tl.load(bias + n, mask=n < columns, other=0.0).to(tl.float32)[None, :]
     if RESIDUAL:
         sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
-    tl.store(output + places, _activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
+    tl.store(output + offset + places, activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
 
 
 @triton.jit
@@ -101,6 +116,7 @@ def convolution(
     KERNEL_W: tl.constexpr,
     STRIDE: tl.constexpr,
     PADDING: tl.constexpr,
+    PARTS: tl.constexpr,
     BIAS: tl.constexpr,
     RESIDUAL: tl.constexpr,
     ACTIVATION: tl.constexpr,
@@ -111,7 +127,8 @@ def convolution(
     """Convolution as an implicit product: rows are output pixels, the depth runs over window and channels.
 
     data [batch, height, width, channels], weight [kh, kw, channels, filters], bias [filters], residual and
-    output [batch, out_height, out_width, filters]; see `product`. The grid is (pixel blocks, filter blocks).
+    output [batch, out_height, out_width, filters]; see `product`, also for PARTS. The grid is (pixel blocks,
+    filter blocks, PARTS).
     """
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -122,7 +139,8 @@ def convolution(
     left = m % out_width * STRIDE - PADDING
     depth = KERNEL_H * KERNEL_W * channels
     sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, depth, BLOCK_K):
+    first, end = _part(depth, PARTS, BLOCK_K)
+    for start in range(first, end, BLOCK_K):
         at = start + k
         tap = at // channels
         y = top[:, None] + (tap // KERNEL_W)[None, :]
@@ -140,12 +158,13 @@ def convolution(
         )
         sums = tl.dot(a, b, sums)
     places = m[:, None] * filters + n[None, :]
+    offset = tl.program_id(2) * pixels * filters
     written = (m < pixels)[:, None] & (n < filters)[None, :]
     if BIAS:
         sums += tl.load(bias + n, mask=n < filters, other=0.0).to(tl.float32)[None, :]
     if RESIDUAL:
         sums += tl.load(residual + places, mask=written, other=0.0).to(tl.float32)
-    tl.store(output + places, _activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
+    tl.store(output + offset + places, activated(sums, ACTIVATION).to(output.dtype.element_ty), mask=written)
 
 
 @triton.jit
@@ -185,11 +204,11 @@ def back_to_back(
         b = tl.load(first + at[:, None] * MIDDLE + middle[None, :], mask=(at < depth)[:, None], other=0.0)
         sums = tl.dot(a, b, sums)
     sums += tl.load(first_bias + middle).to(tl.float32)[None, :]
-    kept = _activated(sums, ACTIVATION).to(left.dtype.element_ty)
+    kept = activated(sums, ACTIVATION).to(left.dtype.element_ty)
     again = tl.dot(kept, tl.load(second + middle[:, None] * COLUMNS + n[None, :]))
     again += tl.load(second_bias + n).to(tl.float32)[None, :]
     tl.store(
         output + m[:, None] * COLUMNS + n[None, :],
-        _activated(again, ACTIVATION).to(output.dtype.element_ty),
+        activated(again, ACTIVATION).to(output.dtype.element_ty),
         mask=(m < rows)[:, None],
     )

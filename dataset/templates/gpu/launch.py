@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .compilation import Compiled
-from .problem import DTYPES, BackToBack, Problem, Window
+from .launches import WORKSPACE
+from .library import by_library
+from .problem import DTYPES, Problem
 from .tiling import Tiling
 
 if TYPE_CHECKING:
@@ -19,10 +21,15 @@ def launch(problem: Problem, tiling: Tiling, arrays: Sequence[torch.Tensor]) -> 
 
     Raises what Triton raises for arrays elsewhere than its device.
     """
-    kernel = getattr(importlib.import_module(f"{__package__}.kernels"), problem.kernel)
-    options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
-    pointers, sizes = problem.passed(arrays), problem.sizes.values()
-    kernel[problem.grid(tiling)](*pointers, *sizes, **problem.constants(tiling), **options)
+    import torch
+
+    there = dict(zip(problem.pointers, arrays, strict=True))
+    if (shape := problem.workspace(tiling)) is not None:
+        there[WORKSPACE] = torch.empty(shape, dtype=torch.float32, device=arrays[-1].device)
+    for one in problem.launches(tiling):
+        kernel = getattr(importlib.import_module(f"{__package__}.{one.module}"), one.kernel)
+        options = {"num_warps": one.warps, "num_stages": one.stages}
+        kernel[one.grid](*one.passed(there), *one.sizes.values(), **one.constants, **options)
 
 
 def random_arrays(problem: Problem, device: str, seed: int = 0) -> list[torch.Tensor]:
@@ -72,37 +79,3 @@ def _median_s(call: Callable[[], object]) -> float:
         call()
     testing = importlib.import_module("triton.testing")
     return float(testing.do_bench(graph.replay, return_mode="median")) / 1e3
-
-
-def by_library(problem: Problem, arrays: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Output of PyTorch's library calls on the arrays of `random_arrays`, in their data type and layout."""
-    import torch
-    from torch.nn import functional
-
-    act = getattr(functional, problem.activation, None)
-    inputs = list(arrays[:-1])
-    if isinstance(problem, BackToBack):
-        output = inputs.pop(0)
-        while inputs:
-            matrix, own = inputs.pop(0), inputs.pop(0)
-            output = torch.addmm(own, output, matrix)  # one call, whose kernel adds the bias
-            output = output if act is None else act(output)
-        return output
-    there = dict(zip(problem.pointers, arrays, strict=True))
-    residual = there.get("residual")
-    bias = there["bias"].to(inputs[0].dtype) if "bias" in there else None
-    if isinstance(problem, Window):
-        # Views with channels last, which is how the arrays lie in memory.
-        output = functional.conv2d(
-            there["data"].permute(0, 3, 1, 2),
-            there["weight"].permute(3, 2, 0, 1),
-            bias,
-            problem.stride,
-            problem.padding,
-        ).permute(0, 2, 3, 1)
-    elif bias is None:
-        output = there["left"] @ there["right"]
-    else:
-        output = torch.addmm(bias, there["left"], there["right"])
-    output = output if residual is None else output + residual.to(output.dtype)
-    return output if act is None else act(output)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from itertools import takewhile
 from math import prod
 from typing import Any
 
@@ -11,9 +13,21 @@ from tvm import tirx
 from tvm.s_tir.stmt import SBlock
 
 from ...operators.shared.tir import extents, linear
-from ..contraction import Contraction, blocks_of, only_copies, only_pads, product_of, read_contraction
+from ..contraction import (
+    Contraction,
+    blocks_of,
+    contraction_of,
+    only_copies,
+    only_pads,
+    product_of,
+    roles_of,
+)
+from .attention_matching import products, read_attention
 from .epilogue import read_epilogue
 from .problem import DTYPES, HALVES, NOTHING, Problem, Product, Window
+from .row_matching import layer_epsilon, read_rows
+from .rows import NormedProduct
+from .value_check import computes
 
 _TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
 
@@ -31,12 +45,58 @@ def matched(mod: tvm.IRModule) -> Match | None:
     """The problem that `main` is, None where no template computes it.
 
     Templates compute products of matrices and 2-D convolutions with channels last, of float16 or bfloat16 and
-    with float32 sums, whose epilogue is one of `read_epilogue`.
+    with float32 sums, whose epilogue is one of `read_epilogue`; layer norm, alone or after a product;
+    softmax of rows; and attention.
     """
-    anchor, contraction = product_of(mod), read_contraction(mod)
-    if anchor is None or contraction is None or not _is_half(contraction):
-        return None
+    read = _read_whole(mod)
+    if read is not None:
+        return Match(*read) if computes(mod["main"], *read) else None
+    return _matched_product(mod)
+
+
+def _read_whole(mod: tvm.IRModule) -> tuple[Problem, tuple[int, ...]] | None:
+    """The attention or normalisation that `main` seems to be."""
+    multiplied = products(mod)
+    if not multiplied:
+        return read_rows(mod)
+    return _read_normed(mod) if len(multiplied) == 1 else read_attention(mod)
+
+
+def _read_normed(mod: tvm.IRModule) -> tuple[Problem, tuple[int, ...]] | None:
+    """A product whose rows are normalised: its epilogue ends before the first mean."""
     func, blocks = mod["main"], blocks_of(mod)
+    (anchor,) = products(mod)
+    epsilon = layer_epsilon(func)
+    if epsilon is None:
+        return None
+    place = [block.name_hint for block in blocks].index(anchor.name_hint)
+    behind = takewhile(lambda block: block.init is None, blocks[place + 1 :])
+    same = takewhile(lambda block: len(block.iter_vars) == len(anchor.writes[0].region), behind)
+    found = _read_product(mod, anchor, [*blocks[: place + 1], *same])
+    if found is None or type(found.problem) is not Product:
+        return None
+    product, numbers = found.problem, found.parameters
+    left = [n for n in range(len(func.params)) if n not in numbers]
+    types = [_TYPES[dtype] for n in left if (dtype := str(func.params[n].dtype)) in _TYPES]
+    if len(types) != 2 or [extents(func.params[n]) for n in left] != [[product.n]] * 2:
+        return None
+    fields = {field.name: getattr(product, field.name) for field in dataclass_fields(product)}
+    problem = NormedProduct(**fields, epsilon=epsilon, scale=types[0], shift=types[1])
+    return problem, (*numbers[:-1], *left, numbers[-1])
+
+
+def _matched_product(mod: tvm.IRModule) -> Match | None:
+    anchor = product_of(mod)
+    return None if anchor is None else _read_product(mod, anchor, blocks_of(mod))
+
+
+def _read_product(mod: tvm.IRModule, anchor: SBlock, blocks: list[SBlock]) -> Match | None:
+    """The product of these blocks of `main`, which are all up to its epilogue's end."""
+    roles = roles_of(blocks, anchor)
+    contraction = None if roles is None else contraction_of(mod, anchor, roles)
+    if contraction is None or not _is_half(contraction):
+        return None
+    func = mod["main"]
     place = [block.name_hint for block in blocks].index(anchor.name_hint)
     before, behind = blocks[:place], blocks[place + 1 :]
     epilogue = read_epilogue(func, anchor.writes[0].source, behind)

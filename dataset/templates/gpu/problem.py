@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from ....errors import UserError
-from .tiling import Tiling
+from .launches import COLUMNS, WORKSPACE, Launch, power_of_two, row_warps
+from .tiling import Gpu, Tiling, product_cycles, product_tilings
 
 Array = TypeVar("Array")
 
@@ -41,9 +42,13 @@ class Problem(ABC):
     """A product with fixed sizes, in the form of [rows, depth] by [depth, columns]."""
 
     kernel: ClassVar[str]
-    """Name of the kernel in `kernels.py`."""
+    """Name of the first kernel."""
+    dtypes: ClassVar[tuple[str, ...]] = HALVES
+    """Data types that `dtype` may have."""
+    divisible: ClassVar[bool] = False
+    """Whether several blocks may divide one sum among them, each writing its part."""
     arguments: ClassVar[tuple[str, ...]] = ("left", "right", "bias", "residual", "output")
-    """Arguments of the kernel that are pointers."""
+    """Arrays of the problem, in the order in which the first kernel takes them."""
 
     activation: str = "none"
     dtype: str = "fp16"
@@ -60,7 +65,7 @@ class Problem(ABC):
             raise GpuTemplateError(
                 f"activation={self.activation}: no template has it; use one of {', '.join(ACTIVATIONS)}"
             )
-        if self.dtype not in HALVES:
+        if self.dtype not in self.dtypes:
             raise GpuTemplateError(f"dtype={self.dtype}: tensor cores take fp16 and bf16 here")
         for name, least in (("bias", NOTHING), ("residual", NOTHING), ("output", DTYPE)):
             value = getattr(self, name)
@@ -70,8 +75,7 @@ class Problem(ABC):
     @property
     def types(self) -> Mapping[str, str]:
         """Data type of each array of the kernel, in order; those that are not there have none."""
-        given = {"bias": self.bias, "residual": self.residual, "output": self.output}
-        known = {name: given.get(name, DTYPE) for name in self.arguments}
+        known: dict[str, str] = {name: getattr(self, name, DTYPE) for name in self.arguments}
         return {
             name: self.dtype if known[name] == DTYPE else known[name]
             for name in self.arguments
@@ -82,14 +86,6 @@ class Problem(ABC):
     def pointers(self) -> tuple[str, ...]:
         """Names of the arrays that there are, in order."""
         return tuple(self.types)
-
-    def passed(self, arrays: Sequence[Array]) -> list[Array]:
-        """Arrays that are passed for `arguments`, one for each, from the arrays `pointers` in order.
-
-        The output stands for an array that is not there, which the kernel does not read.
-        """
-        there = dict(zip(self.pointers, arrays, strict=True))
-        return [there.get(name, arrays[-1]) for name in self.arguments]
 
     @property
     def shapes(self) -> Sequence[tuple[int, ...]]:
@@ -123,22 +119,89 @@ class Problem(ABC):
         """Shape of each array of `arguments`, also of those that are not there."""
 
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
-        """Blocks of a launch."""
-        return -(-self.rows // tiling.block_m), -(-self.columns // tiling.block_n)
+        """Blocks of the first launch."""
+        blocks = -(-self.rows // tiling.block_m), -(-self.columns // tiling.block_n)
+        return (*blocks, tiling.parts) if self.divisible else blocks
 
-    def constants(self, tiling: Tiling) -> dict[str, int]:
-        """Constants that the kernel is compiled with."""
+    def constants(self, tiling: Tiling) -> dict[str, float]:
+        """Constants that the first kernel is compiled with."""
         blocks = {"BLOCK_M": tiling.block_m, "BLOCK_N": tiling.block_n, "BLOCK_K": tiling.block_k}
+        return {"PARTS": tiling.parts, **self._epilogue, **blocks}
+
+    @property
+    def _epilogue(self) -> dict[str, int]:
+        """Constants of the epilogue."""
         return {
             "BIAS": int(self.bias != NOTHING),
             "RESIDUAL": int(self.residual != NOTHING),
             "ACTIVATION": ACTIVATIONS[self.activation],
-            **blocks,
         }
+
+    def launches(self, tiling: Tiling) -> tuple[Launch, ...]:
+        """Kernels in order: one that multiplies, then one that adds parts if there are several."""
+        apart = self.workspace(tiling) is not None
+        constants, arguments = self.constants(tiling), self.arguments
+        if apart:
+            constants |= {"BIAS": 0, "RESIDUAL": 0, "ACTIVATION": 0}
+            factors = self.arguments[:2]
+            arguments = (*factors, *[WORKSPACE] * (len(_SUMS) - len(factors)))
+        first = Launch(
+            kernel=self.kernel,
+            arguments=arguments,
+            sizes=self.sizes,
+            constants=constants,
+            grid=self.grid(tiling),
+            warps=tiling.warps,
+            stages=tiling.stages,
+        )
+        return (first, self._added(tiling)) if apart else (first,)
+
+    def _added(self, tiling: Tiling) -> Launch:
+        """The kernel that adds the parts of each sum, and does the epilogue."""
+        norm, epsilon = self._norm
+        width = power_of_two(self.columns) if norm else min(COLUMNS, power_of_two(self.columns))
+        return Launch(
+            kernel="rows_of_parts",
+            module="row_kernels",
+            arguments=(WORKSPACE, "bias", "residual", "scale", "shift", "output"),
+            sizes={"rows": self.rows, "columns": self.columns},
+            constants={
+                **{"PARTS": tiling.parts, **self._epilogue},
+                **{"NORM": norm, "EPSILON": epsilon, "BLOCK_N": width},
+            },
+            grid=(self.rows, -(-self.columns // width)),
+            warps=row_warps(width),
+        )
+
+    @property
+    def _norm(self) -> tuple[int, float]:
+        """Number of the normalisation of rows after the epilogue, and its epsilon."""
+        return 0, 0.0
+
+    def workspace(self, tiling: Tiling) -> tuple[int, ...] | None:
+        """Shape of a float32 array that the kernels hand each other; None for a single kernel."""
+        return (tiling.parts, self.rows, self.columns) if tiling.parts > 1 else None
+
+    def tilings(self, gpu: Gpu) -> Iterator[Tiling]:
+        """Tilings that are worth a look."""
+        return product_tilings(self, gpu)
+
+    def cycles(self, tiling: Tiling, gpu: Gpu) -> float:
+        """Estimated cycles of all kernels."""
+        return product_cycles(self, tiling, gpu)
 
     def fits(self, tiling: Tiling) -> bool:
         """Whether the kernel takes the tiling."""
         return True
+
+    def title(self, tiling: Tiling) -> str:
+        """The kernel and its tiling in words."""
+        blocks = f"{tiling.block_m}x{tiling.block_n}x{tiling.block_k}"
+        parts = f", sums in {tiling.parts} parts" if tiling.parts > 1 else ""
+        return f"{self.kernel} in blocks of {blocks}, {tiling.warps} warps, {tiling.stages} stages{parts}"
+
+
+_SUMS = ("left", "right", "bias", "residual", "output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +209,7 @@ class Product(Problem):
     """Matrix product with bias, residual and activation."""
 
     kernel: ClassVar[str] = "product"
+    divisible: ClassVar[bool] = True
 
     m: int
     n: int
@@ -179,6 +243,7 @@ class Window(Problem):
     """2-D convolution, channels last, with bias, residual and activation."""
 
     kernel: ClassVar[str] = "convolution"
+    divisible: ClassVar[bool] = True
     arguments: ClassVar[tuple[str, ...]] = ("data", "weight", "bias", "residual", "output")
 
     batch: int
@@ -227,7 +292,7 @@ class Window(Problem):
         output = (self.batch, *self.output_size, self.filters)
         return dict(zip(self.arguments, (data, weight, (self.filters,), output, output), strict=True))
 
-    def constants(self, tiling: Tiling) -> dict[str, int]:
+    def constants(self, tiling: Tiling) -> dict[str, float]:
         window = {"KERNEL_H": self.kernel_h, "KERNEL_W": self.kernel_w}
         return {**window, "STRIDE": self.stride, "PADDING": self.padding, **super().constants(tiling)}
 
@@ -286,7 +351,7 @@ class BackToBack(Problem):
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
         return (-(-self.rows // tiling.block_m),)
 
-    def constants(self, tiling: Tiling) -> dict[str, int]:
+    def constants(self, tiling: Tiling) -> dict[str, float]:
         blocks = {"BLOCK_M": tiling.block_m, "BLOCK_K": tiling.block_k}
         widths = {"MIDDLE": self.middle, "COLUMNS": self.n}
         return {**widths, "ACTIVATION": ACTIVATIONS[self.activation], **blocks}

@@ -10,6 +10,9 @@ from .compilation import Compiled, compiled
 from .problem import Problem
 from .tiling import Gpu, Tiling, ranked
 
+ALIKE = 0.5
+"""Share of the profiled tilings that may have one block and one number of parts."""
+
 Compile = Callable[[Problem, Tiling, Gpu], Compiled]
 Measure = Callable[[Problem, Compiled], float]
 """Seconds of one run of a template on a GPU."""
@@ -41,20 +44,27 @@ def profile(
     compile_: Compile = compiled,
     measure: Measure | None = None,
 ) -> Profile:
-    """Profiles the `count` most promising tilings of a product that compile without spills.
+    """Profiles the `count` most promising tilings of a problem that compile without spills.
 
-    Without `measure`, their order is that of the closed form, which is no latency. Raises GpuTemplateError.
+    At most `ALIKE` of them share their block and the parts of their sums, so that a wrong guess of the closed
+    form about these is seen. Without `measure`, their order is that of the closed form, which is no latency.
+    Raises GpuTemplateError.
     """
     templates: list[Profiled] = []
     rejected: Counter[str] = Counter()
+    alike: Counter[tuple[int, int, int]] = Counter()
     for tiling in ranked(problem, gpu):
         if len(templates) == count:
             break
+        block = tiling.block_m, tiling.block_n, tiling.parts
+        if alike[block] >= max(ALIKE * count, 1):
+            continue
         found = compile_(problem, tiling, gpu)
         if reason := found.rejected_by(gpu):
             rejected[reason] += 1
         else:
             templates.append(Profiled(found))
+            alike[block] += 1
     if measure is not None:
         measured = [replace(one, latency_s=measure(problem, one.compiled)) for one in templates]
         templates = sorted(measured, key=lambda one: one.latency_s or 0.0)

@@ -1,0 +1,26 @@
+"""All tilings of a problem, compiled on all cores, for comparison with the closed form's choice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
+
+from foretune.dataset.templates.gpu.compilation import Compiled, compiled
+from foretune.dataset.templates.gpu.problem import Problem
+from foretune.dataset.templates.gpu.profiler import Compile
+from foretune.dataset.templates.gpu.tiling import Gpu, Tiling, ranked
+from foretune.dataset.tvm_compat import available_cores
+
+
+def every_tiling(problem: Problem, gpu: Gpu) -> tuple[int, Compile]:
+    """Number of tilings, and a function that looks up how one was compiled."""
+    tilings = ranked(problem, gpu)
+    with ProcessPoolExecutor(available_cores(), mp_context=get_context("spawn")) as pool:
+        made = pool.map(compiled, repeat(problem), tilings, repeat(gpu), chunksize=4)
+        found = dict(zip(tilings, made, strict=False))
+
+    def look_up(_: Problem, tiling: Tiling, __: Gpu) -> Compiled:
+        return found[tiling]
+
+    return len(tilings), look_up
