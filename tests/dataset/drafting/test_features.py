@@ -11,7 +11,7 @@ from foretune.dataset.drafting.nest import Nest
 from foretune.dataset.drafting.read_spaces import gpu_limits, read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.drafting.sketch import read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.structure import Term
 from foretune.dataset.operators import Conv2d, Dense, GroupConv2d
 from foretune.dataset.replay import replay
