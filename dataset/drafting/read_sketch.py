@@ -61,6 +61,7 @@ class _Reader:
         self.inlined: set[str] = set()
         self.counts: dict[str, int] = {}
         self.products: set[str] = set()  # blocks whose axes are fused into those of a product of matrices
+        self.aliases: dict[str, str] = {}  # other variables of a product's loops
         self.tensorised: set[str] = set()  # variables of blocks whose inner loops are one instruction
         self.intrinsic = ""  # that multiplies
         self.tiles: dict[int, int] = {}  # by column of a tile factor: its value
@@ -71,6 +72,7 @@ class _Reader:
         self, number: int, kind: str, inputs: list[Any], attributes: list[Any], outputs: list[str], value: Any
     ) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
+        inputs = [self.aliases.get(each, each) if isinstance(each, str) else each for each in inputs]
         if kind == "GetSBlock":
             self.block_names[outputs[0]] = attributes[0]
         elif kind.startswith("Sample"):
@@ -159,9 +161,7 @@ class _Reader:
                 self.loops[output] = [Atom(axis, block.extents[axis] if axis < batch else OPEN)]
             return
         known = self.nests[name][: len(outputs)] if variable in self.tensorised else self.nests[name]
-        for output, loop in zip(outputs, known, strict=True):
-            self.loops[output] = self.loops[loop]
-        self.nests[name] = [*outputs, *self.nests[name][len(outputs) :]]
+        self.aliases.update(zip(outputs, known, strict=True))
 
     def _blockize(self, loop: str, output: str) -> None:
         for name, nest in self.nests.items():

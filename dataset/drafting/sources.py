@@ -38,16 +38,17 @@ def _through(producer: Block, origin: Source) -> Source | None:
     steps = [0] * len(producer.writes[0].shape)
     axes = [_axis(terms) for terms in producer.writes[0].indices]
     for step, terms, offset, size in zip(origin.steps, read.indices, read.offsets, read.shape, strict=True):
-        for term in terms or ():
-            plain = terms is not None and term.divisor == 1 and not term.modulus
-            for axis, coefficient in term.axes:
-                if axis not in axes:
-                    return None
-                dimension = axes.index(axis)
-                steps[dimension] += step * term.coefficient * coefficient if plain else 0
-                filled = offset < 0 or producer.extents[axis] + offset > size
-                if plain and filled and dimension == len(steps) - 1:
-                    return None
+        parts = [(axis, term.coefficient * c) for term in terms or () for axis, c in term.axes]
+        spans = [coefficient * (producer.extents[axis] - 1) for axis, coefficient in parts]
+        is_plain = terms is not None and all(term.divisor == 1 and not term.modulus for term in terms)
+        outside = offset + sum(min(s, 0) for s in spans) < 0 or offset + sum(max(s, 0) for s in spans) >= size
+        for axis, coefficient in parts:
+            if axis not in axes:
+                return None
+            dimension = axes.index(axis)
+            steps[dimension] += step * coefficient if is_plain else 0
+            if is_plain and outside and dimension == len(steps) - 1:
+                return None
     offset = sum(step * start for step, start in zip(origin.steps, read.offsets, strict=True))
     return Source(tuple(steps), origin.offset + offset)
 
