@@ -16,43 +16,65 @@ from .sketch import Fetch
 from .sources import Source
 
 
-def has_sound_copies(nest: Nest) -> NDArray[np.bool_]:
-    """Mask of the candidates whose asynchronous copies TVM compiles to right code, bool [n]."""
+INDEX_BYTES = 4
+"""Bytes of an index in a kernel."""
+
+
+def has_sound_copies(nest: Nest, vector_bytes: int) -> NDArray[np.bool_]:
+    """Mask of the candidates whose copies into shared memory TVM compiles, and to right code, bool [n].
+
+    Indices of elements that are not consecutive are a vector themselves, which has a limit as well.
+    """
     kept = np.ones(len(nest), dtype=np.bool_)
-    if nest.sketch.pipeline_copies < 2:  # nothing is asynchronous
-        return kept
     for fetch in nest.sketch.fetches:
         if fetch.scope.startswith("shared") and fetch.vector >= 0 and fetch.source is not None:
-            kept &= _is_sound(nest, fetch, fetch.source)
+            lanes = nest.vector(fetch)
+            is_regular, step, aligned = _vectors(nest, fetch, fetch.source)
+            kept &= (lanes * INDEX_BYTES <= vector_bytes) | (is_regular & (step == 1))
+            if nest.sketch.pipeline_copies > 1:  # copies are asynchronous
+                kept &= (lanes == 1) | ~is_regular | ((step == 1) & aligned)
+    output = nest.sketch.output
+    if output is not None and output.vector >= 0 and output.source is not None:
+        (step_, size), *others = output.source.steps[-1]
+        lanes = nest.vector(output)
+        is_whole = np.ones(len(nest), np.bool_) if not others else size % lanes == 0
+        kept &= (lanes * INDEX_BYTES <= vector_bytes) | (is_whole & (step_ == 1))
     return kept
 
 
-def _is_sound(nest: Nest, fetch: Fetch, source: Source) -> NDArray[np.bool_]:
-    read = nest.sketch.block.reads[fetch.read]
+def _vectors(
+    nest: Nest, fetch: Fetch, source: Source
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_]]:
+    """Whether a fetch's vectors have a step, which, and whether their addresses are multiples of them; [n]."""
     lanes = nest.vector(fetch)
     extents = nest.shared_extents(fetch)
     aligned = source.offset % lanes == 0
+    is_whole = np.ones(len(nest), dtype=np.bool_)
     step = np.zeros(len(nest), dtype=np.int64)  # between elements of the innermost dimension that moves
     run = np.ones(len(nest), dtype=np.float32)  # elements of the tile at this step from each other
     grows = np.ones(len(nest), dtype=np.bool_)
     for dimension in reversed(range(len(extents))):
-        extent, own = extents[dimension], source.steps[dimension]
-        moves = extent > 1
-        step = np.where(moves & (run == 1), own, step)
+        extent, (innermost, *others) = extents[dimension], source.steps[dimension]
+        own, moves = innermost[0], extent > 1
+        is_innermost = moves & (run == 1)
+        step = np.where(is_innermost, own, step)
         follows = moves & grows & (own == step * run)
         run = np.where(follows, run * extent, run)
-        grows &= ~moves | follows
+        grows &= ~moves | (follows & (not others))
+        if others:
+            is_whole &= ~is_innermost | (innermost[1] % lanes == 0)
+            aligned &= np.logical_and.reduce([each % lanes == 0 for each, size in others if size > 1] or [True])
         aligned &= ~moves | follows | (own % lanes == 0)
-        aligned &= _starts_aligned(nest, fetch, read.indices[dimension], own, lanes)
-    # A vector of another step, or from another address, is wrong; one that is no vector in memory is right.
-    return (lanes == 1) | (run % lanes != 0) | ((step == 1) & aligned)
+        aligned &= _starts_aligned(nest, fetch, dimension, own, lanes)
+    return is_whole & (run % lanes == 0), step, aligned
 
 
 def _starts_aligned(
-    nest: Nest, fetch: Fetch, terms: object, step: int, lanes: NDArray[np.int64]
+    nest: Nest, fetch: Fetch, dimension: int, step: int, lanes: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether the address of a tile's first element in a dimension is a multiple of the vector length; [n]."""
-    if not isinstance(terms, tuple):
+    terms = nest.sketch.block.reads[fetch.read].indices[dimension]
+    if terms is None:
         return step % lanes == 0
     kept = np.ones(len(nest), dtype=np.bool_)
     tiles = nest.shared_tiles(fetch.level)

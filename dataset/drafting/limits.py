@@ -59,7 +59,7 @@ def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
         kept &= _has_constant_size(nest, fetch)
         if fetch.vector >= 0:
             kept &= nest.vector(fetch) * sketch.block.reads[fetch.read].element_bytes <= limits.vector_bytes
-    return kept & has_sound_copies(nest)
+    return kept & has_sound_copies(nest, limits.vector_bytes)
 
 
 def block_threads(nest: Nest) -> Floats:
@@ -111,10 +111,27 @@ def _pipelined_iterations(nest: Nest) -> Floats:
 
 
 def shared_bytes(nest: Nest) -> Floats:
-    """Bytes of shared memory of a thread block, including the copies of a software pipeline; [n]."""
+    """Bytes of shared memory of a thread block, including the copies of a software pipeline; [n].
+
+    An output that is collected there takes the place of the inputs.
+    """
     sketch = nest.sketch
     total = np.zeros(len(nest), dtype=np.float32)
     for fetch in sketch.fetches:
         if fetch.scope.startswith("shared"):
             total += sketch.pipeline_copies * nest.shared_footprint(fetch)
-    return total
+    return np.maximum(total, _output_bytes(nest)) if sketch.output else total
+
+
+def _output_bytes(nest: Nest) -> Floats:
+    """Bytes of the output that threads collect in shared memory: a row of tiles of each at a time; [n]."""
+    sketch = nest.sketch
+    rows = sketch.block.writes[0].indices[-2]
+    row_axis = rows[0].axes[0][0] if rows else -1
+    inside = [
+        i >= sketch.write_level
+        and not sketch.block.reduction[atom.axis]
+        and (atom.axis != row_axis or atom.column < 0 or bool(atom.thread))
+        for i, atom in enumerate(sketch.atoms)
+    ]
+    return nest.product(inside) * np.float32(sketch.block.writes[0].element_bytes)

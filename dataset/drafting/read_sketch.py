@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .products import MATRIX_AXES, OPEN, TRANSPOSED, product_block
+from .products import OPEN, Product, index_groups, operands
 from .sketch import Atom, Decision, Fetch, Sketch
-from .sources import source_of
+from .sources import Source, source_of
 from .structure import Block, Guard, TaskStructure
 
 PARALLEL, VECTORISE = "meta_schedule.parallel", "meta_schedule.vectorize"
@@ -60,13 +60,13 @@ class _Reader:
         self.locations: dict[str, int] = {}  # by block: its decision
         self.inlined: set[str] = set()
         self.counts: dict[str, int] = {}
-        self.products: set[str] = set()  # blocks whose axes are fused into those of a product of matrices
+        self.products: dict[str, Product] = {}  # by block whose axes are fused
+        self.matrices: dict[tuple[int, int], Any] = {}  # dimensions of its operands and output
         self.aliases: dict[str, str] = {}  # other variables of a product's loops
         self.tensorised: set[str] = set()  # variables of blocks whose inner loops are one instruction
-        self.intrinsic = ""  # that multiplies
         self.tiles: dict[int, int] = {}  # by column of a tile factor: its value
         self.aligned: dict[str, tuple[int, int]] = {}  # by copy
-        self.output_scope = ""
+        self.collected = "", ""  # copy of an output in shared memory, and its scope
 
     def step(
         self, number: int, kind: str, inputs: list[Any], attributes: list[Any], outputs: list[str], value: Any
@@ -95,7 +95,7 @@ class _Reader:
         elif kind == "CacheWrite":
             self.cached[outputs[0]] = inputs[0]
             if str(attributes[1]).startswith("shared"):
-                self.output_scope = str(attributes[1])
+                self.collected = outputs[0], str(attributes[1])
         elif kind == "ComputeAt" and inputs[0] in self.copies:
             self.copied_at[inputs[0]] = inputs[1]
         elif kind == "ReverseComputeAt":
@@ -104,10 +104,11 @@ class _Reader:
             self.inlined.add(self.block_names.get(inputs[0], ""))
         elif kind == "StorageAlign":
             self.aligned[inputs[0]] = int(attributes[2]), int(attributes[3])
-        elif kind == "TransformBlockLayout":
-            name = self.block_names.get(inputs[0], "")
-            if name in self.tiled:
-                self.products.add(name)
+        elif kind == "TransformLayout" and self.block_names.get(inputs[0], "") in self.tiled:
+            if inputs[0] not in self.tensorised:
+                self.matrices[int(attributes[0]), int(attributes[1])] = index_groups(inputs[1])[1]
+        elif kind == "TransformBlockLayout" and (name := self.block_names.get(inputs[0], "")) in self.tiled:
+            self.products[name] = Product(*index_groups(attributes[0]), self.matrices)
         elif kind == "Blockize":
             self._blockize(inputs[0], outputs[0])
 
@@ -156,9 +157,9 @@ class _Reader:
         name = block.name
         if name not in self.nests:
             self.nests[name] = list(outputs)
-            batch = len(outputs) - MATRIX_AXES  # the sketch does not tile these axes
-            for axis, output in enumerate(outputs):
-                self.loops[output] = [Atom(axis, block.extents[axis] if axis < batch else OPEN)]
+            product = self.products[name]
+            for axis, output in zip(range(len(product.axes)), outputs, strict=True):
+                self.loops[output] = [Atom(axis, product.size(axis, block))]
             return
         known = self.nests[name][: len(outputs)] if variable in self.tensorised else self.nests[name]
         self.aliases.update(zip(outputs, known, strict=True))
@@ -228,8 +229,6 @@ class _Reader:
             self.annotations[name] = max(value) - min(value) + 1
         elif name in (PARALLEL, VECTORISE, LEAST_THREADS, WARP) and isinstance(value, int):
             self.annotations[name] = value
-        elif name == "meta_schedule.auto_tensorize":
-            self.intrinsic = self.intrinsic or str(value).strip('"')
 
     def sketch(self, instructions: str) -> Sketch:
         tiled = [block for name in self.tiled if (block := self.structure.block(name))]
@@ -265,7 +264,7 @@ class _Reader:
                     of_loop[self.copied_at[copy]],
                     scope,
                     self.copy_vector.get(copy, -1),
-                    source_of(block.reads[read], self.structure, self.inlined),
+                    self._source(block, read),
                     self.aligned.get(copy, (1, 0)),
                 )
                 for copy, (reader, read, scope) in self.copies.items()
@@ -283,19 +282,36 @@ class _Reader:
             counts=tuple(sorted(self.counts.items())),
             min_threads=self.annotations.get(LEAST_THREADS, 1),
             in_warps=bool(self.annotations.get(WARP, 0)),
-            output_scope=self.output_scope,
+            output=self._output(block),
         )
 
     def _product(self, block: Block, nest: Sequence[str]) -> Block:
         """Product that the sketch tiles; raises ValueError if its loops are not all known."""
         atoms = [atom for loop in nest for atom in self.loops[loop]]
-        axes = max(atom.axis for atom in atoms) + 1
-        if axes < MATRIX_AXES or any(atom.column < 0 and atom.size == OPEN for atom in atoms):
+        if any(atom.column < 0 and atom.size == OPEN for atom in atoms):
             raise ValueError(f"block {block.name}: its axes are fused, and the sketch does not tile them")
-        extents = [1] * axes
+        extents = [1] * len(self.products[block.name].axes)
         for atom in atoms:
             extents[atom.axis] *= self.tiles[atom.column] if atom.column >= 0 else atom.size
-        return product_block(block, extents, transposed=TRANSPOSED in self.intrinsic)
+        return self.products[block.name].block(block, extents)
+
+    def _source(self, block: Block, read: int) -> Source | None:
+        product = self.products.get(block.name)
+        if product is None:
+            return source_of(block.reads[read], self.structure, self.inlined)
+        original = self.structure.block(block.name)
+        assert original is not None
+        origin = source_of(operands(original)[read], self.structure, self.inlined)
+        return origin and product.source(original, block, (read, 0), origin)
+
+    def _output(self, block: Block) -> Fetch | None:
+        copy, scope = self.collected
+        product, original = self.products.get(block.name), self.structure.block(block.name)
+        if product is None or original is None or not copy:
+            return None
+        origin = Source.of(original.writes[0])
+        source = product.source(original, block, (0, 1), origin)
+        return Fetch(0, 0, scope, self.copy_vector.get(copy, -1), source)
 
     def _guards(self, block: Block) -> Iterator[tuple[Guard, tuple[int, ...]]]:
         for guard in block.guards if block.zero_initialised else ():

@@ -90,7 +90,8 @@ class Sketch:
     counts: tuple[tuple[str, int], ...]  # number of instructions of each kind
     min_threads: int = 1  # threads of a block that the sketch asks for at least
     in_warps: bool = False  # whether each bound thread stands for a warp, as tensor instructions need it
-    output_scope: str = ""  # memory that collects the output before it is written, "" for registers
+    output: Fetch | None = None
+    """Copy of the output out of shared memory, which collects it for tensor instructions; its `read` is 0."""
 
     @property
     def width(self) -> int:

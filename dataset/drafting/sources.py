@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from .structure import Access, Block, TaskStructure, Term
+
+
+Digits: TypeAlias = tuple[tuple[int, int], ...]
+"""Axes that are fused into a dimension, the innermost first: the step of each and its extent.
+
+The step is the number of elements from one index to the next, 0 if that differs from index to index.
+"""
 
 
 @dataclass(frozen=True)
 class Source:
     """Addresses of a copied buffer in global memory, in elements."""
 
-    steps: tuple[int, ...]
-    """Elements from one index of each dimension to the next; 0 if that differs from index to index."""
+    steps: tuple[Digits, ...]
+    """Axes of each dimension."""
     offset: int = 0
     """Address of index 0 in all dimensions."""
+
+    @classmethod
+    def of(cls, access: Access) -> Source:
+        """Addresses of a buffer that is stored row by row."""
+        return cls(tuple(((step, size),) for step, size in zip(_pitches(access.shape), access.shape, strict=True)))
 
 
 def source_of(read: Access, structure: TaskStructure, inlined: Collection[str]) -> Source | None:
@@ -26,7 +39,7 @@ def source_of(read: Access, structure: TaskStructure, inlined: Collection[str]) 
     """
     producer = next((b for b in structure.blocks if any(w.buffer == read.buffer for w in b.writes)), None)
     if producer is None or producer.name not in inlined:
-        return Source(_pitches(read.shape))
+        return Source.of(read)
     if not producer.copies or len(producer.reads) != 1:
         return None
     origin = source_of(producer.reads[0], structure, inlined)
@@ -37,7 +50,9 @@ def _through(producer: Block, origin: Source) -> Source | None:
     read = producer.reads[0]
     steps = [0] * len(producer.writes[0].shape)
     axes = [_axis(terms) for terms in producer.writes[0].indices]
-    for step, terms, offset, size in zip(origin.steps, read.indices, read.offsets, read.shape, strict=True):
+    for ((step, _),), terms, offset, size in zip(
+        origin.steps, read.indices, read.offsets, read.shape, strict=True
+    ):
         parts = [(axis, term.coefficient * c) for term in terms or () for axis, c in term.axes]
         spans = [coefficient * (producer.extents[axis] - 1) for axis, coefficient in parts]
         is_plain = terms is not None and all(term.divisor == 1 and not term.modulus for term in terms)
@@ -49,8 +64,9 @@ def _through(producer: Block, origin: Source) -> Source | None:
             steps[dimension] += step * coefficient if is_plain else 0
             if is_plain and outside and dimension == len(steps) - 1:
                 return None
-    offset = sum(step * start for step, start in zip(origin.steps, read.offsets, strict=True))
-    return Source(tuple(steps), origin.offset + offset)
+    offset = sum(step * start for ((step, _),), start in zip(origin.steps, read.offsets, strict=True))
+    shape = producer.writes[0].shape
+    return Source(tuple(((step, size),) for step, size in zip(steps, shape, strict=True)), origin.offset + offset)
 
 
 def _axis(terms: tuple[Term, ...] | None) -> int:
