@@ -103,7 +103,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
     """Check the settings before anything is measured; returns the database of the database sampler."""
     sampling = config.program_sampling
     if sampling.uses_scorer:
-        make_scorer(sampling.scorer, warm_up=config.per_round)
+        make_scorer(sampling.scorer, config.per_round, sampling.checkpoint_scorer)
     if sampling.sampler != "database" or sampling.database is None:
         return None
     with console.status(f"reading the programs of {sampling.database}"):

@@ -92,6 +92,7 @@ class TaskGenerator:
             per_round=min(config.per_round, config.records_per_task),
             seed=config.seed + len(earlier),
             traces=self._traces,
+            hardware=self._testbed.hardware,
         )
         sampler.mark_measured(record.trace for record in earlier)
         if config.program_sampling.uses_scorer:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from tvm.target import Target
 
+from ..hardware import Hardware
 from ..measurable_space import measurable_space
 from ..task import Task
 from .annealing import AnnealingConfig, AnnealingSampler
 from .database import DatabaseSampler
-from .evolutionary import EvolutionarySampler, EvolutionConfig
+from .evolutionary import EvolutionConfig
 from .random_draws import RandomSampler
+from .row_evolution import evolutionary_sampler
 from .sampler import ProgramSampler, SamplingError
 from .scorer import make_scorer
 
@@ -26,6 +28,7 @@ class ProgramSamplingConfig:
 
     sampler: str = "evolutionary"
     scorer: str = "xgboost"
+    checkpoint_scorer: str | None = None
     evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
     annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
     database: Path | None = None
@@ -54,7 +57,7 @@ class ProgramSamplingConfig:
     @property
     def label(self) -> str:
         """Sampler name in the records."""
-        return f"{self.sampler}/{self.scorer}" if self.uses_scorer else self.sampler
+        return f"{self.sampler}/{Path(self.scorer).name}" if self.uses_scorer else self.sampler
 
 
 def make_program_sampler(
@@ -65,8 +68,11 @@ def make_program_sampler(
     per_round: int,
     seed: int,
     traces: Sequence[str] = (),
+    hardware: Hardware | None = None,
 ) -> ProgramSampler:
     """Create the sampler of a task; `traces` are the task's traces for the database sampler.
+
+    `hardware` is the device, which a pretrained scorer needs.
 
     Raises SamplingError, and NoDesignSpaceError if the task has nothing to tune.
     """
@@ -75,11 +81,11 @@ def make_program_sampler(
     space = measurable_space(target, config.max_code)
     if config.sampler == "random":
         return RandomSampler(task, target, per_round=per_round, seed=seed, space=space)
-    scorer = make_scorer(config.scorer, warm_up=per_round)()
+    scorer = make_scorer(config.scorer, per_round, config.checkpoint_scorer)(task, hardware)
     if config.sampler == "annealing":
         return AnnealingSampler(
             task, target, scorer=scorer, config=config.annealing, per_round=per_round, seed=seed, space=space
         )
-    return EvolutionarySampler(
+    return evolutionary_sampler(
         task, target, scorer=scorer, config=config.evolutionary, per_round=per_round, seed=seed, space=space
     )
