@@ -3,7 +3,8 @@
 All threads of a block copy a tile of a buffer into shared memory together: element by element in the order of
 the tile, a vector of consecutive ones at a time. TVM turns a vector into one asynchronous copy of as many bytes,
 which is right if the elements are consecutive in global memory, too, and its address is a multiple of them.
-A vector that leaves a row of the tile stays a copy of single elements.
+A vector that leaves a row of the tile stays a copy of single elements. It is left out as well: a vector of one
+element does the same, and TVM's postprocessor has to unroll the program to see that it is right.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def has_sound_copies(nest: Nest, vector_bytes: int) -> NDArray[np.bool_]:
             is_regular, step, aligned = _vectors(nest, fetch, fetch.source)
             kept &= (lanes * INDEX_BYTES <= vector_bytes) | (is_regular & (step == 1))
             if nest.sketch.pipeline_copies > 1:  # copies are asynchronous
-                kept &= (lanes == 1) | ~is_regular | ((step == 1) & aligned)
+                kept &= (lanes == 1) | (is_regular & (step == 1) & aligned)
     output = nest.sketch.output
     if output is not None and output.vector >= 0 and output.source is not None:
         (step_, size), *others = output.source.steps[-1]

@@ -25,8 +25,12 @@ from .evolutionary import EvolutionarySampler, EvolutionConfig
 from .sampler import ProgramSampler, Proposal
 from .scorer import starts_untrained
 
-_MEASURED_SHARE = 0.2
-"""Share of the first generation that the fastest measured programs make up, as in MetaSchedule."""
+_MEASURED_SHARE, _EARLIER_SHARE = 0.2, 0.4
+"""Shares of the first generation: the fastest measured programs, as in MetaSchedule, and programs that an earlier
+round replayed and did not propose. The others are drawn at random."""
+
+_CHILDREN_SHARE = 0.5
+"""Children of a generation as a share of its size: the best of all generations so far are the next parents."""
 
 _TRIES = 4
 """Children that are made for each that is wanted: some are known already."""
@@ -78,6 +82,7 @@ class RowEvolutionSampler(ProgramSampler):
         self._config = config
         self._is_informed = not starts_untrained(scorer)
         self._fastest: dict[str, tuple[float, ms.MeasureCandidate]] = {}
+        self._earlier: dict[str, ms.MeasureCandidate] = {}  # replayed, counted as LOWER_SCORE, not proposed
 
     def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
         """Keep the fastest as parents, and update the scorer."""
@@ -96,7 +101,9 @@ class RowEvolutionSampler(ProgramSampler):
         wanted = self.per_round - round(self._config.random_share * self.per_round)
         best = sorted((trace for trace in programs if trace not in self._known), key=lambda t: -scores[t])
         chosen = {trace: programs[trace] for trace in best[:wanted]}
-        self.passed_over[LOWER_SCORE] += len(best) - len(chosen)
+        fresh = [trace for trace in best if trace not in self._earlier]
+        self.passed_over[LOWER_SCORE] += len(fresh) - len(chosen)
+        self._earlier = {trace: programs[trace] for trace in best[wanted : wanted + self._config.population_size]}
         return (chosen | self._draw_random_new(self.per_round - len(chosen), programs)).items()
 
     def _evolved(self) -> tuple[dict[str, float], dict[str, ms.MeasureCandidate]]:
@@ -104,6 +111,8 @@ class RowEvolutionSampler(ProgramSampler):
         size = self._config.population_size
         parents = list(self._fastest.items())[: round(_MEASURED_SHARE * size)]
         programs = {trace: candidate for trace, (_, candidate) in parents}
+        earlier = [item for item in self._earlier.items() if item[0] not in self._known]
+        programs |= dict(earlier[: round(_EARLIER_SHARE * size)])
         programs |= self._draw_random_new(size - len(programs), programs)
         scores = self._scored(programs)
         generation = list(programs)
@@ -124,8 +133,9 @@ class RowEvolutionSampler(ProgramSampler):
         weights = _weights(np.array([scores[trace] for trace in generation]))
         found: dict[str, ms.MeasureCandidate] = {}
         asked: set[str] = set()
-        for _ in range(_TRIES * self._config.population_size):
-            if len(found) == self._config.population_size:
+        wanted = max(round(_CHILDREN_SHARE * self._config.population_size), 1)
+        for _ in range(_TRIES * wanted):
+            if len(found) == wanted:
                 break
             left, right = (generation[i] for i in self.rng.choice(len(generation), 2, p=weights))
             is_mutated = self.rng.random() < self._config.mutation_probability
