@@ -1,7 +1,7 @@
 """Pretrained checkpoint as the scorer of `foretune generate` (EBS, One-Shot Tuner section 4.1.2).
 
-The checkpoint stays frozen. What a run measures of a task corrects it: a Gaussian process over the residuals, as
-in a search. Each task begins with the checkpoint alone, so that tasks may be generated in any order and a
+The checkpoint stays frozen. What a run measures of a task corrects it: a Gaussian process over the residuals,
+as in a search. Each task begins with the checkpoint alone, so that tasks may be generated in any order and a
 continued run learns again from the records of its task.
 """
 

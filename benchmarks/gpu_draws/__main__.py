@@ -37,7 +37,7 @@ from ..common import RESULTS, argument_parser, start, this_machine, write_result
 TARGETS = {"sm_80": "nvidia/nvidia-a100", "sm_90": "nvidia/nvidia-h100"}
 DTYPES = ("float32", "float16")
 SECONDS_PER_STATEMENT = 1e-9
-"""Latency that a program is said to have for each of its statements; any figure teaches the scorer something."""
+"""Latency that a program is said to have for each of its statements."""
 
 BEFORE, AFTER = "metaschedule", "rows"
 
@@ -55,7 +55,12 @@ def main() -> None:
     begun = start()
     cells = [(target, dtype) for target in TARGETS for dtype in DTYPES]
     rows = [
-        {"target": target, "dtype": dtype, "operator": task.operator, **passing(task, target, given.rows, given.seed)}
+        {
+            "target": target,
+            "dtype": dtype,
+            "operator": task.operator,
+            **passing(task, target, given.rows, given.seed),
+        }
         for target, dtype in track(cells, "replaying rows")
         for task in examples(dtype)
     ]

@@ -1,10 +1,11 @@
 """Whether a candidate's asynchronous copies are right, by its decisions; see `dataset.async_copies`.
 
-All threads of a block copy a tile of a buffer into shared memory together: element by element in the order of
-the tile, a vector of consecutive ones at a time. TVM turns a vector into one asynchronous copy of as many bytes,
-which is right if the elements are consecutive in global memory, too, and its address is a multiple of them.
-A vector that leaves a row of the tile stays a copy of single elements. It is left out as well: a vector of one
-element does the same, and TVM's postprocessor has to unroll the program to see that it is right.
+All threads of a block copy a tile of a buffer into shared memory together, in the order of the tile and a
+vector of elements at a time. TVM turns a vector into one asynchronous copy of as many bytes. That is right if
+the elements are consecutive in global memory, too, and the address is a multiple of the vector's length.
+
+A vector that leaves a row of the tile stays a copy of single elements. It is left out as well: a vector of
+one element does the same, and TVM's postprocessor has to unroll the program to see that it is right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from .nest import Nest
 from .sketch import Fetch
 from .sources import Source
-
 
 INDEX_BYTES = 4
 """Bytes of an index in a kernel."""
@@ -46,7 +46,7 @@ def has_sound_copies(nest: Nest, vector_bytes: int) -> NDArray[np.bool_]:
 def _vectors(
     nest: Nest, fetch: Fetch, source: Source
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_]]:
-    """Whether a fetch's vectors have a step, which, and whether their addresses are multiples of them; [n]."""
+    """Whether a fetch's vectors have a step, which, and whether their addresses are aligned; each [n]."""
     lanes = nest.vector(fetch)
     extents = nest.shared_extents(fetch)
     aligned = source.offset % lanes == 0
@@ -64,7 +64,9 @@ def _vectors(
         grows &= ~moves | (follows & (not others))
         if others:
             is_whole &= ~is_innermost | (innermost[1] % lanes == 0)
-            aligned &= np.logical_and.reduce([each % lanes == 0 for each, size in others if size > 1] or [True])
+            aligned &= np.logical_and.reduce(
+                [each % lanes == 0 for each, size in others if size > 1] or [True]
+            )
         aligned &= ~moves | follows | (own % lanes == 0)
         aligned &= _starts_aligned(nest, fetch, dimension, own, lanes)
     return is_whole & (run % lanes == 0), step, aligned
@@ -73,7 +75,7 @@ def _vectors(
 def _starts_aligned(
     nest: Nest, fetch: Fetch, dimension: int, step: int, lanes: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether the address of a tile's first element in a dimension is a multiple of the vector length; [n]."""
+    """Whether the address of a tile's first element is aligned as far as a dimension decides it; [n]."""
     terms = nest.sketch.block.reads[fetch.read].indices[dimension]
     if terms is None:
         return step % lanes == 0

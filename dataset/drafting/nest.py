@@ -158,7 +158,9 @@ class Nest:
         """Bytes of shared memory of a cooperative fetch, with the padding of its rows; [n]."""
         *extents, row = self.shared_extents(fetch)
         factor, offset = fetch.aligned
-        bytes_ = np.float32(self.sketch.block.reads[fetch.read].element_bytes) * (row + (offset - row) % factor)
+        bytes_ = np.float32(self.sketch.block.reads[fetch.read].element_bytes) * (
+            row + (offset - row) % factor
+        )
         for extent in extents:
             bytes_ = bytes_ * extent
         return bytes_

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from tvm.s_tir.schedule import Schedule, Trace
 
 from ..replay import trace_content
@@ -35,7 +36,9 @@ class RowSpace:
     `unread` has the traces of the sketches that cannot be read as rows; their decisions are drawn by TVM.
     """
 
-    def __init__(self, spaces: Sequence[SketchSpace], limits: GpuLimits, unread: Sequence[Trace] = ()) -> None:
+    def __init__(
+        self, spaces: Sequence[SketchSpace], limits: GpuLimits, unread: Sequence[Trace] = ()
+    ) -> None:
         self.spaces = list(spaces)
         self.unread = list(unread)
         self._limits = limits
@@ -115,5 +118,5 @@ class RowSpace:
         legal = np.flatnonzero(self._mask(space, rows)) if len(rows) else []
         return space.traces(rows[legal[:1]])[0] if len(legal) else None
 
-    def _mask(self, space: SketchSpace, rows: Choices) -> np.ndarray:
+    def _mask(self, space: SketchSpace, rows: Choices) -> NDArray[np.bool_]:
         return within_limits(Nest.of(space.sketch, space.values(rows)), self._limits)

@@ -15,6 +15,7 @@ from .structure import Block, Guard
 AT_ROOT, INLINED = -1, -2
 """Values of a compute location that are no loop index."""
 
+
 @dataclass(frozen=True)
 class Decision:
     """Sampling instruction; its value takes `width` columns of the value matrix, starting at `column`.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from .structure import Access, Block, TaskStructure, Term
-
 
 Digits: TypeAlias = tuple[tuple[int, int], ...]
 """Axes that are fused into a dimension, the innermost first: the step of each and its extent.
@@ -28,7 +27,9 @@ class Source:
     @classmethod
     def of(cls, access: Access) -> Source:
         """Addresses of a buffer that is stored row by row."""
-        return cls(tuple(((step, size),) for step, size in zip(_pitches(access.shape), access.shape, strict=True)))
+        return cls(
+            tuple(((step, size),) for step, size in zip(_pitches(access.shape), access.shape, strict=True))
+        )
 
 
 def source_of(read: Access, structure: TaskStructure, inlined: Collection[str]) -> Source | None:
@@ -66,7 +67,9 @@ def _through(producer: Block, origin: Source) -> Source | None:
                 return None
     offset = sum(step * start for ((step, _),), start in zip(origin.steps, read.offsets, strict=True))
     shape = producer.writes[0].shape
-    return Source(tuple(((step, size),) for step, size in zip(steps, shape, strict=True)), origin.offset + offset)
+    return Source(
+        tuple(((step, size),) for step, size in zip(steps, shape, strict=True)), origin.offset + offset
+    )
 
 
 def _axis(terms: tuple[Term, ...] | None) -> int:
@@ -74,6 +77,11 @@ def _axis(terms: tuple[Term, ...] | None) -> int:
     if terms is not None and len(terms) == 1 and len(terms[0].axes) == 1 and terms[0].divisor == 1:
         return terms[0].axes[0][0] if terms[0].axes[0][1] == 1 and not terms[0].modulus else -1
     return -1
+
+
+def _single(steps: Sequence[int], shape: Sequence[int]) -> tuple[Digits, ...]:
+    """Dimensions of one axis each."""
+    return tuple(((step, size),) for step, size in zip(steps, shape, strict=True))
 
 
 def _pitches(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
-"""Exploration-based sampling (EBS) on a GPU: evolution of rows of decisions within the limits of a thread block.
+"""Exploration-based sampling (EBS) on a GPU: evolution of rows within the limits of a thread block.
 
-One-Shot Tuner explores with a search that its scorer guides (section 4.1.2, Algorithm 1, line 18). It departs
-from MetaSchedule's evolutionary search, which `evolutionary` uses, in two points. Children are rows that keep
-within the limits, because MetaSchedule's own are nearly all invalid on a GPU. And the first round is drawn at
-random while the scorer has learned nothing: rating programs by an untrained model costs as much and chooses no
-better.
+One-Shot Tuner explores with AutoTVM's simulated annealing, guided by its scorer (section 4.1.2, Algorithm 1,
+line 18). This sampler departs from it, and from MetaSchedule's evolutionary search, in two points. Children are
+rows of decisions that keep within the limits, because nearly all of MetaSchedule's are invalid on a GPU. And a
+scorer that has learned nothing rates no program: the first round is drawn at random then, as an untrained
+model chooses no better.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .sampler import ProgramSampler, Proposal
 from .scorer import starts_untrained
 
 _MEASURED_SHARE, _EARLIER_SHARE = 0.2, 0.4
-"""Shares of the first generation: the fastest measured programs, as in MetaSchedule, and programs that an earlier
-round replayed and did not propose. The others are drawn at random."""
+"""Shares of the first generation: the fastest measured programs, as in MetaSchedule, and programs that the
+last round replayed and did not propose. The others are drawn at random."""
 
 _CHILDREN_SHARE = 0.5
-"""Children of a generation as a share of its size: the best of all generations so far are the next parents."""
+"""Children of a generation as a share of its size; the next parents are the best of all so far."""
 
 _TRIES = 4
 """Children that are made for each that is wanted: some are known already."""
@@ -103,7 +103,9 @@ class RowEvolutionSampler(ProgramSampler):
         chosen = {trace: programs[trace] for trace in best[:wanted]}
         fresh = [trace for trace in best if trace not in self._earlier]
         self.passed_over[LOWER_SCORE] += len(fresh) - len(chosen)
-        self._earlier = {trace: programs[trace] for trace in best[wanted : wanted + self._config.population_size]}
+        self._earlier = {
+            trace: programs[trace] for trace in best[wanted : wanted + self._config.population_size]
+        }
         return (chosen | self._draw_random_new(self.per_round - len(chosen), programs)).items()
 
     def _evolved(self) -> tuple[dict[str, float], dict[str, ms.MeasureCandidate]]:

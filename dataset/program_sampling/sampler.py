@@ -42,9 +42,9 @@ class SamplingError(UserError, ValueError):
 class ProgramSampler(ABC):
     """Sampler that proposes candidates of one task in rounds and learns from their outcomes (Algorithm 1).
 
-    Two candidates are the same if their canonical traces have the same decisions. On a GPU, candidates are drawn
-    and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly all that
-    are replayed are valid.
+    Two candidates are the same if their canonical traces have the same decisions. On a GPU, candidates are
+    drawn and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly all
+    that are replayed are valid.
     """
 
     name: str

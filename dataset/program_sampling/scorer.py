@@ -1,7 +1,7 @@
 """Cost models that guide exploration during dataset generation.
 
-A scorer is `xgboost`, as in One-Shot Tuner, `random`, or a pretrained checkpoint. Checkpoints belong to a layer
-above this one: the setting `program_sampling.checkpoint_scorer` names the function that loads one.
+A scorer is `xgboost`, as in One-Shot Tuner, `random`, or a pretrained checkpoint. Checkpoints belong to a
+layer above this one: the setting `program_sampling.checkpoint_scorer` names the function that loads one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Scorer = Callable[[Task, Hardware | None], ms.CostModel]
 
 
 def make_scorer(name: str, warm_up: int, checkpoint_scorer: str | None = None) -> Scorer:
-    """Factory of the cost model that guides exploration: `xgboost` (as in the paper), `random` or a checkpoint.
+    """Factory of the cost model that guides exploration: `xgboost`, `random` or a checkpoint by its name.
 
-    XGBoost predicts at random until it has `warm_up` candidates. `checkpoint_scorer` names a `CheckpointScorer`
-    as package.module:function. Raises SamplingError.
+    XGBoost predicts at random until it has `warm_up` candidates. `checkpoint_scorer` names a
+    `CheckpointScorer` as package.module:function. Raises SamplingError.
     """
     if name == "xgboost":
         try:
@@ -57,8 +57,8 @@ def _of_checkpoint(name: str, load: CheckpointScorer) -> Scorer:
     def scorer(task: Task, hardware: Hardware | None) -> ms.CostModel:
         if hardware is None:
             raise SamplingError(
-                f"program_sampling.scorer={name}: a checkpoint rates programs for a device, and none is known "
-                "here; use xgboost or random"
+                f"program_sampling.scorer={name}: a checkpoint rates programs for a device, and none is "
+                "known here; use xgboost or random"
             )
         return load(name, task, hardware)
 

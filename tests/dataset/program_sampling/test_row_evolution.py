@@ -97,9 +97,7 @@ def test_an_untrained_scorer_is_not_asked():
 def test_a_checkpoint_guides_the_first_round_and_is_corrected_by_measurements():
     config = ProgramSamplingConfig(scorer="cuda", checkpoint_scorer=LOADER, evolutionary=SMALL)
     assert config.label == "evolutionary/cuda"
-    sampler = make_program_sampler(
-        config, TASK, TARGET, per_round=6, seed=0, hardware=named_hardware("a100")
-    )
+    sampler = make_program_sampler(config, TASK, TARGET, per_round=6, seed=0, hardware=named_hardware("a100"))
     assert isinstance(sampler.scorer, CorrectedCostModel)
     first = sampler.propose()
     assert len(first) == 6 and sampler.counts.tried > 6
