@@ -87,8 +87,8 @@ class RowSpace:
         one, other = self._row(left), self._row(right)
         if one is None or other is None or one[0] is not other[0]:
             return None
-        parents = [np.repeat(row, _CHANGES, axis=0) for _, row in (one, other)]
-        children = one[0].crossover(*parents, rng)
+        left_rows, right_rows = (np.repeat(row, _CHANGES, axis=0) for _, row in (one, other))
+        children = one[0].crossover(left_rows, right_rows, rng)
         return self._legal(one[0], children[(children != one[1]).any(axis=1)])
 
     def allows(self, trace: str) -> bool:
@@ -115,8 +115,8 @@ class RowSpace:
 
     def _legal(self, space: SketchSpace, rows: Choices) -> str | None:
         """Trace of the first legal row."""
-        legal = np.flatnonzero(self._mask(space, rows)) if len(rows) else []
-        return space.traces(rows[legal[:1]])[0] if len(legal) else None
+        legal = rows[self._mask(space, rows)] if len(rows) else rows
+        return space.traces(legal[:1])[0] if len(legal) else None
 
     def _mask(self, space: SketchSpace, rows: Choices) -> NDArray[np.bool_]:
         return within_limits(Nest.of(space.sketch, space.values(rows)), self._limits)

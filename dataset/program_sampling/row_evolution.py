@@ -1,10 +1,10 @@
 """Exploration-based sampling (EBS) on a GPU: evolution of rows within the limits of a thread block.
 
 One-Shot Tuner explores with AutoTVM's simulated annealing, guided by its scorer (section 4.1.2, Algorithm 1,
-line 18). This sampler departs from it, and from MetaSchedule's evolutionary search, in two points. Children are
-rows of decisions that keep within the limits, because nearly all of MetaSchedule's are invalid on a GPU. And a
-scorer that has learned nothing rates no program: the first round is drawn at random then, as an untrained
-model chooses no better.
+line 18). This sampler departs from it, and from MetaSchedule's evolutionary search, in two points. Children
+are rows of decisions that keep within the limits, because nearly all of MetaSchedule's are invalid on a GPU.
+And a scorer that has learned nothing rates no program: the first round is drawn at random then, as an
+untrained model chooses no better.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class ProgramSampler(ABC):
     """Sampler that proposes candidates of one task in rounds and learns from their outcomes (Algorithm 1).
 
     Two candidates are the same if their canonical traces have the same decisions. On a GPU, candidates are
-    drawn and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly all
-    that are replayed are valid.
+    drawn and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly
+    all that are replayed are valid.
     """
 
     name: str
