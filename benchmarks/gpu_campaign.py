@@ -59,14 +59,13 @@ from benchmarks.campaign_environment import check_machine, cuda_environment, mak
 from benchmarks.wheel_bundle import CampaignError, bundle, parse_size
 
 DRY_RUN_TARGET = "nvidia/nvidia-h100"
-# More tasks than a lease has time for, and more work in each than on a CPU. Most programs drawn at random are
-# none for a GPU (19 of 20 in a try with sm_90), so that a small population finds too few to start from. Words
-# of the user override these.
+# More tasks than a lease has time for, and more work in each than on a CPU. A task has four rounds, so that
+# its scorer learns three times. Words of the user override these.
 GENERATION = (
     "tasks=400",
     "records_per_task=128",
-    "per_round=64",
-    "program_sampling.evolutionary.population_size=512",
+    "per_round=32",
+    "program_sampling.evolutionary.population_size=64",
     "task_sampling.min_flops=1e6",
     "task_sampling.max_flops=2e10",
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 from omegaconf import DictConfig
@@ -44,13 +43,8 @@ from .task_sampling import sample_tasks
 from .tvm_compat import parse_target, target_to_json
 
 
-def run(
-    config: GenerateConfig, console: Console | None = None, scorer_modules: Sequence[str] = ()
-) -> GenerateSummary:
-    """Generate the dataset; may be interrupted and called again. Raises UserError.
-
-    `scorer_modules` register scorers when sampler processes import them, also from packages above this one.
-    """
+def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:
+    """Generate the dataset; may be interrupted and called again. Raises UserError."""
     console = console or Console()
     started = time.monotonic()
     ending = Ending(started + 60 * config.minutes if config.minutes else math.inf)
@@ -70,9 +64,7 @@ def run(
                 make_executor(config.executor, target, config.measure, config.workers)
             )
         crew = plan_crew(config, target, executor.devices)
-        samplers = opened.enter_context(
-            make_samplers(crew.samplers, config, target, clock, ending.is_due, scorer_modules)
-        )
+        samplers = opened.enter_context(make_samplers(crew.samplers, config, target, clock, ending.is_due))
         if crew.pauses and isinstance(executor, WorkerPool):
             executor.timing_context = samplers.paused
         if config.self_check:
@@ -141,7 +133,7 @@ def _check_program_sampling(config: GenerateConfig, console: Console) -> Databas
     """Check the settings before anything is measured; returns the database of the database sampler."""
     sampling = config.program_sampling
     if sampling.uses_scorer:
-        make_scorer(sampling.scorer, warm_up=config.per_round)
+        make_scorer(sampling.scorer, config.per_round, sampling.checkpoint_scorer)
     if sampling.sampler != "database" or sampling.database is None:
         return None
     with announced(console, f"reading the programs of {sampling.database}"):

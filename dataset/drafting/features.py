@@ -213,8 +213,7 @@ class DraftFeaturizer:
     def _fetches(self, row: _Rows, nest: Nest) -> None:
         """Sizes of the copies into shared memory, and the threads that make them."""
         for fetch in self.sketch.fetches[:2]:
-            access = self.sketch.block.reads[fetch.read]
-            row.log(nest.shared_footprint(access, fetch.level), nest.outer[fetch.level])
+            row.log(nest.shared_footprint(fetch), nest.outer[fetch.level])
             if fetch.vector >= 0:
                 decision = self.sketch.decisions[fetch.vector]
                 row.add(np.array(decision.values)[nest.values[:, decision.column]])

@@ -1,4 +1,8 @@
-"""Limits of a GPU's thread block, checked on tile sizes: MetaSchedule's VerifyGPUCode without lowering."""
+"""Limits of a GPU's thread block, checked on decisions: what TVM's postprocessors reject, without lowering.
+
+`VerifyGPUCode` counts threads, virtual threads, bytes of shared memory and of a vector; `DisallowDynamicLoop`
+rejects copies whose size differs from iteration to iteration; `RejectWrongCopies` is in `copies`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .copies import has_sound_copies
 from .nest import Nest
+from .sketch import Fetch
 from .structure import Floats
 
 MAX_VTHREADS = 8
 """Virtual threads of a block. TVM accepts some programs with more, but each one duplicates the loop body."""
+
+WARP = 32
+"""Threads of a warp."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,10 @@ class GpuLimits:
     threads: int = 1024
     shared_bytes: int = 49152
     vector_bytes: int = 16
-    min_threads: int = 32  # MetaSchedule's sketches ask for at least a warp
+    min_threads: int = WARP
+    """Threads of the shapes that ETO's search makes; other candidates follow `Sketch.min_threads`."""
+    max_code: int | None = None
+    """Statements of a thread after unrolling at most; see `unrolled_code`."""
 
 
 def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
@@ -35,17 +47,54 @@ def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
     sketch = nest.sketch
     if limits is None or not sketch.structure:
         return kept
-    threads = bound_extent(nest, "threadIdx.x")
-    kept &= (threads >= limits.min_threads) & (threads <= limits.threads)
+    threads = block_threads(nest)
+    kept &= (threads >= sketch.min_threads) & (threads <= limits.threads)
     kept &= bound_extent(nest, "vthread.x") <= MAX_VTHREADS
     kept &= shared_bytes(nest) <= limits.shared_bytes
+    if limits.max_code is not None:
+        kept &= unrolled_code(nest) <= limits.max_code
     if sketch.pipeline_copies > 1 and sketch.fetches:
         kept &= _pipelined_iterations(nest) > 1
     for fetch in sketch.fetches:
+        kept &= _has_constant_size(nest, fetch)
         if fetch.vector >= 0:
-            decision = sketch.decisions[fetch.vector]
-            lanes = np.array(decision.values)[nest.values[:, decision.column]]
-            kept &= lanes * sketch.block.reads[fetch.read].element_bytes <= limits.vector_bytes
+            kept &= nest.vector(fetch) * sketch.block.reads[fetch.read].element_bytes <= limits.vector_bytes
+    return kept & has_sound_copies(nest, limits.vector_bytes)
+
+
+def block_threads(nest: Nest) -> Floats:
+    """Threads of a block; [n]."""
+    threads = nest.product([atom.thread.startswith("threadIdx") for atom in nest.sketch.atoms])
+    return threads * np.float32(WARP if nest.sketch.in_warps else 1)
+
+
+def unrolled_code(nest: Nest) -> Floats:
+    """Statements of a thread's innermost loops after unrolling; [n].
+
+    TVM unrolls the innermost loops whose iterations are at most the unroll step, and repeats the body for
+    each virtual thread. The time to compile a kernel grows with them.
+    """
+    inside = nest.outer[-1] / nest.outer
+    for row, atom in enumerate(nest.sketch.atoms):
+        if atom.thread:
+            inside[: row + 1] = np.inf  # threads are no loops
+    stores = np.where(inside <= np.maximum(nest.unroll_step(), 1), inside, 1).max(axis=0)
+    return stores * bound_extent(nest, "vthread.x")
+
+
+def _has_constant_size(nest: Nest, fetch: Fetch) -> NDArray[np.bool_]:
+    """Whether a copy has as many elements in each iteration; [n].
+
+    The quotients of a tile's indices by a divisor, as of grouped channels, are as many in each tile if the
+    tile divides the divisor or is a multiple of it.
+    """
+    kept = np.ones(len(nest), dtype=np.bool_)
+    tiles = nest.shared_tiles(fetch.level)
+    for terms in nest.sketch.block.reads[fetch.read].indices:
+        for term in terms or ():
+            for axis, coefficient in term.axes if term.divisor > 1 else ():
+                tile = tiles[axis] * coefficient
+                kept &= (tile % term.divisor == 0) | (term.divisor % tile == 0)
     return kept
 
 
@@ -62,11 +111,27 @@ def _pipelined_iterations(nest: Nest) -> Floats:
 
 
 def shared_bytes(nest: Nest) -> Floats:
-    """Bytes of shared memory of a thread block, including the copies of a software pipeline; [n]."""
+    """Bytes of shared memory of a thread block, including the copies of a software pipeline; [n].
+
+    An output that is collected there takes the place of the inputs.
+    """
+    sketch = nest.sketch
     total = np.zeros(len(nest), dtype=np.float32)
-    copies = np.float32(nest.sketch.pipeline_copies)
-    for fetch in nest.sketch.fetches:
+    for fetch in sketch.fetches:
         if fetch.scope.startswith("shared"):
-            read = nest.sketch.block.reads[fetch.read]
-            total += copies * nest.shared_footprint(read, fetch.level)
-    return total
+            total += sketch.pipeline_copies * nest.shared_footprint(fetch)
+    return np.maximum(total, _output_bytes(nest)) if sketch.output else total
+
+
+def _output_bytes(nest: Nest) -> Floats:
+    """Bytes of the output that threads collect in shared memory: a row of tiles of each at a time; [n]."""
+    sketch = nest.sketch
+    rows = sketch.block.writes[0].indices[-2]
+    row_axis = rows[0].axes[0][0] if rows else -1
+    inside = [
+        i >= sketch.write_level
+        and not sketch.block.reduction[atom.axis]
+        and (atom.axis != row_axis or atom.column < 0 or bool(atom.thread))
+        for i, atom in enumerate(sketch.atoms)
+    ]
+    return nest.product(inside) * np.float32(sketch.block.writes[0].element_bytes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .sketch import INLINED, Sketch
+from .sketch import INLINED, Fetch, Sketch
 from .structure import Access, Floats
 
 
@@ -133,15 +133,36 @@ class Nest:
         levels = np.array([*self.sketch.loop_starts, last])
         return np.where(at == INLINED, last, levels[np.clip(at + 1, 0, len(levels) - 1)])
 
-    def shared_footprint(self, access: Access, level: int) -> Floats:
-        """Bytes that all threads of a block touch together within a level; [n]."""
-        tiles = [tile[level : level + 1].copy() for tile in self.tiles]
+    def vector(self, fetch: Fetch) -> NDArray[np.int64]:
+        """Vector length of a cooperative fetch, 1 if it has none; [n]."""
+        if fetch.vector < 0:
+            return np.ones(len(self), dtype=np.int64)
+        decision = self.sketch.decisions[fetch.vector]
+        lanes: NDArray[np.int64] = np.array(decision.values, dtype=np.int64)[self.values[:, decision.column]]
+        return lanes
+
+    def shared_tiles(self, level: int) -> list[Floats]:
+        """Extents that all threads of a block cover together within a level, for each axis [n]."""
+        tiles = [tile[level].copy() for tile in self.tiles]
         for atom, extent in zip(self.sketch.atoms[:level], self.extents[:level], strict=True):
             if atom.thread.startswith(("threadIdx", "vthread")):
                 tiles[atom.axis] *= extent
-        bytes_ = np.full(len(self), access.element_bytes, dtype=np.float32)
-        for extent in access.extents(tiles):
-            bytes_ *= extent[0]
+        return tiles
+
+    def shared_extents(self, fetch: Fetch) -> list[Floats]:
+        """Elements of a cooperative fetch in each dimension of its buffer; each [n]."""
+        tiles = [tile[None] for tile in self.shared_tiles(fetch.level)]
+        return [extent[0] for extent in self.sketch.block.reads[fetch.read].extents(tiles)]
+
+    def shared_footprint(self, fetch: Fetch) -> Floats:
+        """Bytes of shared memory of a cooperative fetch, with the padding of its rows; [n]."""
+        *extents, row = self.shared_extents(fetch)
+        factor, offset = fetch.aligned
+        bytes_ = np.float32(self.sketch.block.reads[fetch.read].element_bytes) * (
+            row + (offset - row) % factor
+        )
+        for extent in extents:
+            bytes_ = bytes_ * extent
         return bytes_
 
     def footprint(self, access: Access) -> tuple[Floats, Floats]:

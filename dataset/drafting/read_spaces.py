@@ -14,7 +14,7 @@ from tvm.target import Target
 from ..replay import trace_content
 from ..tvm_compat import design_spaces
 from .limits import GpuLimits
-from .sketch import read_sketch
+from .read_sketch import read_sketch
 from .space import SketchSpace
 from .structure import TaskStructure
 

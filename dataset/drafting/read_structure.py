@@ -8,6 +8,7 @@ from dataclasses import replace
 import tvm
 import tvm_ffi
 from tvm.ir import Call
+from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlockRealize
 from tvm.tirx import EQ, Add, And, Cast, FloorDiv, FloorMod, For, IntImm, Mul, Select, Sub, Var
 
@@ -65,7 +66,15 @@ def _block(realize: SBlockRealize, loops: tuple[For, ...], packed: frozenset[Var
         reads=tuple(_access(region, terms, packed) for region in block.reads),
         guards=tuple(dict.fromkeys(_guards(block.body, terms))),
         zero_initialised=block.init is not None and _is_zero(getattr(block.init, "value", None)),
+        copies=block.init is None and _is_copied(getattr(block.body, "value", None)),
     )
+
+
+def _is_copied(value: object) -> bool:
+    """Whether a stored value is an element of a buffer, or else a constant."""
+    if isinstance(value, Call) and getattr(value.op, "name", "") == IF_THEN_ELSE:
+        value = value.args[1]
+    return isinstance(value, TensorLoad)
 
 
 def _guards(body: object, terms: Mapping[Var, _Sum | None]) -> Iterator[Guard]:
@@ -147,7 +156,26 @@ def _access(region: object, terms: Mapping[Var, _Sum | None], packed: frozenset[
         indices=tuple(_terms(part.min, terms) for part in ranges),
         widths=tuple(int(getattr(part.extent, "value", 1)) for part in ranges),
         packed=buffer in packed,
+        offsets=tuple(_constant(part.min) for part in ranges),
     )
+
+
+def _constant(index: object) -> int:
+    """Value of an index where all loop variables are 0; 0 for an index of another form than a sum."""
+    if isinstance(index, IntImm):
+        return int(index.value)
+    if isinstance(index, Cast):
+        return _constant(index.value)
+    if isinstance(index, Add):
+        return _constant(index.a) + _constant(index.b)
+    if isinstance(index, Sub):
+        return _constant(index.a) - _constant(index.b)
+    if isinstance(index, Mul):
+        return _constant(index.a) * _constant(index.b)
+    if isinstance(index, FloorDiv | FloorMod):
+        left, right = _constant(index.a), _constant(index.b)
+        return 0 if right == 0 else left // right if isinstance(index, FloorDiv) else left % right
+    return 0
 
 
 def _terms(index: object, of_variable: Mapping[Var, _Sum | None]) -> _Sum | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .sketch import Sketch, read_sketch
+from .read_sketch import read_sketch
+from .sketch import Sketch
 from .structure import TaskStructure
 
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from .domains import DomainError, Table, domain
 from .nest import atom_extents
-from .sketch import Sketch, read_sketch
+from .read_sketch import read_sketch
+from .sketch import Sketch
 from .structure import TaskStructure
 
 Choices = NDArray[np.int32]

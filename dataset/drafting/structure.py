@@ -48,6 +48,8 @@ class Access:
     """Elements that one iteration touches along each dimension."""
     packed: bool = False
     """Whether the schedule chooses the buffer's layout, which makes its reads contiguous."""
+    offsets: tuple[int, ...] = ()
+    """Index of each dimension in the first iteration."""
 
     def extents(self, tile: Sequence[Floats]) -> list[Floats]:
         """Elements that a tile with these extents (by axis) touches in each dimension, at most the shape."""
@@ -119,6 +121,8 @@ class Block:
     """Conditions outside of which the computed value or a factor of it is zero."""
     zero_initialised: bool = True
     """Whether the block is a sum initialised with zero, so that adding zero changes nothing."""
+    copies: bool = False
+    """Whether the block copies elements of a buffer, perhaps with zeros around them, and computes nothing."""
 
     @property
     def iterations(self) -> float:

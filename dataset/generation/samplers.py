@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from importlib import import_module
 from typing import Any, Protocol
 
 from tvm.target import Target
@@ -81,36 +80,27 @@ def make_samplers(
     target: Target,
     clock: StageClock,
     stopped: Callable[[], bool],
-    scorer_modules: Sequence[str] = (),
 ) -> Samplers:
     """Start sampler processes, or sample in this process if `processes` is 0.
 
-    Once `stopped` answers true, no round is waited for. `scorer_modules` register scorers when a process
-    imports them, also from packages above this one.
+    Once `stopped` answers true, no round is waited for.
     """
     if not processes:
-        for module in scorer_modules:
-            import_module(module)
         return InlineSamplers(config.program_sampling, target, clock)
-    spec = sampler_spec(config.program_sampling, target, scorer_modules)
+    spec = sampler_spec(config.program_sampling, target)
     return SamplerProcesses(processes, spec, clock, config.sampling_timeout_s, stopped)
 
 
-def sampler_spec(
-    config: ProgramSamplingConfig, target: Target, scorer_modules: Sequence[str] = ()
-) -> WorkerSpec:
-    """Description of a sampler process; `scorer_modules` may import torch, the process itself does not."""
+def sampler_spec(config: ProgramSamplingConfig, target: Target) -> WorkerSpec:
+    """Description of a sampler process; a pretrained scorer imports torch, the process itself does not."""
     return WorkerSpec(
         "sampler",
         target,
         MeasureConfig(),
         environment={"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        settings={
-            "sampling": json.loads(json.dumps(asdict(config), default=str)),
-            "modules": list(scorer_modules),
-        },
+        settings={"sampling": json.loads(json.dumps(asdict(config), default=str))},
         module=_MODULE,
-        torch=bool(scorer_modules),
+        torch=config.uses_checkpoint,
     )
 
 

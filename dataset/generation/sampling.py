@@ -5,7 +5,6 @@ The same class serves a sampler process and a run without one; see `samplers`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from tvm.target import Target
 
+from ..hardware import Hardware
 from ..measure import MeasureOutcome
 from ..program_sampling import Proposal, make_program_sampler
 from ..program_sampling.config import ProgramSamplingConfig
@@ -30,7 +30,8 @@ class SamplingRequest:
     """Task to sample, with what was measured of it; all fields are JSON values.
 
     `row` holds the fields of its TaskRow. `traces` are the task's traces for the database sampler. `earlier`
-    are trace, latencies, failure and message of records, in the order of measuring.
+    are trace, latencies, failure and message of records, in the order of measuring. `hardware` describes the
+    device, as JSON.
     """
 
     row: Mapping[str, Any]
@@ -38,6 +39,7 @@ class SamplingRequest:
     seed: int
     traces: Sequence[str] = ()
     earlier: Sequence[Sequence[Any]] = ()
+    hardware: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +81,7 @@ class TaskSampling:
         """Raises NoDesignSpaceError if the task has nothing to tune, and SamplingError."""
         # Scorers without data rate at random, by NumPy's global state; other tasks may use it in between.
         self._random_state = np.random.RandomState(request.seed).get_state()
-        with self._own_randomness(), _one_core():
+        with self._own_randomness():
             self._sampler = make_program_sampler(
                 config,
                 stored_task(TaskRow(**request.row)),
@@ -87,6 +89,8 @@ class TaskSampling:
                 per_round=request.per_round,
                 seed=request.seed + len(request.earlier),
                 traces=request.traces,
+                hardware=Hardware.from_json(request.hardware) if request.hardware else None,
+                threads=1,
             )
         self._waiting: list[Proposal] = []
         self._sampler.mark_measured(trace for trace, *_ in request.earlier)
@@ -125,17 +129,3 @@ class TaskSampling:
 def _outcome(values: Sequence[Any]) -> MeasureOutcome:
     run_secs, failure, message = values
     return MeasureOutcome(tuple(run_secs), FailureKind(failure) if failure else None, message or "")
-
-
-@contextmanager
-def _one_core() -> Iterator[None]:
-    """Let the calling thread count one core: only a search with a single thread draws the same again."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)

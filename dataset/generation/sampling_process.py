@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -35,8 +34,7 @@ class _NoSpaceReplyError(RepliedError):
 class SamplingRole(Role):
     """Role that samples tasks.
 
-    Settings: `sampling`, the fields of ProgramSamplingConfig; and `modules`, names of modules to import
-    first, which may register scorers from packages above this one.
+    Setting: `sampling`, the fields of ProgramSamplingConfig.
     """
 
     def prepare(self) -> None:
@@ -45,8 +43,6 @@ class SamplingRole(Role):
         if sys.modules.get("torch", self) is None:
             del sys.modules["torch"]
         load_tensor_intrinsics()
-        for module in self.settings.get("modules", ()):
-            import_module(module)
         self._config = from_hydra(OmegaConf.create(self.settings["sampling"]), ProgramSamplingConfig)
         self._tasks: dict[str, TaskSampling] = {}
 

@@ -94,6 +94,7 @@ class TaskGenerator:
             seed=config.seed,
             traces=self._traces,
             earlier=[measured_values(record) for record in earlier],
+            hardware=self._testbed.hardware.to_json(),
         )
 
     def _jobs(self, modules: Sequence[str], best_s: float, total: int) -> list[MeasureJob]:

@@ -5,6 +5,7 @@ from .config import ProgramSamplingConfig, make_program_sampler
 from .database import DatabaseSampler, DatabaseTasks
 from .evolutionary import EvolutionarySampler, EvolutionConfig
 from .random_draws import RandomSampler
+from .row_evolution import RowEvolutionSampler, evolutionary_sampler
 from .sampler import ProgramSampler, Proposal, SamplingError, best_latency_s
 from .scorer import make_scorer
 
@@ -19,8 +20,10 @@ __all__ = [
     "ProgramSamplingConfig",
     "Proposal",
     "RandomSampler",
+    "RowEvolutionSampler",
     "SamplingError",
     "best_latency_s",
+    "evolutionary_sampler",
     "make_program_sampler",
     "make_scorer",
 ]

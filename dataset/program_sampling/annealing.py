@@ -1,8 +1,9 @@
 """Exploration-based sampling on the trajectory of simulated annealing.
 
 One-Shot Tuner section 4.1.2 explores with AutoTVM's simulated annealing (Algorithm 1, line 18). AutoTVM walks
-over knob indices; this sampler walks with MetaSchedule's mutators. Each step replays a trace, so the defaults
-are smaller than the 512 chains of 160 steps in Table 2.
+over knob indices; this sampler walks with MetaSchedule's mutators, or on a GPU over rows of decisions within
+the limits of a thread block (`RowSpace`). Each step replays a trace, so the defaults are smaller than the 512
+chains of 160 steps in Table 2.
 """
 
 from __future__ import annotations
@@ -128,6 +129,8 @@ class AnnealingSampler(ProgramSampler):
 
     def _move(self, here: Proposal) -> Proposal | None:
         """Neighbour by one mutation; None if the mutator has none or the program is rejected."""
+        if self.rows is not None and (changed := self.rows.changed(here[0], self.rng)) is not None:
+            return self._replay(changed)
         mutator = self._mutators[self.rng.choice(len(self._mutators), p=self._shares)]
         trace = mutate(mutator, here[1].sch.trace, self._draw_seed())
         return None if trace is None else self._instantiate(trace)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tvm.target import Target
 
+from ..hardware import Hardware
 from ..measurable_space import measurable_space
 from ..task import Task
 from .annealing import AnnealingConfig, AnnealingSampler
 from .database import DatabaseSampler
-from .evolutionary import EvolutionarySampler, EvolutionConfig
+from .evolutionary import EvolutionConfig
 from .random_draws import RandomSampler
+from .row_evolution import evolutionary_sampler
 from .sampler import ProgramSampler, SamplingError
-from .scorer import make_scorer
+from .scorer import UNTRAINED, make_scorer
 
 SAMPLERS = ("evolutionary", "annealing", "random", "database")
 
@@ -26,6 +29,7 @@ class ProgramSamplingConfig:
 
     sampler: str = "evolutionary"
     scorer: str = "xgboost"
+    checkpoint_scorer: str | None = None
     evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
     annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
     database: Path | None = None
@@ -52,9 +56,14 @@ class ProgramSamplingConfig:
         return self.sampler in ("evolutionary", "annealing")
 
     @property
+    def uses_checkpoint(self) -> bool:
+        """Whether the scorer is a pretrained checkpoint."""
+        return self.uses_scorer and self.scorer not in UNTRAINED
+
+    @property
     def label(self) -> str:
         """Sampler name in the records."""
-        return f"{self.sampler}/{self.scorer}" if self.uses_scorer else self.sampler
+        return f"{self.sampler}/{Path(self.scorer).name}" if self.uses_scorer else self.sampler
 
 
 def make_program_sampler(
@@ -65,8 +74,13 @@ def make_program_sampler(
     per_round: int,
     seed: int,
     traces: Sequence[str] = (),
+    hardware: Hardware | None = None,
+    threads: int | None = None,
 ) -> ProgramSampler:
     """Create the sampler of a task; `traces` are the task's traces for the database sampler.
+
+    `hardware` is the device, which a pretrained scorer needs. `threads` replay candidates, by default one a
+    core; with a single one, a seed fixes the candidates.
 
     Raises SamplingError, and NoDesignSpaceError if the task has nothing to tune.
     """
@@ -74,12 +88,11 @@ def make_program_sampler(
         return DatabaseSampler(task, target, traces=traces, per_round=per_round, seed=seed)
     space = measurable_space(target, config.max_code)
     if config.sampler == "random":
-        return RandomSampler(task, target, per_round=per_round, seed=seed, space=space)
-    scorer = make_scorer(config.scorer, warm_up=per_round)()
+        return RandomSampler(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
+    scorer = make_scorer(config.scorer, per_round, config.checkpoint_scorer, seed)(task, hardware)
+    common: dict[str, Any] = {"scorer": scorer, "per_round": per_round, "seed": seed}
     if config.sampler == "annealing":
-        return AnnealingSampler(
-            task, target, scorer=scorer, config=config.annealing, per_round=per_round, seed=seed, space=space
-        )
-    return EvolutionarySampler(
-        task, target, scorer=scorer, config=config.evolutionary, per_round=per_round, seed=seed, space=space
+        return AnnealingSampler(task, target, config=config.annealing, space=space, threads=threads, **common)
+    return evolutionary_sampler(
+        task, target, config=config.evolutionary, space=space, threads=threads, **common
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -16,9 +17,12 @@ from tvm.s_tir.schedule import Trace
 from tvm.target import Target
 
 from ...errors import UserError
+from ..drafting.read_spaces import gpu_limits
+from ..drafting.row_space import RowSpace
+from ..features.reading import task_reading
 from ..interruption import interrupts_deferred
 from ..measure.job import MeasureOutcome
-from ..replay import RejectedError, candidate_trace_json, instantiate
+from ..replay import RejectedError, candidate_trace_json, instantiate, replay_or_reject
 from ..task import Task
 from ..tvm_compat import available_cores, design_spaces, make_tune_context
 from .counts import DUPLICATE, CandidateCounts
@@ -38,7 +42,9 @@ class SamplingError(UserError, ValueError):
 class ProgramSampler(ABC):
     """Sampler that proposes candidates of one task in rounds and learns from their outcomes (Algorithm 1).
 
-    Two candidates are the same if their canonical traces have the same decisions.
+    Two candidates are the same if their canonical traces have the same decisions. On a GPU, candidates are
+    drawn and changed as rows of decisions within the limits of a thread block (`RowSpace`), so that nearly
+    all that are replayed are valid.
     """
 
     name: str
@@ -87,6 +93,14 @@ class ProgramSampler(ABC):
         self.per_round = per_round
         self.rng = np.random.default_rng(seed)
         self._known: set[str] = set()
+
+    @cached_property
+    def rows(self) -> RowSpace | None:
+        """Candidates as rows of decisions; None on a CPU, which rejects few programs."""
+        limits = gpu_limits(self.context.target)
+        if limits is None:
+            return None
+        return RowSpace.read(self.spaces, task_reading(self.context.mod).structure, limits)
 
     def propose(self) -> list[Proposal]:
         """Propose the candidates of the next round, all of them new; empty if none was found."""
@@ -140,11 +154,24 @@ class ProgramSampler(ABC):
             return None
         return candidate_trace_json(candidate), candidate
 
+    def _replay(self, trace: str) -> Proposal | None:
+        """Candidate of a trace with all decisions; None, and counted, if rejected."""
+        self._tried += 1
+        try:
+            candidate = replay_or_reject(self.context, trace)
+        except RejectedError as error:
+            self.rejected[str(error)] += 1
+            return None
+        return candidate_trace_json(candidate), candidate
+
     def _draw_seed(self) -> int:
         return int(self.rng.integers(1, _LARGEST_SEED))
 
     def _draw_random(self) -> Proposal | None:
         """Candidate with all decisions drawn at random; None if it is rejected."""
+        if self.rows is not None:
+            drawn = self.rows.draw(self.rng)
+            return self._replay(drawn) if isinstance(drawn, str) else drawn and self._instantiate(drawn)
         space = self.spaces[self.rng.integers(len(self.spaces))]
         return self._instantiate(Trace(space.trace.insts, {}))
 

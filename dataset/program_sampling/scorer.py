@@ -1,18 +1,38 @@
-"""Cost models that guide exploration during dataset generation."""
+"""Cost models that guide exploration during dataset generation.
+
+A scorer is `xgboost`, as in One-Shot Tuner, `random`, or a pretrained checkpoint. Checkpoints belong to a
+layer above this one: the setting `program_sampling.checkpoint_scorer` names the function that loads one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import cast
 
 from tvm.s_tir import meta_schedule as ms
 
+from ..hardware import Hardware
+from ..task import Task
 from .sampler import SamplingError
 
+UNTRAINED = ("xgboost", "random")
+"""Scorers that are no checkpoint."""
 
-def make_scorer(name: str, warm_up: int) -> Callable[[], ms.CostModel]:
-    """Factory of the cost model that guides exploration: `xgboost` (as in the paper) or `random`.
+CheckpointScorer = Callable[[str, Task, Hardware], ms.CostModel]
+"""Loads a checkpoint by name or folder as the scorer of a task on a device; raises UserError."""
 
-    XGBoost predicts at random until it has `warm_up` candidates. Raises SamplingError.
+Scorer = Callable[[Task, Hardware | None], ms.CostModel]
+"""Makes the scorer of a task; a pretrained one needs the device."""
+
+
+def make_scorer(
+    name: str, warm_up: int, checkpoint_scorer: str | None = None, seed: int | None = None
+) -> Scorer:
+    """Factory of the cost model that guides exploration: `xgboost`, `random` or a checkpoint by its name.
+
+    XGBoost predicts at random until it has `warm_up` candidates. `checkpoint_scorer` names a
+    `CheckpointScorer` as package.module:function. Raises SamplingError.
     """
     if name == "xgboost":
         try:
@@ -22,7 +42,39 @@ def make_scorer(name: str, warm_up: int) -> Callable[[], ms.CostModel]:
                 "program_sampling.scorer=xgboost needs xgboost: run `pip install 'foretune[xgboost]'`, or "
                 "use program_sampling.scorer=random"
             ) from error
-        return lambda: ms.cost_model.XGBModel(num_tuning_cores=1, num_warmup_samples=warm_up)
+        return lambda task, hardware: ms.cost_model.XGBModel(num_tuning_cores=1, num_warmup_samples=warm_up)
     if name == "random":
-        return ms.cost_model.RandomModel
-    raise SamplingError(f"program_sampling.scorer={name!r}: unknown; use xgboost or random")
+        return lambda task, hardware: ms.cost_model.RandomModel(seed=seed)
+    if checkpoint_scorer is None:
+        raise SamplingError(
+            f"program_sampling.scorer={name!r}: unknown; use xgboost or random, or set "
+            "program_sampling.checkpoint_scorer to load it as a checkpoint"
+        )
+    return _of_checkpoint(name, _imported(checkpoint_scorer))
+
+
+def starts_untrained(scorer: ms.CostModel) -> bool:
+    """Whether a scorer rates programs at random until it has learned from the task."""
+    return isinstance(scorer, ms.cost_model.XGBModel)
+
+
+def _of_checkpoint(name: str, load: CheckpointScorer) -> Scorer:
+    def scorer(task: Task, hardware: Hardware | None) -> ms.CostModel:
+        if hardware is None:
+            raise SamplingError(
+                f"program_sampling.scorer={name}: a checkpoint rates programs for a device, and none is "
+                "known here; use xgboost or random"
+            )
+        return load(name, task, hardware)
+
+    return scorer
+
+
+def _imported(name: str) -> CheckpointScorer:
+    module, _, function = name.partition(":")
+    try:
+        return cast(CheckpointScorer, getattr(import_module(module), function))
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SamplingError(
+            f"program_sampling.checkpoint_scorer={name}: {error}; give package.module:function"
+        ) from error

@@ -101,7 +101,10 @@ IF_THEN_ELSE = "prim.if_then_else"
 
 
 def before_async_copies(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
-    """Scheduled module for CUDA as TVM's pipeline hands it to the pass that makes copies asynchronous."""
+    """Scheduled module for CUDA as TVM's pipeline hands it to the pass that makes copies asynchronous.
+
+    Common subexpressions stay where they are: a variable in their place hides whether an address is aligned.
+    """
     host = target if target.host else Target(target, host=Target("llvm"))
     found: list[tvm.IRModule] = []
 
@@ -111,7 +114,8 @@ def before_async_copies(mod: tvm.IRModule, target: Target) -> tvm.IRModule:
             if info.name == "s_tir.InjectPTXAsyncCopy":
                 found.append(seen)
 
-    with target, tvm.transform.PassContext(config=CUDA_PASSES, instruments=[Keep()]):
+    plain = {**CUDA_PASSES, "tirx.disable_cse_tir": True}
+    with target, tvm.transform.PassContext(config=plain, instruments=[Keep()]):
         pipeline, _, _ = tvm.tirx.get_default_tir_pipeline(target)
         pipeline(tvm.tirx.transform.BindTarget(host)(mod))
     return found[0]

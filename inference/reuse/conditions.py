@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.drafting.sketch import Sketch, read_sketch
+from ...dataset.drafting.read_sketch import read_sketch
+from ...dataset.drafting.sketch import Sketch
 from ...dataset.drafting.structure import Access, Block, TaskStructure
 from ...dataset.features.reading import task_reading
 from ...dataset.replay import trace_content

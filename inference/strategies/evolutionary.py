@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...dataset.program_sampling import EvolutionarySampler, EvolutionConfig
+from ...dataset.program_sampling import EvolutionConfig, evolutionary_sampler
 from .base import Strategy, StrategyConfig, StrategySetting
 from .checks import at_least, shares
 from .sampled import SampledStrategy
@@ -26,14 +26,14 @@ class EvolutionaryConfig(StrategyConfig):
 
 
 class EvolutionaryStrategy(SampledStrategy):
-    """MetaSchedule's evolutionary search."""
+    """Evolution: MetaSchedule's on a CPU, of rows of decisions on a GPU."""
 
     Config = EvolutionaryConfig
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
         """See Strategy."""
-        sampler = EvolutionarySampler(
+        sampler = evolutionary_sampler(
             setting.task,
             setting.target,
             scorer=setting.scorer,

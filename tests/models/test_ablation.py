@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from foretune.dataset.drafting.features import DEVICE_COLUMNS, DRAFT_DIM, DraftFeaturizer
-from foretune.dataset.drafting.sketch import read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.features.table import COUNT_DIM
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.roofline import EARLIER_WORK_DIM, WORK_DIM, work_features

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from foretune.dataset.drafting.sketch import Decision, Sketch, read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
+from foretune.dataset.drafting.sketch import Decision, Sketch
 from foretune.dataset.drafting.structure import Access, Block, TaskStructure, Term
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.tvm_compat import make_tune_context

@@ -42,6 +42,9 @@ from .population import Allowed, Population, Rate
 LEAST_LANES = 4
 """Fewest lanes of an innermost loop that count as vectorised: float32 of the narrowest registers."""
 
+_DRAWS = 2048
+"""Rows that are drawn for one within the limits of a GPU."""
+
 _OTHER_LOCATIONS = len(InputLocation) - 1
 """Compute locations of inputs besides that of most candidates."""
 
@@ -129,9 +132,16 @@ class Drafter:
         return self.rated(traces)
 
     def random_trace(self, rng: np.random.Generator) -> str:
-        """Trace of a candidate with evenly drawn decisions, of a sketch at random; it may be invalid."""
+        """Trace of a candidate with evenly drawn decisions, of a sketch at random.
+
+        It may be invalid, on a GPU only where a sketch has hardly any candidate within the limits.
+        """
         space = self.spaces[rng.integers(len(self.spaces))]
-        return space.traces(space.canonical(space.sample(1, rng)))[0]
+        rows = space.canonical(space.sample(1 if self._allowed is None else _DRAWS, rng))
+        if self._allowed is not None:
+            legal = rows[self._allowed(Nest.of(space.sketch, space.values(rows)))]
+            rows = legal if len(legal) else rows
+        return space.traces(rows[:1])[0]
 
     def _niches(self, usual: Sequence[str]) -> list[Allowed]:
         """Kinds of candidates that evolve apart, because few of the `usual` ones are of them."""

@@ -120,6 +120,8 @@ class ExplorationSampler(DescendingSampler):
         for trace in traces:
             if len(found) >= wanted:
                 break
+            if self.rows is not None and not self.rows.allows(trace):
+                continue
             self._tried += 1
             try:
                 candidate = replay_or_reject(self.context, trace)

@@ -104,7 +104,7 @@ class Programs:
             return []
         nest = nest_of(self.sketch, [row])
         read = self.sketch.block.reads[of.read]
-        elements = float(nest.shared_footprint(read, of.level)[0]) / read.element_bytes
+        elements = float(nest.shared_footprint(of)[0]) / read.element_bytes
         threads = float(nest.product([atom.thread == "threadIdx.x" for atom in self.sketch.atoms])[0])
         decision = self.sketch.decisions[of.vector]
         return self._legal(

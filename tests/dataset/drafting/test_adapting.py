@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from foretune.dataset.drafting.adapting import adapted_choices, corresponds
-from foretune.dataset.drafting.sketch import read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.space import SketchSpace
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,10 +8,10 @@ import pytest
 from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer, draft_vectors
 from foretune.dataset.drafting.limits import GpuLimits, bound_extent, shared_bytes, within_limits
 from foretune.dataset.drafting.nest import Nest
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.read_spaces import gpu_limits, read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.drafting.structure import Term
 from foretune.dataset.operators import Conv2d, Dense, GroupConv2d
 from foretune.dataset.replay import replay

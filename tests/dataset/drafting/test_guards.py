@@ -10,9 +10,10 @@ import tvm
 import tvm_ffi
 from foretune.dataset.drafting.features import DRAFT_DIM, DraftFeaturizer
 from foretune.dataset.drafting.nest import Nest
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.read_spaces import read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.sketch import AT_ROOT, INLINED, Decision, Sketch, read_sketch
+from foretune.dataset.drafting.sketch import AT_ROOT, INLINED, Decision, Sketch
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.drafting.structure import Guard
 from foretune.dataset.features.task import task_features

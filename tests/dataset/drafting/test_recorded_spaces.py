@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 from foretune.dataset.drafting.features import DraftFeaturizer, moved_bytes
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.read_spaces import read_spaces
 from foretune.dataset.drafting.recorded_spaces import load_recorded_spaces
-from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.features.dataset import EmptyDatasetError
 from foretune.dataset.features.reading import task_reading
 from foretune.dataset.replay import replay

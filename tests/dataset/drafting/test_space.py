@@ -6,9 +6,9 @@ from math import prod
 import numpy as np
 import pytest
 from foretune.dataset.drafting.domains import DomainError, perfect_tiles
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.dataset.drafting.read_spaces import read_spaces
 from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.sketch import read_sketch
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.replay import candidate_trace_json, replay
 from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target

@@ -29,6 +29,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
+CUDA = parse_target("nvidia/nvidia-a100")
 TASK = to_task(Dense(rows=16, in_features=64, out_features=64, epilogue="bias"))
 
 
@@ -143,13 +144,11 @@ def test_the_database_sampler_replays_in_order_and_counts_what_does_not():
     assert sampler.rejected == {"trace does not replay": 1}
 
 
-def test_a_refused_program_names_its_postprocessor():
-    cuda = parse_target("nvidia/nvidia-a100")
+def test_random_programs_for_a_gpu_are_within_its_limits():
     task = to_task(Dense(rows=512, in_features=512, out_features=512))
-    sampler = RandomSampler(task, cuda, per_round=3, seed=0)
-    assert len(sampler.propose()) == 3
-    assert set(sampler.rejected) <= {"VerifyGPUCode", "RewriteTensorize", "trace does not apply"}
-    assert sampler.rejected["VerifyGPUCode"] > 0
+    sampler = RandomSampler(task, CUDA, per_round=12, seed=0)
+    assert len(sampler.propose()) == 12
+    assert sampler.rejected.total() <= 1
 
 
 def test_a_postprocessor_that_fails_refuses():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from foretune.dataset.drafting.nest import Nest
-from foretune.dataset.drafting.sketch import read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
 from foretune.inference.reuse.conditions import Operator, operator_of
 from foretune.inference.reuse.program_features import (
     COUNTERPARTS,

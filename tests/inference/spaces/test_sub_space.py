@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foretune.dataset.drafting.sketch import INLINED, read_sketch
+from foretune.dataset.drafting.read_sketch import read_sketch
+from foretune.dataset.drafting.sketch import INLINED
 from foretune.dataset.drafting.space import SketchSpace
 from foretune.dataset.features.reading import task_reading
 from foretune.dataset.operators import Dense, to_task

@@ -1,0 +1,36 @@
+"""Pretrained checkpoint as the scorer of `foretune generate` (EBS, One-Shot Tuner section 4.1.2).
+
+The checkpoint stays frozen. What a run measures of a task corrects it: a Gaussian process over the residuals,
+as in a search. Each task begins with the checkpoint alone, so that tasks may be generated in any order and a
+continued run learns again from the records of its task.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tvm.s_tir import meta_schedule as ms
+
+from ..dataset.features import FEATURE_VERSION
+from ..dataset.hardware import Hardware
+from ..dataset.task import Task
+from ..models.checkpoint import Checkpoint, load_checkpoint
+from .cost_model import PretrainedCostModel
+from .strategies.scoring import CorrectedCostModel
+from .surrogate.embedding import CandidateEmbedder
+from .surrogate.shared import Surrogates
+
+
+def load(name: str, task: Task, hardware: Hardware) -> ms.CostModel:
+    """Scorer of a task from a checkpoint, by the name of a shipped one or its folder.
+
+    Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError.
+    """
+    frozen = PretrainedCostModel(_checkpoint(name), hardware)
+    surrogate = Surrogates().of(task.workload_hash)
+    return CorrectedCostModel(frozen, CandidateEmbedder(task.mod, hardware), surrogate)
+
+
+@lru_cache(maxsize=2)  # the tasks of a run share the weights
+def _checkpoint(name: str) -> Checkpoint:
+    return load_checkpoint(name, feature_version=FEATURE_VERSION)
