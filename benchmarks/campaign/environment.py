@@ -1,6 +1,7 @@
 """Python environment of a campaign on a CUDA machine, made of a bundle of wheels.
 
-It needs nothing but Python, so that the campaign can make the environment.
+It needs nothing but Python, so that the campaign can make the environment. Wheels are unpacked without pip,
+whose resolution takes longer than all the rest: `bundle` has resolved them, and the result is checked.
 """
 
 from __future__ import annotations
@@ -13,10 +14,27 @@ import sys
 import venv
 from pathlib import Path
 
-from benchmarks.wheel_bundle import CHECKOUT, CUDA_RUNTIME_WHEEL, MANIFEST, CampaignError, unpack
+from .limits import CampaignError
+from .wheels import CHECKOUT, EXTRAS, MANIFEST, project_table, unpack
 
 # TVM's CUDA library is linked to this runtime.
 CUDA_RUNTIME = "libcudart.so.13"
+
+CHECK = """
+import importlib.metadata, sys
+from packaging.requirements import Requirement
+for line in importlib.metadata.requires(sys.argv[1]) or ():
+    wanted = Requirement(line)
+    if wanted.marker is None or wanted.marker.evaluate({"extra": "campaign"}):
+        try:
+            version = importlib.metadata.version(wanted.name)
+        except importlib.metadata.PackageNotFoundError:
+            print(f"{wanted} is missing")
+        else:
+            if not wanted.specifier.contains(version, prereleases=True):
+                print(f"{wanted} is needed, and {version} is there")
+"""
+"""Prints what an environment lacks."""
 
 
 def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> Path:
@@ -29,25 +47,34 @@ def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> P
     made_from = f"{checkout}\n{content.read_text() if content else ''}"
     if stamp.exists() and stamp.read_text() == made_from:
         return python
-    wheels = folder / "wheels"
     venv.create(folder, clear=True, symlinks=True)
-    unpack(bundle, wheels)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    unpack(bundle, packages)
+    name = put_project(checkout, packages)
     # Plain paths, because system-site-packages leads past this Python where it is of an environment itself.
     machine = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "this-machine.pth").write_text("\n".join(machine) + "\n")
-    pip = [str(python), str(next(wheels.glob("pip-*.whl")) / "pip"), "install", "--quiet", "--no-compile"]
-    pip += ["--no-index", "--find-links", str(wheels), "--no-warn-script-location"]
-    for words in (
-        # By its file, or an older one of the machine would do.
-        [str(next(wheels.glob("setuptools-*.whl")))],
-        ["--no-build-isolation", "--editable", f"{checkout}[xgboost]", CUDA_RUNTIME_WHEEL],
-    ):
-        done = subprocess.run([*pip, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            raise CampaignError(f"pip could not make the environment: {done.stdout}")
+    (packages / "this-machine.pth").write_text("\n".join([str(checkout / ".typing"), *machine]) + "\n")
+    done = subprocess.run([python, "-c", CHECK, name], capture_output=True, text=True)
+    if done.returncode or done.stdout:
+        what = done.stdout.replace("\n", "; ") or f"{done.stderr}; "
+        raise CampaignError(f"the environment is incomplete: {what}make the bundle with another --given")
     stamp.write_text(made_from)
     return python
+
+
+def put_project(checkout: Path, packages: Path) -> str:
+    """Writes the metadata of the checkout's package into a folder of packages; returns the package's name."""
+    project = project_table(checkout)
+    name, version = str(project["name"]), project["version"]
+    info = packages / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {needed}" for needed in project.get("dependencies", ())]
+    optional = project.get("optional-dependencies", {})
+    extras = [line for extra in EXTRAS for line in optional.get(extra, ())]
+    lines += [f'Requires-Dist: {needed}; extra == "campaign"' for needed in extras]
+    (info / "METADATA").write_text("\n".join(lines) + "\n")
+    return name
 
 
 def cuda_environment(python: Path) -> dict[str, str]:
