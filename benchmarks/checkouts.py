@@ -10,7 +10,6 @@ from pathlib import Path
 
 from .common import ROOT, revision
 
-
 KEPT_COMMIT = "FORETUNE_KEPT_COMMIT"
 """Environment variable with the commit by which the runs of this checkout are kept, in place of its own: a
 campaign of several calls goes on after results were committed between them."""

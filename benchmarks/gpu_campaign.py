@@ -59,7 +59,10 @@ def make_parser() -> argparse.ArgumentParser:
     wanted = commands.add_parser("plan", parents=[places], help="list the stages and what the next one needs")
     wanted.add_argument("--bundle", type=Path, help="lists the calls that carry it, too")
     wanted = commands.add_parser("next", parents=[places], help="run the next open steps on this machine")
-    wanted.add_argument("--out", type=Path, required=True, help="folder for the files to fetch")
+    crates = Path("outputs/campaign-crate")
+    wanted.add_argument(
+        "--out", type=Path, default=crates, help="folder for the files to fetch (%(default)s)"
+    )
     wanted.add_argument("--minutes", type=float, default=LIMITS.call_s / 60 - 0.5, help="(%(default)s)")
     wanted.add_argument("--stage", choices=STAGES, help="of this stage alone")
     wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")

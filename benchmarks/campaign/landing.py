@@ -59,7 +59,10 @@ def _check(folder: Path, facts: Any, content: Path, workspace: Workspace) -> Non
 def _results(folder: Path, content: Path) -> Iterator[Path]:
     """Folders of results, each checked."""
     known = {
-        name for stage in STAGES.values() for step in stage.steps for name in (step.benchmark, step.dry_benchmark)
+        name
+        for stage in STAGES.values()
+        for step in stage.steps
+        for name in (step.benchmark, step.dry_benchmark)
     }
     for path in sorted((content / "results").glob("*/*/result.json")):
         try:

@@ -34,7 +34,9 @@ def plan(workspace: Workspace, bundle: Path | None = None, limits: Limits = LIMI
     open_minutes = sum(
         step.minutes for stage in STAGES.values() for step in stage.open_steps(workspace) if step.needs_gpu
     )
-    lines.append(f"open steps that need a GPU take {open_minutes:.0f} minutes by estimate, after earlier calls less")
+    lines.append(
+        f"open steps that need a GPU take {open_minutes:.0f} minutes by estimate, after earlier calls less"
+    )
     following = next((stage for stage in STAGES.values() if not stage.is_done(workspace)), None)
     if following is None:
         return "\n".join([*lines, "every step has its result"])
@@ -44,7 +46,9 @@ def plan(workspace: Workspace, bundle: Path | None = None, limits: Limits = LIMI
 def _line(stage: Stage, step: Step, workspace: Workspace, limits: Limits) -> str:
     state = step.state(workspace)
     told = "not measured" if state is None else f"begun, lacks {state}" if state else "done"
-    reads = [f"data/{name}" for name in step.datasets()] + [f"checkpoints/{name}" for name in stage.checkpoints]
+    reads = [f"data/{name}" for name in step.datasets()] + [
+        f"checkpoints/{name}" for name in stage.checkpoints
+    ]
     waits = step.lacks(workspace)
     wait = f"; waits for {', '.join(waits)}" if waits else ""
     where = {"cuda": "GPU", "cpu-16": "16 cores", "any": "any machine"}[step.device]
@@ -81,7 +85,11 @@ def loading(stage: Stage, bundle: Path | None, limits: Limits) -> Iterator[str]:
     room = limits.sent - (whole - idle_size)
     for number, load in enumerate(loads(bundle)):
         size = sum(path.stat().st_size for path in load.iterdir())
-        fits = "" if size <= room else f"  TOO LARGE: {room / MB:.1f} MiB are free; bundle with a smaller --part-size"
+        fits = (
+            ""
+            if size <= room
+            else f"  TOO LARGE: {room / MB:.1f} MiB are free; bundle with a smaller --part-size"
+        )
         last = number == len(loads(bundle)) - 1
         then = (
             "cp -r LOAD /tmp/bundle/ && python3 benchmarks/gpu_campaign.py next --bundle /tmp/bundle "

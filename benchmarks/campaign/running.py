@@ -80,7 +80,10 @@ def next_steps(call: Call) -> int:
     check_machine(workspace.dry_run or not any(step.needs_gpu for step in opened))
     python = _python(call, watch)
     state = workspace.read_state()
-    state = {"calls": state.get("calls", 0) + 1, "commit": state.get("commit") or commit_of(ROOT) or "unknown"}
+    state = {
+        "calls": state.get("calls", 0) + 1,
+        "commit": state.get("commit") or commit_of(ROOT) or "unknown",
+    }
     workspace.write_state(state)
     environment = {**cuda_environment(python), KEPT_COMMIT: state["commit"], "PYTHONUNBUFFERED": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(
@@ -95,7 +98,9 @@ def next_steps(call: Call) -> int:
             if lacking := step.lacks(workspace):
                 print(f"{stage.name}/{step.name}: waits for {', '.join(lacking)}", flush=True)
                 continue
-            words = step.command(workspace, stage.name, room_s * SPARE / 60, call.target or _target(workspace))
+            words = step.command(
+                workspace, stage.name, room_s * SPARE / 60, call.target or _target(workspace)
+            )
             with watch.step(f"{stage.name}/{step.name}: python {' '.join(words)}"):
                 status = run_until([str(python), *words], environment, watch.deadline - PACK_S)
             if status not in (0, 130, -signal.SIGINT):  # 130: stopped in good order

@@ -183,7 +183,14 @@ TRANSFER = Stage(
             minutes=6.0,
             missing=cells_left,
             dry=(
-                *(*_TRANSFER, "--dataset", "{data:gpu-networks}", "--source", "cpu-draft", "{data:gpu-tuned}"),
+                *(
+                    *_TRANSFER,
+                    "--dataset",
+                    "{data:gpu-networks}",
+                    "--source",
+                    "cpu-draft",
+                    "{data:gpu-tuned}",
+                ),
                 *("--min-tasks", "20", "--k", "10", "--seeds", "1", "--epochs", "1"),
                 *("--variant", "cpu-to-gpu"),
             ),
@@ -207,6 +214,20 @@ REUSE = Stage(
             dry=(*_REUSE, "--part", "pairs", "--types", "BMM", "--pairs", "1", "--trials", "4", "--dry-run"),
         ),
         Step(
+            name="network",
+            words=(
+                *(*_REUSE, "--part", "networks", "--networks", "resnet18", "--searches", "off", "paper"),
+                *("--runs", "1", "--", "target={target}", "budget_s=240"),
+            ),
+            benchmark="reuse_networks",
+            minutes=12.0,
+            missing=failures_or_left_out,
+            dry=(
+                *("benchmarks.reuse", *_KEPT, *_OUT, "--part", "networks", "--networks", "dcgan"),
+                *("--searches", "off", "--runs", "1", "--", "search=no_measurement"),
+            ),
+        ),
+        Step(
             name="ranges",
             words=(
                 *("benchmarks.reuse_ranges", "--variant", "gpu", "--work", "{runs}", "--summarise", *_OUT),
@@ -224,16 +245,13 @@ REUSE = Stage(
         ),
         Step(
             name="families",
-            words=(
-                *("benchmarks.families", "--part", "stock", "--target", "{target}", "--seeds", "1"),
-                *("--networks", "resnet18", "--runs-in", "{runs}", "--minutes", "{minutes}", *_OUT),
-            ),
+            words=("benchmarks.families_stock", "--target", "{target}", *_KEPT, *_OUT),
             benchmark="families_stock",
             minutes=25.0,
             missing=failures_or_left_out,
             dry=(
-                *("benchmarks.families", "--part", "stock", "--target", "{target}", "--seeds", "1"),
-                *("--networks", SMALL, "--runs-in", "{runs}", "--minutes", "{minutes}", *_OUT, "--dry-run"),
+                *("benchmarks.families_stock", "--target", "{target}", *_KEPT, *_OUT, "--dry-run"),
+                *("--networks", SMALL, "--inputs", "[[8,32]]", "--trials", "2"),
             ),
         ),
     ),
@@ -285,6 +303,6 @@ CPU = Stage(
     checkpoints=("cpu",),
 )
 
-STAGES: Mapping[str, Stage] = {
+STAGES: dict[str, Stage] = {
     stage.name: stage for stage in (RECORDS, MODELS, CONTEST, TRANSFER, REUSE, TEMPLATES, CPU)
 }

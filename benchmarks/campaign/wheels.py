@@ -177,7 +177,9 @@ def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / piece).write_bytes(chunk)
             pieces.append(piece)
-        wheels.append(Wheel(name, hashlib.sha256(content).hexdigest(), [len(block) for block in blocks], pieces))
+        wheels.append(
+            Wheel(name, hashlib.sha256(content).hexdigest(), [len(block) for block in blocks], pieces)
+        )
     manifest = json.dumps([asdict(wheel) for wheel in wheels], indent=1) + "\n"
     for load in out.glob("load-*"):
         (load / MANIFEST).write_text(manifest)

@@ -1,9 +1,9 @@
 """Folders of a campaign, and which of its results are there.
 
-    work/results/BENCHMARK/MACHINE/    results of steps, finished or not
-    work/data/NAME/                    datasets that grow from call to call
-    work/runs/STAGE-STEP/              runs of unfinished steps, caches and checkpoints among them
-    work/state.json                    number of calls, and the commit by which runs are kept
+work/results/BENCHMARK/MACHINE/    results of steps, finished or not
+work/data/NAME/                    datasets that grow from call to call
+work/runs/STAGE-STEP/              runs of unfinished steps, caches and checkpoints among them
+work/state.json                    number of calls, and the commit by which runs are kept
 """
 
 from __future__ import annotations

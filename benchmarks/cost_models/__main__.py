@@ -200,9 +200,7 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")
     add("--datasets", nargs="+", help="train on these records in place of a shipped checkpoint's")
     add("--most-tasks", type=int, help="of the datasets, by chance (all)")
-    add(
-        "--least-programs", type=int, default=2, help="of a task to test on, with --datasets (%(default)s)"
-    )
+    add("--least-programs", type=int, default=2, help="of a task to test on, with --datasets (%(default)s)")
     add("--ensemble", nargs="+", default=[], metavar="MODEL", help="combine these, trained with each seed")
     add("--models", nargs="+", default=list(MODELS), help="of foretune compare (%(default)s)")
     add("--baseline", default="xgb", help="model that margins are stated against (%(default)s)")

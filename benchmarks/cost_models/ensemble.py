@@ -17,7 +17,13 @@ from hydra import compose, initialize_config_module
 from .records import TableRecords
 
 TRAINING = (
-    *("target.name=log_score", "data.batch_size=256", "data.keep_slow=true", "loss.rank=0.1", "loss.sigma=10"),
+    *(
+        "target.name=log_score",
+        "data.batch_size=256",
+        "data.keep_slow=true",
+        "loss.rank=0.1",
+        "loss.sigma=10",
+    ),
     *("loss.offset=0.2", "trainer.progress_bar=false"),
 )
 """Settings of the shipped members."""
@@ -46,7 +52,11 @@ def _trained(records: TableRecords, options: argparse.Namespace, folder: Path, m
     own = [word.removeprefix("++").removeprefix("+") for word in options.overrides]
     own = [word.removeprefix("train.") for word in own if word.startswith("train.")]
     if model in SEEDLESS:
-        own = [word for word in own if not word.startswith(("trainer.accelerator", "trainer.precision", "model."))]
+        own = [
+            word
+            for word in own
+            if not word.startswith(("trainer.accelerator", "trainer.precision", "model."))
+        ]
     resume = any(folder.rglob("last.ckpt"))
     words = [
         *(f"model={model}", "dataset=unused", f"run_dir={folder}", f"seed={seed}", f"resume={resume}"),

@@ -23,6 +23,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ..networks import contest
+from ..networks.dry_runner import DryRunner
 from ..networks.stock import ROUND, search
 from . import BASE, REUSE, THREE_QUARTERS
 
@@ -119,21 +120,34 @@ def live(
     return found
 
 
-def stock(network: str, name: str, seed: int) -> dict[str, Any]:
+def stock(
+    network: str,
+    name: str,
+    seed: int,
+    target: str = "llvm",
+    *,
+    inputs: Any = None,
+    trials: int = TRIALS_A_TASK,
+    round_size: int = ROUND,
+    dry_run: bool = False,
+) -> dict[str, Any]:
     """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
 
     Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
+    `dry_run` invents latencies.
     """
-    target = parse_target("llvm")
-    tasks = extract_tasks(to_relax(load_network(network), target, AS_FASTEST), target, network)
+    device = parse_target(target)
+    tasks = extract_tasks(to_relax(load_network(network, inputs=inputs), device, AS_FASTEST), device, network)
     curve = Curve(tasks)
     with tempfile.TemporaryDirectory() as scratch:
         search(
             tasks,
-            target,
+            device,
             Path(scratch),
             seed=seed,
-            trials=TRIALS_A_TASK,
+            trials=trials,
+            round_size=round_size,
+            runner=DryRunner() if dry_run else "local",
             callbacks=[curve],
             **STOCK[name](),
         )

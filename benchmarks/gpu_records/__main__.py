@@ -35,7 +35,12 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 
 SMALL = (
     *("tasks=1", "records_per_task=4", "per_round=2", "workers=1", "task_sampling.max_flops=2e7"),
-    *("task_sampling.operators={dense: 1.0}", "task_sampling.dtype=float32", "networks=[]", "noise.probe=false"),
+    *(
+        "task_sampling.operators={dense: 1.0}",
+        "task_sampling.dtype=float32",
+        "networks=[]",
+        "noise.probe=false",
+    ),
     *("program_sampling.evolutionary.population_size=32", "self_check=false", "datasheet=false"),
 )
 """Overrides of a rehearsal."""

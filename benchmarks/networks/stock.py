@@ -37,6 +37,8 @@ def search(
     callbacks: Sequence[ms.MeasureCallback] = (),
     scheduler: ms.TaskScheduler | str = "gradient",
     cost_model: ms.CostModel | str = "xgb",
+    runner: ms.Runner | str = "local",
+    round_size: int = ROUND,
 ) -> ms.Database:
     """The database of a search of `trials` programs a task, in `folder`."""
     load_tensor_intrinsics()
@@ -46,8 +48,9 @@ def search(
         task_weights=[float(task.weight) for task in tasks],
         work_dir=str(folder),
         max_trials_global=trials * len(tasks),
-        num_trials_per_iter=ROUND,
+        num_trials_per_iter=min(round_size, trials),
         builder=ms.builder.LocalBuilder(initializer=prepare_builder, timeout_sec=60.0),
+        runner=runner,
         database=database,
         measure_callbacks=[*ms.measure_callback.MeasureCallback.create("default"), *callbacks],
         task_scheduler=scheduler,

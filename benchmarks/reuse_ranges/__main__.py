@@ -22,6 +22,7 @@ GPU = "gpu"
 def main() -> None:
     parser = argument_parser(reuse_ranges)
     parser.add_argument("--dataset", type=Path, help="folder of a dataset")
+    parser.add_argument("--name", help="of the dataset in the result (that of its folder)")
     parser.add_argument("--summarise", action="store_true", help="write the result of all kept datasets")
     parser.add_argument("--most", type=int, default=6000, help="pairs of a dataset at most, by chance")
     parser.add_argument(
@@ -35,7 +36,7 @@ def main() -> None:
     work = given.work / given.variant
     if given.dataset is not None:
         kept = analysed(given.dataset, given.most, given.seed, given.least)
-        write_json(work / f"{given.dataset.name}.json", kept)
+        write_json(work / f"{given.name or given.dataset.name}.json", kept)
         print(f"{given.dataset}: {kept['pairs']} pairs of {kept['all_pairs']}")
     if given.summarise:
         begun = start()

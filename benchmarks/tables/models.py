@@ -14,6 +14,7 @@ MODELS = {
     "cuda": "`cuda`, shipped",
     "cuda-latency": "`cuda-latency`, shipped",
     "cuda-draft": "`cuda-draft`, shipped",
+    "ensemble": "ensemble of both",
     "trees": "boosted trees",
     "trees_uncounted": "boosted trees without counts",
     "fasor": "Fasor's Transformer",
@@ -36,6 +37,9 @@ GPU_TRAINED = {
     "gpu-trained-efficiency": "efficiency",
 }
 """Target of the models of a result that were trained on a GPU, by its variant."""
+
+CAMPAIGN = "campaign"
+"""First word of the variants of results of a campaign on a GPU, which have a table of their own."""
 
 COUNTS = "counts"
 """Variant of the result of models with and without counts of programs."""
@@ -67,6 +71,7 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
         (result, table)
         for result in results.of("cost_models")
         if result.manifest["variant"] not in (*GPU_TRAINED, COUNTS)
+        and not result.manifest["variant"].startswith(CAMPAIGN)
         for table in result.values["tables"]
     ]
     last: dict[str, tuple[Result, Mapping[str, Any]]] = {}

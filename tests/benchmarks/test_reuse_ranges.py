@@ -8,7 +8,6 @@ from foretune.inference.reuse.conditions import Operator
 from foretune.inference.reuse.program_features import COUNTERPARTS
 from hypothesis import given
 from hypothesis import strategies as st
-
 from support.paths import ROOT
 
 from benchmarks.reuse_ranges.__main__ import CHOSEN_ON, analysed, of_gpus, summary
