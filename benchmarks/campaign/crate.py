@@ -1,4 +1,4 @@
-"""What a call brings back: a folder packed into few files of a limited size, and unpacked only if it is whole.
+"""What a call brings back: a folder in few files of a limited size, unpacked only if it is whole.
 
 The files are the pieces of one zip archive and `campaign.json`, which has their SHA-256.
 """
@@ -51,7 +51,7 @@ def pack(
     facts: Mapping[str, Any],
     limits: Limits = LIMITS,
 ) -> list[str]:
-    """Packs the files of a folder into at most `limits.files` files in `out`, the first parts of `order` first.
+    """Packs a folder into at most `limits.files` files in `out`, the first parts of `order` first.
 
     `order` are names of folders in `folder`. What there is no room for stays behind and is named by its path;
     within a folder the newest files go first. Returns those paths.

@@ -18,8 +18,8 @@ def land(folder: Path, workspace: Workspace) -> list[str]:
     """Merges a crate; returns what was written, a line each. The same crate lands twice with the same result.
 
     The work of the campaign is replaced by the crate's, results go to `workspace.results` and datasets to
-    `workspace.data`. Everything is checked first. Raises CampaignError for what is damaged, foreign, simulated
-    or older than what is here.
+    `workspace.data`. Everything is checked first. Raises CampaignError for what is damaged, foreign,
+    simulated or older than what is here.
     """
     incoming = workspace.work.with_name(f".{workspace.work.name}.incoming")
     shutil.rmtree(incoming, ignore_errors=True)

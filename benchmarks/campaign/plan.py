@@ -70,7 +70,8 @@ def loading(stage: Stage, bundle: Path | None, limits: Limits) -> Iterator[str]:
     sizes = dict(tree())
     idle = sorted(name for name in sizes if name.split("/")[0] in BULK and _folder(name) not in read)
     whole, idle_size = sum(sizes.values()), sum(sizes[name] for name in idle)
-    yield f"next: {stage.name}. The checkout has {whole / MB:.1f} MiB, of which it reads {(whole - idle_size) / MB:.1f}."
+    reads = (whole - idle_size) / MB
+    yield f"next: {stage.name}. The checkout has {whole / MB:.1f} MiB, of which it reads {reads:.1f}."
     if whole > limits.sent:
         folders = sorted({_folder(name) for name in idle if name.count("/") > 1})
         yield (
@@ -97,7 +98,8 @@ def loading(stage: Stage, bundle: Path | None, limits: Limits) -> Iterator[str]:
             if last
             else "mkdir -p /tmp/bundle && cp -r LOAD /tmp/bundle/"
         ).replace("LOAD", str(load))
-        yield f"call {number + 1}: carry {load} ({size / MB:.1f} MiB){', outputs/campaign' if last else ''}{fits}"
+        work = ", outputs/campaign" if last else ""
+        yield f"call {number + 1}: carry {load} ({size / MB:.1f} MiB){work}{fits}"
         yield f"  {then}"
 
 

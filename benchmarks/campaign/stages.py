@@ -142,7 +142,19 @@ CONTEST = Stage(
             variant=dtype,
             minutes=minutes,
             missing=failures_or_left_out,
-            dry=(*_CONTEST, "--dtype", dtype, "--networks", SMALL, "--runs", "1", "--dry-run", *_TINY),
+            dry=(
+                *_CONTEST,
+                "--dtype",
+                dtype,
+                "--networks",
+                SMALL,
+                "--runs",
+                "1",
+                "--stock-trials",
+                "3",
+                "--dry-run",
+                *_TINY,
+            ),
         )
         for dtype, minutes in (("float32", 160.0), ("bfloat16", 120.0))
     ),

@@ -26,7 +26,7 @@ def failures_or_left_out(result: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One command. Words may hold `{target}`, `{work}`, `{results}`, `{runs}`, `{minutes}` and `{data:NAME}`."""
+    """One command. Words may hold {target}, {work}, {results}, {runs}, {minutes} and {data:NAME}."""
 
     name: str
     words: tuple[str, ...]
@@ -34,7 +34,7 @@ class Step:
     benchmark: str
     """Folder of its result."""
     minutes: float
-    """Expected time on the machine, all calls together; of a first try, so that it is a plan and no figure."""
+    """Estimate of the time on the machine, all calls together. Nothing has measured it."""
     variant: str = ""
     missing: Missing = nothing
     dry: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ class TableRecords:
     data: LabelledFeatures
     split: SplitConfig
     left_out_tasks: int
-    """Test tasks of the cards whose shape is among the training or validation tasks, or with too few programs."""
+    """Test tasks with too few programs, or whose shape is among the training or validation tasks."""
 
 
 def merged(datasets: Sequence[str], folder: Path) -> Path:

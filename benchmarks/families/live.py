@@ -16,14 +16,14 @@ from typing import Any
 
 from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.tvm_compat import available_cores, parse_target
 from foretune.errors import UserError
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ..networks import contest
-from ..networks.dry_runner import DryRunner
+from ..networks.dry_runner import DRY_STRATEGY, DryRunner
 from ..networks.stock import ROUND, search
 from . import BASE, REUSE, THREE_QUARTERS
 
@@ -148,6 +148,8 @@ def stock(
             trials=trials,
             round_size=round_size,
             runner=DryRunner() if dry_run else "local",
+            strategy=DRY_STRATEGY if dry_run else "evolutionary",
+            threads=1 if target == "llvm" else available_cores(),
             callbacks=[curve],
             **STOCK[name](),
         )

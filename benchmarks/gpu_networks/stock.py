@@ -19,14 +19,14 @@ from typing import Any
 
 from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.tvm_compat import available_cores, parse_target
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ..common import read_json, warm_seconds, write_json
-from ..networks.dry_runner import DryRunner
+from ..networks.dry_runner import DRY_STRATEGY, DryRunner
 from ..networks.stock import search
 
 TURNS = 11
@@ -44,8 +44,16 @@ def searched(
         for left in folder.glob("database_*.json"):  # of a search that was stopped
             left.unlink()
         try:
-            runner = DryRunner() if dry_run else "local"
-            search([task], target, folder, seed=seed, trials=trials, runner=runner)
+            search(
+                [task],
+                target,
+                folder,
+                seed=seed,
+                trials=trials,
+                runner=DryRunner() if dry_run else "local",
+                strategy=DRY_STRATEGY if dry_run else "evolutionary",
+                threads=available_cores(),
+            )
         except Exception as failure:  # MetaSchedule passes on all that goes wrong in C++
             error = str(failure).strip().splitlines()[-1][-200:]
         lines = folder / "database_tuning_record.json"

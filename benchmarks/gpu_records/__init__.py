@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu_records --part ebs --dataset data/gpu-ebs --minutes 9 -- target=cuda
 
-Each part is a dataset of its own that `foretune generate` makes; the same command goes on with it. Words after a
-`--` override its settings.
+Each part is a dataset of its own that `foretune generate` makes; the same command goes on with it. Words
+after a `--` override its settings.
 
 - `ebs`: float32 tasks from the prior, programs on the trajectory of a search (One-Shot Tuner: PGS and EBS)
 - `tensor`: the same in float16 and bfloat16, with tensor cores

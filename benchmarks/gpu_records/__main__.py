@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,10 @@ FINISH_S = 20.0
 
 
 def generate(overrides: Sequence[str], dataset: Path, minutes: float) -> bool:
-    """Runs `foretune generate` for so many minutes; whether it came to its end before. Raises CalledProcessError."""
+    """Runs `foretune generate` for so many minutes; whether it came to its end before.
+
+    Raises CalledProcessError.
+    """
     began = time.monotonic()
     words = ["-m", "foretune", "generate", f"dataset={dataset}", f"minutes={minutes:.3f}", *overrides]
     process = subprocess.Popen([sys.executable, *words])
@@ -73,7 +77,7 @@ def counted(store: RecordStore) -> dict[str, Any]:
     rounds = Counter(task for task, _ in {(one.workload_hash, one.round) for one in records})
     times = sorted(record.timestamp for record in records)
     # Pauses between calls are no time of the machine.
-    busy_s = sum(gap for one, other in zip(times, times[1:], strict=False) if (gap := other - one) < 60)
+    busy_s = sum(gap for one, other in pairwise(times) if (gap := other - one) < 60)
     return {
         "records": len(records),
         "valid": len(valid),

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
+DRY_STRATEGY = "replay-trace"
+"""Search strategy of a rehearsal: random programs, where evolution takes minutes."""
+
 
 @derived_object
 class _Invented(ms.runner.PyRunnerFuture):

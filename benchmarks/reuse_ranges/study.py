@@ -130,8 +130,8 @@ def pair_rows(
 ) -> Iterator[dict[str, list[float]]]:
     """Yields for each pair, by feature or choice: [hit, kept, chance, hit elsewhere, kept elsewhere].
 
-    Names are `blocks/chunks` and the like, and `chunks+register_tiles+step_bytes` for all three. On a GPU they
-    are `blocks/blocks` and the like, and `blocks+threads+shared`.
+    Names are `blocks/chunks` and the like, and `chunks+register_tiles+step_bytes` for all three. On a GPU
+    they are `blocks/blocks` and the like, and `blocks+threads+shared`.
     """
     for child, parent in pairs:
         ranges = FeatureRanges.of(parent.operator, child.operator)

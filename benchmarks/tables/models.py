@@ -309,8 +309,8 @@ def transfer(results: Results) -> str:
     heads = ["new target", "source, seeds", "no transfer", "10 tasks by Fasor", "10 by k-means"]
     heads += ["10 at random", "fine-tuned on all the others", "from scratch on all the others"]
     note = (
-        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. A checkpoint is that "
-        "which was shipped on the day; from scratch is a model of the kind that is trained elsewhere."
+        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. A checkpoint is "
+        "that which was shipped on the day; from scratch is a model of the kind that is trained elsewhere."
     )
     return markdown(heads, rows, note)
 

@@ -252,7 +252,9 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
 
 NO_SEARCH = {
     "random": "",
-    "database": "come from a database of programs: the records do not tell whether a search or chance drew them.",
+    "database": (
+        "come from a database of programs: the records do not tell whether a search or chance drew them."
+    ),
     "import": "were imported: the records do not tell how their programs were chosen.",
 }
 """Samplers that search nothing, and the end of the sentence on their records, if there is one to make."""

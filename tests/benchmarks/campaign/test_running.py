@@ -76,7 +76,8 @@ def test_a_run_that_does_not_stop_is_killed(tmp_path, monkeypatch):
 
 COUNTING = """
 import json, pathlib, signal, sys, time
-results, runs, wanted, patience_s = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), 4, float(sys.argv[3])
+results, runs = map(pathlib.Path, sys.argv[1:3])
+wanted, patience_s = 4, float(sys.argv[3])
 runs.mkdir(parents=True, exist_ok=True)
 def write(left):
     folder = results / "counting" / "machine"
