@@ -89,7 +89,8 @@ def next_steps(call: Call) -> int:
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT), str(ROOT / ".typing"), *filter(None, [environment.get("PYTHONPATH")])]
     )
-    failed = []
+    failed: list[str] = []
+    told: list[int] = []
     try:
         for stage, step in _open(stages, workspace):
             room_s = watch.left_s - PACK_S
@@ -102,8 +103,10 @@ def next_steps(call: Call) -> int:
                 workspace, stage.name, room_s * SPARE / 60, call.target or _target(workspace)
             )
             with watch.step(f"{stage.name}/{step.name}: python {' '.join(words)}"):
-                status = run_until([str(python), *words], environment, watch.deadline - PACK_S)
-            if status not in (0, 130, -signal.SIGINT):  # 130: stopped in good order
+                status = run_until([str(python), *words], environment, watch.deadline - PACK_S, told)
+            if told or watch.left_s < PACK_S:
+                break
+            if status:
                 failed.append(f"{stage.name}/{step.name} (status {status})")
     finally:
         with watch.step("packing"):
@@ -153,19 +156,24 @@ def summary(stages: Sequence[Stage], workspace: Workspace) -> str:
     return "\n".join(lines)
 
 
-def run_until(command: Sequence[str], environment: dict[str, str], deadline: float) -> int:
+def run_until(
+    command: Sequence[str], environment: dict[str, str], deadline: float, told: list[int] | None = None
+) -> int:
     """Runs a command that stops cleanly at SIGINT, and gives its exit status.
 
     It is told so at the deadline, or as soon as this process is told to stop, and killed some seconds later.
+    The signals by which this process was told are added to `told`.
     """
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    told = [signal.SIGINT, signal.SIGTERM]
+    signals = [signal.SIGINT, signal.SIGTERM]
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         nonlocal deadline
         deadline = min(deadline, time.monotonic())
+        if told is not None:
+            told.append(number)
 
-    before = [signal.signal(number, pass_on) for number in told]
+    before = [signal.signal(number, pass_on) for number in signals]
     try:
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -177,5 +185,5 @@ def run_until(command: Sequence[str], environment: dict[str, str], deadline: flo
                 os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
     finally:
-        for number, handler in zip(told, before, strict=True):
+        for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)

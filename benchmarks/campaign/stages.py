@@ -280,7 +280,10 @@ TEMPLATES = Stage(
             benchmark="gpu_templates",
             minutes=12.0,
             missing=untimed_rivals,
-            dry=("benchmarks.gpu_templates", "--compile-only", "--problems", "square 1024", *_OUT),
+            dry=(
+                *("benchmarks.campaign.rehearsal", "{results}", "gpu_templates", "benchmarks.gpu_templates"),
+                *("--compile-only", "--problems", "square 1024", "--count", "1"),
+            ),
             dry_missing=nothing,
         ),
     ),
