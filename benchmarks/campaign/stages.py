@@ -169,8 +169,9 @@ TRANSFER = Stage(
     (
         Step(
             name="gpus",
+            # The H100 measured ResNet-18, whose shapes sampled tasks do not have.
             words=(
-                *(*_TRANSFER, "--dataset", "{data:gpu-ebs}", "{data:gpu-held-out}", "{data:gpu-tuned}"),
+                *(*_TRANSFER, "--dataset", "{data:gpu-ebs}", "{data:gpu-tuned}"),
                 *("--min-tasks", "20", "--k", "5", "10", "--variant", "gpus"),
             ),
             benchmark="transfer",
@@ -179,7 +180,7 @@ TRANSFER = Stage(
             minutes=8.0,
             missing=cells_left,
             dry=(
-                *(*_TRANSFER, "--dataset", "{data:gpu-networks}", "{data:gpu-tuned}", "--min-tasks", "20"),
+                *(*_TRANSFER, "--dataset", "{data:gpu}", "{data:gpu-tuned}", "--min-tasks", "20"),
                 *("--k", "10", "--seeds", "1", "--epochs", "1", "--variant", "gpus"),
             ),
         ),
@@ -195,14 +196,7 @@ TRANSFER = Stage(
             minutes=6.0,
             missing=cells_left,
             dry=(
-                *(
-                    *_TRANSFER,
-                    "--dataset",
-                    "{data:gpu-networks}",
-                    "--source",
-                    "cpu-draft",
-                    "{data:gpu-tuned}",
-                ),
+                *(*_TRANSFER, "--dataset", "{data:gpu-tuned}", "--source", "cuda", "{data:gpu}"),
                 *("--min-tasks", "20", "--k", "10", "--seeds", "1", "--epochs", "1"),
                 *("--variant", "cpu-to-gpu"),
             ),
