@@ -180,7 +180,7 @@ TRANSFER = Stage(
             minutes=8.0,
             missing=cells_left,
             dry=(
-                *(*_TRANSFER, "--dataset", "{data:gpu}", "{data:gpu-tuned}", "--min-tasks", "20"),
+                *(*_TRANSFER, "--dataset", "{data:gpu}", "{data:gpu-tuned}", "--target", "20ff2b56bdb1"),
                 *("--k", "10", "--seeds", "1", "--epochs", "1", "--variant", "gpus"),
             ),
         ),
