@@ -61,7 +61,7 @@ def _records(part: str, minutes: float, goal: int) -> Step:
         variant=part,
         minutes=minutes,
         missing=records_missing,
-        dry=(*common, "--goal", "4", "--small", "--", "target={target}", "executor=dry_run"),
+        dry=(*common, "--goal", "1", "--small", "--", "target={target}", "executor=dry_run"),
     )
 
 

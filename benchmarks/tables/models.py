@@ -319,13 +319,13 @@ def _source(result: Result, target: Mapping[str, Any]) -> str:
     """What a target was transferred from, and the number of seeds."""
     settings = result.values["settings"]
     kind = next((word for word in settings["train"] if word.startswith("model=")), "model=mlp")
-    if settings["source"]:
+    if settings.get("source"):
         source = f"`{settings['source'][0]}`"
     else:
-        count = len(target["source_devices"])
+        count = len(target.get("source_devices", ()))
         devices = "another device" if count == 1 else f"{count} other devices"
         source = f"{kind.removeprefix('model=')} of {devices}"
-    return f"{source}, {max((row['seeds'] for row in target['summary']), default=0)}"
+    return f"{source}, {max((row.get('seeds', 1) for row in target['summary']), default=0)}"
 
 
 def hardware_features(results: Results) -> str:
