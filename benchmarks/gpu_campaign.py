@@ -101,7 +101,10 @@ def main(words: Sequence[str] | None = None) -> int:
         return next_steps(call)
     except CampaignError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+    except OSError as error:  # such as no space on the disk
+        where = getattr(given, "work", "")
+        print(f"error: {error}; what was measured so far is in {where}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from .wheels import CHECKOUT, EXTRAS, MANIFEST, project_table, unpack
 
 # TVM's CUDA library is linked to this runtime.
 CUDA_RUNTIME = "libcudart.so.13"
+LEAST_CUDA = 13000
+"""Version of CUDA that a driver must know for this runtime, as cuDriverGetVersion counts."""
 
 CHECK = """
 import importlib.metadata, sys
@@ -97,6 +99,16 @@ def check_machine(dry_run: bool) -> None:
     if dry_run:
         return
     try:
-        ctypes.CDLL("libcuda.so.1")
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise CampaignError("this machine has no NVIDIA driver; --dry-run needs none") from error
+    if status := driver.cuInit(0):
+        raise CampaignError(f"the NVIDIA driver finds no GPU (cuInit: error {status}); nvidia-smi says more")
+    version = ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    if version.value < LEAST_CUDA:
+        major, minor = divmod(version.value // 10, 100)
+        raise CampaignError(
+            f"the NVIDIA driver knows CUDA {major}.{minor}, and TVM's code needs {LEAST_CUDA // 1000}.0: "
+            "use a machine with a newer driver"
+        )

@@ -27,7 +27,7 @@ from .. import cost_models
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from ..trained_on import CPUS
 from .ensemble import ensemble
-from .records import merged, records_apart, records_of
+from .records import merged, records_apart, records_of, short_tasks, without_tasks
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,15 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
         "by_task": {**of_tasks, "left_out_tasks": records.left_out_tasks},
     }
     if networks:
-        matter[Path(networks)] = load(Path(networks))
+        whole_networks = load(Path(networks))
+        short = short_tasks(whole_networks, options.least_programs) if options.datasets else set()
+        matter[Path(networks)] = without_tasks(whole_networks, short)
         whole = compared("by_network", models, f"dataset='{dataset}'", f"test_dataset='{networks}'")
         found["test_dataset"] = networks
         found["by_network"] = {
             **figures(whole, options.baseline),
             "left_out_tasks": whole.data["common_tasks"],
+            "short_tasks": len(short),
         }
     if options.curve_models:
         sizes = [f"curve.tasks={_listed(options.curve_tasks)}"]

@@ -83,18 +83,27 @@ def records_apart(
         names = np.sort(np.random.default_rng(0).permutation(names)[:most_tasks])
     data = data.take(np.flatnonzero(np.isin(data.workload_hash, names)))
     rows = split_rows(data, SplitConfig())
-    valid = np.isfinite(data.latency_s)
     tests, validation = (
         np.unique(data.workload_hash[part]).tolist() for part in (rows.test, rows.validation)
     )
-    short = {
-        name for name in tests if np.count_nonzero(valid & (data.workload_hash == name)) < least_programs
-    }
-    kept = data.take(np.flatnonzero(~np.isin(data.workload_hash, sorted(short))))
+    short = set(tests) & short_tasks(data, least_programs)
+    kept = without_tasks(data, short)
     split = SplitConfig(
         by="list", test_tasks=[name for name in tests if name not in short], validation_tasks=validation
     )
     return TableRecords(kept, split, len(short))
+
+
+def short_tasks(data: LabelledFeatures, least_programs: int) -> set[str]:
+    """Tasks with fewer valid programs."""
+    names, counts = np.unique(data.workload_hash[np.isfinite(data.latency_s)], return_counts=True)
+    enough = set(names[counts >= least_programs].tolist())
+    return set(np.unique(data.workload_hash).tolist()) - enough
+
+
+def without_tasks(data: LabelledFeatures, names: Collection[str]) -> LabelledFeatures:
+    """Records of all other tasks."""
+    return data.take(np.flatnonzero(~np.isin(data.workload_hash, sorted(names))))
 
 
 def _check_counts(cards: dict[str, Card], data: LabelledFeatures) -> None:

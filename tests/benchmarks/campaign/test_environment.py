@@ -91,6 +91,36 @@ def test_tvm_finds_the_cuda_runtime_of_the_environment(tmp_path, monkeypatch):
     assert environment["LD_LIBRARY_PATH"] == f"{library.parent}:/somewhere"
 
 
+class Driver:
+    """What the campaign asks of NVIDIA's driver."""
+
+    def __init__(self, status: int, version: int) -> None:
+        self.cuInit = lambda flags: status
+        self._version = version
+
+    def cuDriverGetVersion(self, pointer) -> int:
+        pointer._obj.value = self._version
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("driver", "told"),
+    [
+        (Driver(100, 13000), r"finds no GPU \(cuInit: error 100\)"),
+        (Driver(0, 12080), r"knows CUDA 12\.8, and TVM's code needs 13\.0: use a machine"),
+    ],
+)
+def test_a_driver_that_is_of_no_use_is_told_at_once(monkeypatch, driver, told):
+    monkeypatch.setattr(environment.ctypes, "CDLL", lambda name: driver)
+    with pytest.raises(CampaignError, match=told):
+        environment.check_machine(dry_run=False)
+
+
+def test_a_driver_of_today_is_used(monkeypatch):
+    monkeypatch.setattr(environment.ctypes, "CDLL", lambda name: Driver(0, 13010))
+    environment.check_machine(dry_run=False)
+
+
 def test_a_machine_without_driver_is_told_at_once(monkeypatch):
     def no_library(name):
         raise OSError(name)
