@@ -40,7 +40,7 @@ def plan(workspace: Workspace, bundle: Path | None = None, limits: Limits = LIMI
     following = next((stage for stage in STAGES.values() if not stage.is_done(workspace)), None)
     if following is None:
         return "\n".join([*lines, "every step has its result"])
-    return "\n".join([*lines, *loading(following, bundle, limits)])
+    return "\n".join([*lines, *loading(following, workspace, bundle, limits)])
 
 
 def _line(stage: Stage, step: Step, workspace: Workspace, limits: Limits) -> str:
@@ -63,7 +63,9 @@ def calls(step: Step, limits: Limits = LIMITS) -> int:
     return math.ceil(60 * step.minutes / (limits.call_s - ENVIRONMENT_S - PACK_S))
 
 
-def loading(stage: Stage, bundle: Path | None, limits: Limits) -> Iterator[str]:
+def loading(
+    stage: Stage, workspace: Workspace, bundle: Path | None, limits: Limits = LIMITS
+) -> Iterator[str]:
     """Lines on the files that travel for a stage, and the calls that carry the bundle."""
     read = {f"checkpoints/{name}" for name in stage.checkpoints}
     read |= {f"data/{name}" for step in stage.steps for name in step.datasets()}
@@ -98,9 +100,16 @@ def loading(stage: Stage, bundle: Path | None, limits: Limits) -> Iterator[str]:
             if last
             else "mkdir -p /tmp/bundle && cp -r LOAD /tmp/bundle/"
         ).replace("LOAD", str(load))
-        work = ", outputs/campaign" if last else ""
+        work = f", {_carried(workspace)}" if last else ""
         yield f"call {number + 1}: carry {load} ({size / MB:.1f} MiB){work}{fits}"
         yield f"  {then}"
+
+
+def _carried(workspace: Workspace) -> str:
+    """Work of earlier calls, with its size."""
+    files = [path for path in workspace.work.rglob("*") if path.is_file()]
+    folder = workspace.work.relative_to(ROOT) if workspace.work.is_relative_to(ROOT) else workspace.work
+    return f"{folder} ({sum(path.stat().st_size for path in files) / MB:.1f} MiB)"
 
 
 def loads(bundle: Path) -> list[Path]:

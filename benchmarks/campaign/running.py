@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +100,7 @@ def next_steps(call: Call) -> int:
             if lacking := step.lacks(workspace):
                 print(f"{stage.name}/{step.name}: waits for {', '.join(lacking)}", flush=True)
                 continue
+            take_up(step, workspace)
             words = step.command(
                 workspace, stage.name, room_s * SPARE / 60, call.target or _target(workspace)
             )
@@ -119,6 +121,14 @@ def next_steps(call: Call) -> int:
     if failed:
         print(f"failed: {', '.join(failed)}; what they say is above", file=sys.stderr)
     return 1 if failed else 0
+
+
+def take_up(step: Step, workspace: Workspace) -> None:
+    """Copies the landed datasets that a step goes on with, if the work of earlier calls was not carried."""
+    for name in step.grown():
+        growing, landed = workspace.work / "data" / name, workspace.data / name
+        if landed.is_dir() and not growing.is_dir():
+            shutil.copytree(landed, growing)
 
 
 def _open(stages: Sequence[Stage], workspace: Workspace) -> Iterator[tuple[Stage, Step]]:

@@ -74,6 +74,10 @@ class Step:
         names = self.datasets(workspace.dry_run)
         return [name for name in names if not any(workspace.dataset(name).glob("records-*.parquet"))]
 
+    def grown(self) -> list[str]:
+        """Names of datasets that it makes or goes on with."""
+        return re.findall(r"\{work\}/data/(\S+)", " ".join(self.words))
+
     def command(self, workspace: Workspace, stage: str, minutes: float, target: str) -> list[str]:
         """Words of `python`."""
         runs = workspace.work / "runs" / f"{stage}-{self.name}"

@@ -100,10 +100,12 @@ def test_the_plan_says_what_a_call_carries(empty, tmp_path, monkeypatch):
         load.mkdir(parents=True)
         (load / MANIFEST).write_text("[]")
         (load / "piece").write_bytes(bytes(size * 1000))
-    told = "\n".join(planning.loading(STAGES["records"], tmp_path / "bundle", Limits(sent=2 * MB)))
+    told = "\n".join(planning.loading(STAGES["records"], empty, tmp_path / "bundle", Limits(sent=2 * MB)))
     assert "'!/checkpoints/cuda/' '!/data/big/'" in told
     assert told.count("TOO LARGE") == 0
-    told = "\n".join(planning.loading(STAGES["records"], tmp_path / "bundle", Limits(sent=MB + 20_000)))
+    told = "\n".join(
+        planning.loading(STAGES["records"], empty, tmp_path / "bundle", Limits(sent=MB + 20_000))
+    )
     assert told.count("TOO LARGE") == 1 and "call 1: carry" in told and "next --bundle" in told
     with pytest.raises(CampaignError, match="has no load"):
         planning.plan(empty, tmp_path)

@@ -18,6 +18,8 @@ from benchmarks.campaign.running import Call, next_steps, run_until
 from benchmarks.campaign.stages import STAGES
 from benchmarks.campaign.step import Stage, Step, failures_or_left_out
 from benchmarks.campaign.workspace import Workspace
+from benchmarks.checkouts import KEPT_COMMIT, commit_of
+from benchmarks.common import ROOT as CHECKOUT
 
 CHILD = """
 import pathlib, signal, sys, time
@@ -175,3 +177,22 @@ def test_a_step_that_fails_is_told_and_what_is_there_is_packed(made_up, tmp_path
     assert next_steps(Call(machine, tmp_path / "out", 1.0)) == 1
     assert "failed: made up/count (status 1)" in capsys.readouterr().err
     assert crate.read(tmp_path / "out", tmp_path / "scratch").facts["calls"] == 1
+
+
+def test_a_landed_dataset_is_taken_up_where_the_work_was_not_carried(tmp_path):
+    (step,) = (step for step in STAGES["records"].steps if step.name == "ebs")
+    here = workspace(tmp_path)
+    (here.data / "gpu-ebs").mkdir(parents=True)
+    (here.data / "gpu-ebs" / "records-0.parquet").write_text("landed")
+    running.take_up(step, here)
+    growing = here.work / "data" / "gpu-ebs" / "records-0.parquet"
+    assert growing.read_text() == "landed"
+    growing.write_text("grown")
+    running.take_up(step, here)
+    assert growing.read_text() == "grown"
+
+
+def test_runs_are_kept_by_the_commit_of_the_campaign(monkeypatch, tmp_path):
+    monkeypatch.setenv(KEPT_COMMIT, "of the first call")
+    assert commit_of(CHECKOUT) == "of the first call"
+    assert commit_of(tmp_path) is None  # another checkout
