@@ -229,8 +229,9 @@ REUSE = Stage(
             minutes=12.0,
             missing=failures_or_left_out,
             dry=(
-                *("benchmarks.reuse", *_KEPT, *_OUT, "--part", "networks", "--networks", "dcgan"),
-                *("--searches", "off", "--runs", "1", "--", "search=no_measurement"),
+                *("benchmarks.campaign.rehearsal", "{results}", "reuse_networks", "benchmarks.networks"),
+                *("--networks", SMALL, "--runs", "1", *_KEPT, "--out", "{runs}", *_TINY),
+                *("search.reuse=paper", "search.eto.trials=2"),
             ),
         ),
         Step(
