@@ -10,9 +10,15 @@ from pathlib import Path
 
 from .common import ROOT, revision
 
+KEPT_COMMIT = "FORETUNE_KEPT_COMMIT"
+"""Environment variable with the commit by which the runs of this checkout are kept, in place of its own: a
+campaign of several calls goes on after results were committed between them."""
+
 
 def commit_of(checkout: Path) -> str | None:
     """Commit of a checkout without the mark of changes, by which kept runs are known."""
+    if checkout == ROOT and (kept := os.environ.get(KEPT_COMMIT)):
+        return kept
     found = revision(checkout)
     return None if found is None else found.removesuffix("+changes")
 

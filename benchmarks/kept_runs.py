@@ -62,6 +62,11 @@ class KeptRuns:
         self._arguments = arguments
         self._ends = time.monotonic() + 60 * (minutes if arguments.minutes is None else arguments.minutes)
 
+    @property
+    def left_s(self) -> float:
+        """Seconds in which a run may begin."""
+        return self._ends - time.monotonic()
+
     def in_time(self, name: str) -> bool:
         """Whether another run may begin; one that may not is noted."""
         if time.monotonic() <= self._ends:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
+from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, make_executor
 from foretune.dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import as_task_module
@@ -72,7 +72,7 @@ def time_in_turns(modules: Sequence[str], target: Target, *, flush: bool, turns:
     """
     samples: list[list[float]] = [[] for _ in modules]
     config = MeasureConfig(repeats=5, groups=2, budget_s=0.5, cache_flush=flush)
-    with WorkerPool(target, config, workers=1) as pool:
+    with make_executor(ExecutorConfig(), target, config, workers=1) as pool:
         for _, number in in_turns(range(len(modules)), turns):
             outcome = pool.measure([MeasureJob(modules[number], keep_built=True)])[0]
             samples[number].append(outcome.latency_s)

@@ -26,7 +26,8 @@ from rich.console import Console
 from .. import cost_models
 from ..common import RESULTS, argument_parser, start, this_machine, write_result
 from ..trained_on import CPUS
-from .records import merged, records_of
+from .ensemble import ensemble
+from .records import merged, records_apart, records_of, short_tasks, without_tasks
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,15 @@ _load = cache(load_labelled_features)
 
 def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> dict[str, Any]:
     """Compares the models of a table on its held-out tasks, on whole networks and along the curves."""
-    cards = {name: load_checkpoint(name).card for name in table.checkpoints}
-    runs_in = options.runs_in / Path(table.checkpoints[0]).name
-    records = records_of(cards, load(merged(table.datasets, runs_in / "records")))
+    runs_in = options.runs_in / (Path(table.checkpoints[0]).name if table.checkpoints else "given")
+    networks = options.test_dataset or table.networks
+    known = load(merged(table.datasets, runs_in / "records"))
+    if table.checkpoints:
+        cards = {name: load_checkpoint(name).card for name in table.checkpoints}
+        records = records_of(cards, known)
+    else:
+        apart = load(Path(networks)).shape if networks else ()
+        records = records_apart(known, apart, options.most_tasks, options.least_programs)
     dataset = Path(table.datasets[0])
     matter = {dataset: records.data}
 
@@ -79,6 +86,8 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
         return compare(matter, records.split, models, options, runs_in, folder, *overrides)
 
     models = [*table.checkpoints, *options.models]
+    if options.ensemble:
+        models.insert(0, str(ensemble(records, options, runs_in / "ensemble")))
     of_tasks = figures(compared("by_task", models, f"dataset='{dataset}'"), options.baseline)
     found = {
         "title": title(table, of_tasks, records.left_out_tasks),
@@ -87,13 +96,16 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
         "baseline": options.baseline,
         "by_task": {**of_tasks, "left_out_tasks": records.left_out_tasks},
     }
-    if networks := options.test_dataset or table.networks:
-        matter[Path(networks)] = load(Path(networks))
+    if networks:
+        whole_networks = load(Path(networks))
+        short = short_tasks(whole_networks, options.least_programs) if options.datasets else set()
+        matter[Path(networks)] = without_tasks(whole_networks, short)
         whole = compared("by_network", models, f"dataset='{dataset}'", f"test_dataset='{networks}'")
         found["test_dataset"] = networks
         found["by_network"] = {
             **figures(whole, options.baseline),
             "left_out_tasks": whole.data["common_tasks"],
+            "short_tasks": len(short),
         }
     if options.curve_models:
         sizes = [f"curve.tasks={_listed(options.curve_tasks)}"]
@@ -103,13 +115,20 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
     return found
 
 
+def training_device(overrides: Sequence[str]) -> str:
+    """Name of the GPU that overrides train on, "" for a CPU."""
+    if not any("accelerator=gpu" in word for word in overrides):
+        return ""
+    return str(torch.cuda.get_device_name())
+
+
 def title(table: Table, of_tasks: Mapping[str, Any], left_out_tasks: int) -> str:
     """Sentences on the training of the models of a table, and on what is left out of the test."""
     tasks, records = (of_tasks[name]["train"] for name in ("tasks", "records"))
     folders = ", ".join(f"`{folder}`" for folder in table.datasets)
+    shipped = "; the shipped ones leave out the few that failed" if table.checkpoints else ""
     sentences = [
-        f"All models are trained on the same {records:,} records of {tasks:,} tasks ({folders}); the shipped "
-        "ones leave out the few that failed."
+        f"All models are trained on the same {records:,} records of {tasks:,} tasks ({folders}){shipped}."
     ]
     if left_out_tasks:
         sentences.append(
@@ -168,7 +187,7 @@ def figures(comparison: Comparison, baseline: str) -> dict[str, Any]:
             of_row["networks"] = {
                 name: {key: of[key] for key in OF_NETWORKS} for name, of in networks.items()
             }
-        models[row.name] = of_row | row.facts
+        models["ensemble" if "/ensemble/" in row.name else row.name] = of_row | row.facts
     counts = {name: comparison.data[name] for name in ("tasks", "records", "hardware_ids")}
     return {**counts, "models": models}
 
@@ -182,6 +201,10 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     names = [table.checkpoints[0] for table in SHIPPED]
     add("--tables", nargs="+", choices=names, default=names, help="by their first checkpoint (all)")
+    add("--datasets", nargs="+", help="train on these records in place of a shipped checkpoint's")
+    add("--most-tasks", type=int, help="of the datasets, by chance (all)")
+    add("--least-programs", type=int, default=2, help="of a task to test on, with --datasets (%(default)s)")
+    add("--ensemble", nargs="+", default=[], metavar="MODEL", help="combine these, trained with each seed")
     add("--models", nargs="+", default=list(MODELS), help="of foretune compare (%(default)s)")
     add("--baseline", default="xgb", help="model that margins are stated against (%(default)s)")
     add(
@@ -209,8 +232,13 @@ def main() -> None:
     options = arguments_of()
     begun = start()
     torch.set_num_threads(options.threads)
-    tables = [measure(table, options) for table in SHIPPED if table.checkpoints[0] in options.tables]
+    if options.datasets:
+        tables = [measure(Table((), tuple(options.datasets), networks=None), options)]
+    else:
+        tables = [measure(table, options) for table in SHIPPED if table.checkpoints[0] in options.tables]
     result: dict[str, Any] = {"tables": tables}
+    if device := training_device(options.overrides):
+        result["trained_on"] = device
     if options.curve_models:
         result["curve"] = tables[0].pop("curve")
     folder = write_result(

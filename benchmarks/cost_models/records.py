@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from foretune.dataset.features.table import LabelledFeatures
 from foretune.dataset.merge import merge_datasets
-from foretune.dataset.split import SplitConfig
+from foretune.dataset.split import SplitConfig, split_rows
 from foretune.dataset.store import RecordStore
 from foretune.models.card import Card
 from foretune.training.evaluation import part_rows
@@ -28,7 +28,7 @@ class TableRecords:
     data: LabelledFeatures
     split: SplitConfig
     left_out_tasks: int
-    """Test tasks of the cards whose shape is among the training or validation tasks."""
+    """Test tasks with too few programs, or whose shape is among the training or validation tasks."""
 
 
 def merged(datasets: Sequence[str], folder: Path) -> Path:
@@ -66,6 +66,44 @@ def records_of(cards: dict[str, Card], data: LabelledFeatures) -> TableRecords:
     test_tasks = np.unique(data.workload_hash[tested]).tolist()
     split = SplitConfig(by="list", test_tasks=test_tasks, validation_tasks=card.split.validation_tasks)
     return TableRecords(data.take(rows), split, len(card.split.test_tasks) - len(test_tasks))
+
+
+def records_apart(
+    data: LabelledFeatures, shapes: Collection[str], most_tasks: int | None, least_programs: int
+) -> TableRecords:
+    """Records without a checkpoint's split: a tenth of the tasks for validation, a tenth to test on.
+
+    Args:
+        shapes: shapes of tasks that are tested apart, which are neither trained nor tested on here.
+        most_tasks: tasks that are kept, by chance.
+        least_programs: valid programs of a test task; one with fewer is left out and counted.
+    """
+    names = np.unique(data.workload_hash[~np.isin(data.shape, np.asarray(shapes))])
+    if most_tasks is not None:
+        names = np.sort(np.random.default_rng(0).permutation(names)[:most_tasks])
+    data = data.take(np.flatnonzero(np.isin(data.workload_hash, names)))
+    rows = split_rows(data, SplitConfig())
+    tests, validation = (
+        np.unique(data.workload_hash[part]).tolist() for part in (rows.test, rows.validation)
+    )
+    short = set(tests) & short_tasks(data, least_programs)
+    kept = without_tasks(data, short)
+    split = SplitConfig(
+        by="list", test_tasks=[name for name in tests if name not in short], validation_tasks=validation
+    )
+    return TableRecords(kept, split, len(short))
+
+
+def short_tasks(data: LabelledFeatures, least_programs: int) -> set[str]:
+    """Tasks with fewer valid programs."""
+    names, counts = np.unique(data.workload_hash[np.isfinite(data.latency_s)], return_counts=True)
+    enough = set(names[counts >= least_programs].tolist())
+    return set(np.unique(data.workload_hash).tolist()) - enough
+
+
+def without_tasks(data: LabelledFeatures, names: Collection[str]) -> LabelledFeatures:
+    """Records of all other tasks."""
+    return data.take(np.flatnonzero(~np.isin(data.workload_hash, sorted(names))))
 
 
 def _check_counts(cards: dict[str, Card], data: LabelledFeatures) -> None:

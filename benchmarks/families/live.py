@@ -16,13 +16,14 @@ from typing import Any
 
 from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.tvm_compat import available_cores, parse_target
 from foretune.errors import UserError
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ..networks import contest
+from ..networks.dry_runner import DRY_STRATEGY, DryRunner
 from ..networks.stock import ROUND, search
 from . import BASE, REUSE, THREE_QUARTERS
 
@@ -119,21 +120,36 @@ def live(
     return found
 
 
-def stock(network: str, name: str, seed: int) -> dict[str, Any]:
+def stock(
+    network: str,
+    name: str,
+    seed: int,
+    target: str = "llvm",
+    *,
+    inputs: Any = None,
+    trials: int = TRIALS_A_TASK,
+    round_size: int = ROUND,
+    dry_run: bool = False,
+) -> dict[str, Any]:
     """One tuning by MetaSchedule's own search: the sum of its tasks' latencies over its seconds.
 
     Tasks of which it runs no program are left out and named: a gather by random indices ends its process.
+    `dry_run` invents latencies.
     """
-    target = parse_target("llvm")
-    tasks = extract_tasks(to_relax(load_network(network), target, AS_FASTEST), target, network)
+    device = parse_target(target)
+    tasks = extract_tasks(to_relax(load_network(network, inputs=inputs), device, AS_FASTEST), device, network)
     curve = Curve(tasks)
     with tempfile.TemporaryDirectory() as scratch:
         search(
             tasks,
-            target,
+            device,
             Path(scratch),
             seed=seed,
-            trials=TRIALS_A_TASK,
+            trials=trials,
+            round_size=round_size,
+            runner=DryRunner() if dry_run else "local",
+            strategy=DRY_STRATEGY if dry_run else "evolutionary",
+            threads=1 if target == "llvm" else available_cores(),
             callbacks=[curve],
             **STOCK[name](),
         )

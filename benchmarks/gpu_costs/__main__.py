@@ -92,7 +92,9 @@ def main() -> None:
     arguments = parser.parse_args()
     begun = start()
     tasks = [programs for dataset in arguments.datasets for programs in programs_of(dataset) if programs]
-    result = {"tasks": len(tasks), "programs": sum(map(len, tasks)), "ordered": ordered(tasks)}
+    folders = [str(path).removeprefix(f"{ROOT}/") for path in arguments.datasets]
+    counted = {"tasks": len(tasks), "programs": sum(map(len, tasks))}
+    result = {"datasets": folders, **counted, "ordered": ordered(tasks)}
     print(result)
     print(f"wrote {write_result('gpu_costs', result, begun, this_machine(), results=arguments.out)}")
 

@@ -33,7 +33,7 @@ def one_run(arguments: argparse.Namespace, network: str, seed: int) -> dict[str,
     """A run of this checkout, or an earlier one of the same commit that was kept."""
     settings = {"commit": commit_of(ROOT), "network": network, "seed": seed, "overrides": arguments.overrides}
     return kept_run(
-        arguments.runs_in / "alone" / f"{network}-{seed}.json",
+        arguments.runs_in / "alone" / f"{network.replace(':', '-')}-{seed}.json",
         settings,
         lambda: tune(ROOT, network, seed, arguments.overrides),
         again=arguments.again,
@@ -63,9 +63,14 @@ def one_pair(arguments: argparse.Namespace, network: str, seed: int) -> dict[str
     return kept_run(folder / f"{network}-{seed}.json", settings, make, again=arguments.again)
 
 
-def known_part(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
-    """Part of a network that is among the records that models are trained on; see `in_records`."""
-    path = arguments.runs_in / "in_records" / f"{network}.json"
+def known_part(arguments: argparse.Namespace, network: str) -> dict[str, Any] | None:
+    """Part of a network that is among the records that models are trained on; see `in_records`.
+
+    None for a network that is given by an import path.
+    """
+    if ":" in network:
+        return None
+    path = arguments.runs_in / "in_records" / f"{network.replace(':', '-')}.json"
     return kept_run(path, {"commit": commit_of(ROOT)}, partial(in_records, network))
 
 

@@ -37,17 +37,30 @@ def search(
     callbacks: Sequence[ms.MeasureCallback] = (),
     scheduler: ms.TaskScheduler | str = "gradient",
     cost_model: ms.CostModel | str = "xgb",
+    runner: ms.Runner | str = "local",
+    round_size: int = ROUND,
+    strategy: str = "evolutionary",
+    threads: int = 1,
 ) -> ms.Database:
-    """The database of a search of `trials` programs a task, in `folder`."""
+    """The database of a search of `trials` programs a task, in `folder`.
+
+    `threads` replay programs side by side, as MetaSchedule does on all cores where nothing is set.
+    """
     load_tensor_intrinsics()
     database = ms.database.JSONDatabase(work_dir=str(folder))
     ms.tune_tasks(
-        tasks=[make_tune_context(task.mod, target, seed=seed + 1, name=task.name) for task in tasks],
+        tasks=[
+            make_tune_context(
+                task.mod, target, seed=seed + 1, name=task.name, strategy=strategy, threads=threads
+            )
+            for task in tasks
+        ],
         task_weights=[float(task.weight) for task in tasks],
         work_dir=str(folder),
         max_trials_global=trials * len(tasks),
-        num_trials_per_iter=ROUND,
+        num_trials_per_iter=min(round_size, trials),
         builder=ms.builder.LocalBuilder(initializer=prepare_builder, timeout_sec=60.0),
+        runner=runner,
         database=database,
         measure_callbacks=[*ms.measure_callback.MeasureCallback.create("default"), *callbacks],
         task_scheduler=scheduler,

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from foretune.dataset.measure import WorkerPool
+from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
 from foretune.dataset.task import Task
 from foretune.dataset.tvm_compat import parse_target
+from tvm.target import Target
 
 from .. import reuse
 from ..common import argument_parser, in_turns, start, this_machine
@@ -50,12 +51,12 @@ def shapes(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
 
 def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `pairs`: the first pair of each type, then the second, and so on."""
-    target, trials = parse_target("llvm"), arguments.trials
+    target, trials = parse_target(arguments.target), arguments.trials
     kinds = arguments.types or list(single_pairs.TYPES)
     listed = {kind: single_pairs.pairs_of(kind, arguments.pairs, target, trials) for kind in kinds}
     found = {kind: list(each) for kind, each in runs.earlier.get("types", {}).items()}
 
-    def backend(task: Task, pool: WorkerPool) -> Searched | None:
+    def backend(task: Task, pool: Executor) -> Searched | None:
         """The backend's search of an operator, which all pairs with it share."""
         run = runs.kept(
             f"backend-{task.workload_hash}",
@@ -65,7 +66,7 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         )
         return None if run is None else Searched(**run)
 
-    with WorkerPool(target) as pool:
+    with pool_of(arguments, target) as pool:
         for number in range(arguments.from_pair, arguments.pairs):
             for kind in kinds:
                 name, known = f"{kind}-{number}", found.setdefault(kind, [])
@@ -85,7 +86,17 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
                         "child": pair.child.workload_hash,
                         "trials": trials,
                     },
-                    partial(single_pairs.one_pair, pair, source, own, pool, target, trials=trials, seed=0),
+                    partial(
+                        single_pairs.one_pair,
+                        pair,
+                        source,
+                        own,
+                        pool,
+                        target,
+                        trials=trials,
+                        seed=0,
+                        timed=not arguments.dry_run,
+                    ),
                 )
                 if run is not None:
                     known.append(run)
@@ -95,6 +106,12 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         "types": {kind: each for kind, each in found.items() if each},
         "estimates": single_pairs.estimates([run for each in found.values() for run in each]),
     }
+
+
+def pool_of(arguments: argparse.Namespace, target: Target) -> Executor:
+    """Executor of this machine's device, or of a dry run."""
+    kind = "dry_run" if arguments.dry_run else "local"
+    return make_executor(ExecutorConfig(kind=kind), target, MeasureConfig())
 
 
 def sets(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
@@ -170,6 +187,8 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sets", nargs="+", choices=operator_sets.SETS, help="of the parts plans and sets (all)")
     add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")
     add("--trials", type=int, default=64, help="candidates that the backend measures of a task (%(default)s)")
+    add("--target", default="llvm", help="of the parts pairs and networks (%(default)s)")
+    add("--dry-run", action="store_true", help="of the part pairs: invent latencies, for a rehearsal")
     add("--runs", type=int, help="seeds of each network (3) or set (1)")
     add_options(parser, "outputs/benchmarks/reuse", str(MINUTES))
     add("overrides", nargs="*", metavar="OVERRIDE", help="for foretune tune, after a --")
@@ -184,7 +203,8 @@ def runs_of(arguments: argparse.Namespace, earlier: Mapping[str, Any] | None = N
 
 def main() -> None:
     arguments = arguments_of()
-    begun, machine, benchmark = start(), this_machine(), f"reuse_{arguments.part}"
+    target = "llvm" if arguments.dry_run else arguments.target
+    begun, machine, benchmark = start(), this_machine(target), f"reuse_{arguments.part}"
     runs = runs_of(arguments, earlier_result(arguments, benchmark, machine))
     result = {"part": arguments.part, **PARTS[arguments.part](arguments, runs)}
     print(f"wrote {runs.write(benchmark, result, begun, machine)}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.measure import WorkerPool
+from foretune.dataset.measure import Executor
 from foretune.dataset.task import Task
 from foretune.inference.checkpoint_fit import AUTO, fitting_checkpoint
 from foretune.inference.config import OneShotConfig, StopConfig
@@ -69,7 +69,7 @@ def searched(
     method: str,
     task: Task,
     target: Target,
-    pool: WorkerPool,
+    pool: Executor,
     *,
     trials: int,
     seed: int,

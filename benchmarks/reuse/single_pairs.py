@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from foretune.dataset.measure import WorkerPool
+from foretune.dataset.measure import Executor
 from foretune.dataset.task import Task
 from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
 from foretune.inference.reuse.conditions import can_reuse
@@ -119,17 +119,19 @@ def one_pair(
     pair: Pair,
     source: Searched,
     backend: Searched,
-    pool: WorkerPool,
+    pool: Executor,
     target: Target,
     *,
     trials: int,
     seed: int,
+    timed: bool = True,
 ) -> dict[str, Any]:
     """Searches of the child by each method, whose best programs are timed in turns.
 
     Args:
         source: the backend's search of the parent.
         backend: its search of the child.
+        timed: False takes the latencies of the searches instead, for a rehearsal.
     """
     donor = Donor(pair.parent, source.measured)
     found = {BACKEND: backend}
@@ -137,13 +139,16 @@ def one_pair(
         if method != BACKEND:
             found[method] = searched(method, pair.child, target, pool, donor=donor, trials=trials, seed=seed)
     ran = {method: one.best for method, one in found.items() if one.best is not None}
-    timed = time_in_turns(list(ran.values()), target, flush=True)
+    if timed:
+        latencies_s = time_in_turns(list(ran.values()), target, flush=True)
+    else:
+        latencies_s = [min(found[method].latencies_s) for method in ran]
     return {
         "parent": pair.parent.name,
         "child": pair.child.name,
         "estimated": pair.estimated,
         "methods": {method: one.summary() for method, one in found.items()},
-        "latency_s": dict(zip(ran, timed, strict=True)),
+        "latency_s": dict(zip(ran, latencies_s, strict=True)),
     }
 
 

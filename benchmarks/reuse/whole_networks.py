@@ -19,13 +19,15 @@ SEARCHES: Mapping[str, tuple[str, ...]] = {
     "short": (*_TAKING_OVER, "search.auto.source_rounds=3", "search.auto.depthwise_rounds=1"),
     "shared": (*_TAKING_OVER, "search.share_surrogate=true"),
     "few_heavy": (*_TAKING_OVER, "search.auto.heavy_share=0.2"),
+    "paper": ("search.reuse=paper", "search.eto.trials=64"),
     "two_rounds": (*_TAKING_OVER, "search.auto.depthwise_rounds=2"),
 }
 """Overrides of `foretune tune` by the name of the search in a result.
 
 All but `fewer` take up to four programs over, as a search does where there are no templates; `fewer` takes
 none, as it does where there are. `short` gives sources and depthwise convolutions fewer rounds, `shared` also
-shares the surrogate among the tasks of a family, `few_heavy` gives all rounds to tasks of a fifth alone, and
+shares the surrogate among the tasks of a family, `paper` is
+ETO as published with a backend of 64 trials, `few_heavy` gives all rounds to tasks of a fifth alone, and
 `two_rounds` gives depthwise convolutions two.
 """
 

@@ -1,7 +1,9 @@
-"""Do the ranges that a parent's program sets (ETO, section 3) hold fast programs of a child, and prune?
+r"""Do the ranges that a parent's program sets (ETO, section 3) hold fast programs of a child, and prune?
 
     python -m benchmarks.reuse_ranges --dataset data/cpu      # one dataset; its rows are kept
     python -m benchmarks.reuse_ranges --summarise             # the result, over all kept rows
+    python -m benchmarks.reuse_ranges --variant gpu --dataset data/gpu --least 6 && \
+        python -m benchmarks.reuse_ranges --variant gpu --summarise
 
 A pair counts where ETO would reuse: both tasks have the operator type and the sketch, were measured on one
 device, and the parent's fastest program is of that sketch. A feature's range holds a fast program if one of
@@ -10,4 +12,6 @@ the child's measured programs inside is within 90 % of its best. Beside it stand
 - the share of the child's programs that the range keeps: a range that keeps all prunes nothing;
 - the chance that as many programs at random hold a fast one;
 - ranges of the same width, put at random between the child's least and largest value.
+
+On a GPU the features are those of the paper: thread blocks, threads, and shared memory of all blocks.
 """

@@ -17,20 +17,33 @@ from foretune.dataset.drafting.read_structure import read_structure
 from foretune.dataset.drafting.read_traces import SketchReader
 from foretune.dataset.store import RecordStore
 from foretune.inference.reuse.conditions import Operator, SketchSignature, can_reuse, operator_from
-from foretune.inference.reuse.program_features import COUNTERPARTS, FeatureRanges, Interval
+from foretune.inference.reuse.program_features import (
+    COUNTERPARTS,
+    FeatureRanges,
+    Interval,
+    has_threads,
+    program_features,
+)
 from numpy.typing import NDArray
+from tvm.target import Target
 
 FAST = 0.9
 """Share of the best performance from which a program is fast (t of section 3)."""
 
 LEAST_PROGRAMS = 16
-"""Programs of a sketch from which a task counts."""
+"""Programs of a sketch from which a task counts, by default."""
 
 PLACES = 8
 """Random places of a range of the same width."""
 
-CHOICES = tuple(product(*(COUNTERPARTS[feature] for feature in ("blocks", "threads", "shared"))))
+KINDS = ("blocks", "threads", "shared")
+"""B, T and M."""
+
+CHOICES = tuple(product(*(COUNTERPARTS[kind] for kind in KINDS)))
 """Counterparts of B, T and M together."""
+
+Features = Mapping[tuple[str, str], NDArray[np.float64]]
+"""Values by feature and counterpart, each [n]. On a GPU the counterpart is the feature itself."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +52,7 @@ class Measured:
 
     operator: Operator
     latencies_s: NDArray[np.float64]
-    features: Mapping[tuple[str, str], NDArray[np.float64]]
-    """Values by feature and counterpart, each [n]."""
+    features: Features
     has_best: bool
     """Whether the task's fastest program is of this sketch."""
     workload_hash: str
@@ -51,8 +63,11 @@ class Measured:
         return self.latencies_s <= self.latencies_s.min() / FAST
 
 
-def measured_tasks(dataset: Path) -> dict[Any, list[Measured]]:
-    """Sketches of tasks with enough programs that ran, by device, target, operator type and sketch."""
+def measured_tasks(dataset: Path, least: int = LEAST_PROGRAMS) -> dict[Any, list[Measured]]:
+    """Sketches of tasks with `least` programs that ran, by device, target, operator type and sketch.
+
+    On a GPU, a sketch that binds no loop of a tiled nest to threads is left out.
+    """
     store = RecordStore(dataset).require()
     by_task: defaultdict[str, defaultdict[Any, list[tuple[str, float]]]] = defaultdict(
         lambda: defaultdict(list)
@@ -68,15 +83,12 @@ def measured_tasks(dataset: Path) -> dict[Any, list[Measured]]:
         for device, records in by_task.get(row.workload_hash, {}).items():
             best_s = min(latency_s for _, latency_s in records)
             for sketch, values, numbers in reader.group_by_sketch([trace for trace, _ in records]):
-                if not sketch.structure or len(numbers) < LEAST_PROGRAMS:
+                if not sketch.structure or len(numbers) < least:
                     continue
                 latencies_s = np.array([records[number][1] for number in numbers])
-                nest = Nest.of(sketch, values)
-                features = {
-                    (kind, name): function(nest).astype(np.float64)
-                    for kind, functions in COUNTERPARTS.items()
-                    for name, function in functions.items()
-                }
+                features = features_of(Nest.of(sketch, values), on_gpu=Target(device[1]).kind.name == "cuda")
+                if not features:
+                    continue
                 operator = operator_from(row.operator, sketch.block)
                 key = device, operator.type, SketchSignature.of(sketch)
                 known = Measured(
@@ -84,6 +96,20 @@ def measured_tasks(dataset: Path) -> dict[Any, list[Measured]]:
                 )
                 found[key].append(known)
     return found
+
+
+def features_of(nest: Nest, *, on_gpu: bool) -> Features:
+    """B, T and M of programs; a CPU's counterparts. Empty for programs of a GPU without bound loops."""
+    if not on_gpu:
+        return {
+            (kind, name): function(nest).astype(np.float64)
+            for kind, functions in COUNTERPARTS.items()
+            for name, function in functions.items()
+        }
+    if not has_threads(nest):
+        return {}
+    found = program_features(nest)
+    return {(kind, kind): getattr(found, kind) for kind in KINDS}
 
 
 def reuse_pairs(tasks: Mapping[Any, Sequence[Measured]]) -> list[tuple[Measured, Measured]]:
@@ -104,7 +130,8 @@ def pair_rows(
 ) -> Iterator[dict[str, list[float]]]:
     """Yields for each pair, by feature or choice: [hit, kept, chance, hit elsewhere, kept elsewhere].
 
-    Names are `blocks/chunks` and the like, and `chunks+register_tiles+step_bytes` for all three.
+    Names are `blocks/chunks` and the like, and `chunks+register_tiles+step_bytes` for all three. On a GPU
+    they are `blocks/blocks` and the like, and `blocks+threads+shared`.
     """
     for child, parent in pairs:
         ranges = FeatureRanges.of(parent.operator, child.operator)
@@ -119,8 +146,8 @@ def pair_rows(
             f"{kind}/{name}": _entry(inside[kind, name], elsewhere[kind, name], child.fast)
             for kind, name in inside
         }
-        for choice in CHOICES:
-            keys = list(zip(COUNTERPARTS, choice, strict=True))
+        for choice in product(*([name for of, name in inside if of == kind] for kind in KINDS)):
+            keys = list(zip(KINDS, choice, strict=True))
             row["+".join(choice)] = _entry(
                 np.logical_and.reduce([inside[key] for key in keys]),
                 np.logical_and.reduce([elsewhere[key] for key in keys]),

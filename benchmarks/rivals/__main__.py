@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foretune.inference.deploy.rivals.registry import RIVALS
+
 from .. import rivals
 from ..checkouts import cause_of, commit_of
 from ..common import RESULTS, ROOT, argument_parser, kept_run, start, this_machine, write_result
@@ -32,6 +34,8 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--networks", nargs="+", default=NETWORKS, help="(%(default)s)")
     add("--target", default="llvm", help="target of foretune tune (%(default)s)")
     add("--rival-limit-s", type=float, default=90.0, help="seconds a rival may compile (%(default)s)")
+    add("--rivals", nargs="*", default=list(RIVALS), help="(%(default)s)")
+    add("--minutes", type=float, help="begin no network after so many")
     add("--again", action="store_true", help="run anew what is kept")
     add("--keep", action="store_true", help="keep runs of earlier commits too; the result names each commit")
     add("--extend", action="store_true", help="add to the committed result of this machine")
@@ -53,13 +57,19 @@ def run_of(arguments: argparse.Namespace, network: str) -> dict[str, Any]:
         "network": network,
         "rival_limit_s": arguments.rival_limit_s,
         "overrides": arguments.overrides,
+        **({} if arguments.rivals == list(RIVALS) else {"rivals": arguments.rivals}),
     }
     return kept_run(
-        arguments.runs_in / f"{network}.json",
+        arguments.runs_in / f"{network.replace(':', '-')}.json",
         settings,
         lambda: {
             "commit": settings["commit"],
-            **measure(network, arguments.overrides, rival_limit_s=arguments.rival_limit_s),
+            **measure(
+                network,
+                arguments.overrides,
+                rival_limit_s=arguments.rival_limit_s,
+                rivals=arguments.rivals,
+            ),
         },
         again=arguments.again,
         free=("commit",) if arguments.keep else (),
@@ -118,6 +128,11 @@ def main() -> None:
     runs: dict[str, dict[str, Any]] = {}
     failures = []
     for number, network in enumerate(arguments.networks, 1):
+        if arguments.minutes is not None and time.monotonic() - began > 60 * arguments.minutes:
+            print(
+                f"{arguments.minutes} minutes are over before {network}; the same command goes on", flush=True
+            )
+            break
         try:
             runs[network] = run_of(arguments, network)
             line = describe(network, runs[network])

@@ -26,8 +26,14 @@ LEAST_SHARE = 0.01
 """Share of the tasks' time below which a task is not listed."""
 
 
-def measure(network: str, overrides: Sequence[str], *, rival_limit_s: float) -> dict[str, Any]:
-    """Tunes a network from an empty database and times it with all rivals; returns `of_report`.
+def measure(
+    network: str,
+    overrides: Sequence[str],
+    *,
+    rival_limit_s: float,
+    rivals: Sequence[str] = tuple(RIVALS),
+) -> dict[str, Any]:
+    """Tunes a network from an empty database and times it with rivals; returns `of_report`.
 
     A disturbed timing is repeated, without another search. Raises SubprocessError.
     """
@@ -36,7 +42,7 @@ def measure(network: str, overrides: Sequence[str], *, rival_limit_s: float) -> 
             f"network={network}",
             f"output={scratch}/report",
             f"database={scratch}/found",
-            f"rivals=[{','.join(RIVALS)}]",
+            f"rivals=[{','.join(rivals)}]",
             f"rival_limit_s={rival_limit_s}",
             "untuned_limit_s=1e-9",
         ]
@@ -73,6 +79,7 @@ def of_report(network: str, tuning: Mapping[str, Any], timing: Mapping[str, Any]
     ]
     return {
         "total_s": tuning["total_s"],
+        "measured": sum(task["candidates_measured"] for task in tuning["tasks"]),
         "stage_s": tuning["stage_s"],
         "left_out": timing["left_out"],
         "rows": rows,

@@ -5,7 +5,12 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 
-from .reading import Result, Results, markdown, not_measured
+from ..common import ROOT
+from .reading import Result, Results, joined, markdown, not_measured
+from .records import machines_in
+
+GPU_RECORDS = ("data/gpu", "data/gpu-networks")
+"""Datasets of results that name none."""
 
 
 def programs(results: Results) -> str:
@@ -78,9 +83,11 @@ def measured_costs(results: Results) -> str:
             [names[alike], *(_share(found["right"], found["pairs"]) for found in costs.values())]
             for alike, costs in result.values["ordered"].items()
         ]
+        folders = result.values.get("datasets", GPU_RECORDS)
+        devices = joined(list(dict.fromkeys(machines_in(ROOT / folder) for folder in folders)))
         note = (
             "Pairs of programs of a task that differ by 5 % or more: how many the cost orders rightly. "
-            f"{result.values['programs']} random programs of {result.values['tasks']} tasks, on an H200."
+            f"{result.values['programs']} random programs of {result.values['tasks']} tasks, on {devices}."
         )
         return markdown(heads, rows, note)
     return not_measured("python -m benchmarks.gpu_costs")

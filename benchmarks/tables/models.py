@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from .reading import Result, Results, markdown, not_measured
+from .reading import Result, Results, joined, markdown, not_measured
 
 MODELS = {
     "cpu": "`cpu`, shipped",
@@ -14,6 +14,7 @@ MODELS = {
     "cuda": "`cuda`, shipped",
     "cuda-latency": "`cuda-latency`, shipped",
     "cuda-draft": "`cuda-draft`, shipped",
+    "ensemble": "ensemble of both",
     "trees": "boosted trees",
     "trees_uncounted": "boosted trees without counts",
     "fasor": "Fasor's Transformer",
@@ -36,6 +37,9 @@ GPU_TRAINED = {
     "gpu-trained-efficiency": "efficiency",
 }
 """Target of the models of a result that were trained on a GPU, by its variant."""
+
+CAMPAIGN = "campaign"
+"""First word of the variants of results of a campaign on a GPU, which have a table of their own."""
 
 COUNTS = "counts"
 """Variant of the result of models with and without counts of programs."""
@@ -67,6 +71,7 @@ def _tables(results: Results) -> list[tuple[Result, Mapping[str, Any]]]:
         (result, table)
         for result in results.of("cost_models")
         if result.manifest["variant"] not in (*GPU_TRAINED, COUNTS)
+        and not result.manifest["variant"].startswith(CAMPAIGN)
         for table in result.values["tables"]
     ]
     last: dict[str, tuple[Result, Mapping[str, Any]]] = {}
@@ -193,9 +198,10 @@ def _on_both_note(table: Mapping[str, Any]) -> str:
 
 def trained_on_gpus(results: Results) -> str:
     """Architectures that were trained on a GPU, by the target that they are fitted to."""
-    rows, note = [], ""
+    rows, note, found = [], "", []
     for variant, target in GPU_TRAINED.items():
         for result in results.of("cost_models", variant):
+            found.append(result)
             (table,) = result.values["tables"]
             note = _on_both_note(table)
             for name in in_order(table["by_task"]["models"]):
@@ -203,12 +209,26 @@ def trained_on_gpus(results: Results) -> str:
                 if "seconds" not in of:
                     continue
                 seconds = "-" if of["seconds"] is None else f"{of['seconds']:.0f} s"
-                about = [MODELS.get(name, name), target, str(of["epochs"]), seconds]
+                device = result.values.get("trained_on", NOT_RECORDED)
+                about = [MODELS.get(name, name), device, target, str(of["epochs"]), seconds]
                 rows.append([*about, *_on_both(table, name)])
     if not rows:
-        return not_measured("python benchmarks/gpu_campaign.py models")
-    note = f"On an H100, in 16-bit floats; those that are timed side by side. {note}"
-    return markdown(["model", "fitted to", "epochs", "trained in", *_ON_BOTH], rows, note)
+        return not_measured("python benchmarks/gpu_campaign.py next --stage models")
+    tested = joined(list(dict.fromkeys(_tested_on(result) for result in found)))
+    note = (
+        f"In 16-bit floats. Trained on: the GPU that the result names; older results name none. Tested on: "
+        f"{tested}. Those that are timed were trained side by side. {note}"
+    )
+    heads = ["model", "trained on", "fitted to", "epochs", "trained in", *_ON_BOTH]
+    return markdown(heads, rows, note)
+
+
+NOT_RECORDED = "not recorded"
+
+
+def _tested_on(result: Result) -> str:
+    """Machine of a manifest, with its build of PyTorch."""
+    return f"{result.machine} (torch {result.manifest['versions'].get('torch', 'not recorded')})"
 
 
 def counts(results: Results) -> str:
@@ -279,20 +299,33 @@ def transfer(results: Results) -> str:
             rows.append(
                 [
                     f"{name} ({target['pool_tasks']} tasks to choose from)",
+                    _source(result, target),
                     *(
                         ", ".join(cells(found[key], "spearman", "r2")) if key in found else "-"
                         for key in columns
                     ),
                 ]
             )
-    heads = ["new target", "no transfer", "10 tasks by Fasor", "10 by k-means", "10 at random"]
-    heads += ["fine-tuned on all the others", "from scratch on all the others"]
+    heads = ["new target", "source, seeds", "no transfer", "10 tasks by Fasor", "10 by k-means"]
+    heads += ["10 at random", "fine-tuned on all the others", "from scratch on all the others"]
     note = (
-        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. The Zens and the "
-        "Xeon start from an MLP trained on the other two (one seed), the others from `cpu` as it was shipped "
-        "then (two seeds); from scratch is an MLP."
+        "Spearman, R2 on a third of the target's tasks, whose shapes the source has not. A checkpoint is "
+        "that which was shipped on the day; from scratch is a model of the kind that is trained elsewhere."
     )
     return markdown(heads, rows, note)
+
+
+def _source(result: Result, target: Mapping[str, Any]) -> str:
+    """What a target was transferred from, and the number of seeds."""
+    settings = result.values["settings"]
+    kind = next((word for word in settings["train"] if word.startswith("model=")), "model=mlp")
+    if settings.get("source"):
+        source = f"`{settings['source'][0]}`"
+    else:
+        count = len(target.get("source_devices", ()))
+        devices = "another device" if count == 1 else f"{count} other devices"
+        source = f"{kind.removeprefix('model=')} of {devices}"
+    return f"{source}, {max((row.get('seeds', 1) for row in target['summary']), default=0)}"
 
 
 def hardware_features(results: Results) -> str:

@@ -47,7 +47,7 @@ def records(results: Results) -> str:
         valid = [row["workload_hash"] for row in found if row["failure"] is None]
         valid_in_all += len(valid)
         tasks_in_all |= set(valid)
-        machines = _machines(ROOT / "data" / name)
+        machines = machines_in(ROOT / "data" / name)
         counts = [f"{len(set(valid)):,}", f"{len(valid):,} of {len(found):,}"]
         rows.append([f"`data/{name}`", words, machines, *counts])
     heads = ["dataset", "programs", "machine", "tasks", "valid records"]
@@ -55,7 +55,8 @@ def records(results: Results) -> str:
     return markdown(heads, rows, note)
 
 
-def _machines(folder: Path) -> str:
+def machines_in(folder: Path) -> str:
+    """Names of the machines that measured a dataset."""
     names = {machine_name(read_json(path)) for path in folder.glob("hardware-*.json") if _described(path)}
     names |= {_BEFORE[path.stem] for path in folder.glob("hardware-*.json") if not _described(path)}
     return ", ".join(MACHINES.get(name, name) for name in sorted(names))

@@ -20,18 +20,22 @@ from hydra import initialize_config_module
 
 from .. import transfer
 from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result
+from ..cost_models.records import merged
 from .page import write_page
 from .study import METRICS, Runner, Source, Study, pending, summarised, tasks_of
 
 MIN_TASKS = 30
-"""A device with fewer tasks is no target: too few would be left for the test."""
+"""A device with fewer tasks is no target by default: too few would be left for the test."""
 
 log = logging.getLogger("transfer")
 
 
 def parsed() -> argparse.Namespace:
     parser = argument_parser(transfer)
-    parser.add_argument("--dataset", type=Path, required=True)
+    parser.add_argument("--dataset", type=Path, nargs="+", required=True, help="several count as one")
+    parser.add_argument(
+        "--min-tasks", type=int, default=MIN_TASKS, help="of a device that is a target (%(default)s)"
+    )
     parser.add_argument(
         "--source", nargs=2, metavar=("CHECKPOINT", "DATASET"), help="in place of the other devices"
     )
@@ -89,16 +93,17 @@ def main() -> None:
     log.setLevel(logging.INFO)
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which tell of themselves at each training
         logging.getLogger(name).setLevel(logging.WARNING)
-    data = load_labelled_features(options.dataset)
+    dataset = merged(list(map(str, options.dataset)), options.work / "records")
+    data = load_labelled_features(dataset)
     ids = np.unique(data.hardware_id)
-    names = {id_: f"{device.name} ({id_})" for id_, device in RecordStore(options.dataset).hardware().items()}
+    names = {id_: f"{device.name} ({id_})" for id_, device in RecordStore(dataset).hardware().items()}
     targets = options.target or [
         str(id_)
         for id_ in ids
-        if tasks_of(of_device(data, id_)) >= MIN_TASKS and (len(ids) > 1 or options.source)
+        if tasks_of(of_device(data, id_)) >= options.min_tasks and (len(ids) > 1 or options.source)
     ]
     if not targets:
-        raise SystemExit(f"{options.dataset}: no device with {MIN_TASKS} tasks beside another device")
+        raise SystemExit(f"{dataset}: no device with {options.min_tasks} tasks beside another device")
     source = Source.of(*options.source) if options.source else None
     settings = {
         "source": options.source,

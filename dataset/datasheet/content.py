@@ -263,8 +263,7 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
         yield f"All tasks compute in {dtypes[0]}."
     if few := int((tasks.valid < FEW_RECORDS).sum()):
         yield f"{_count(few)} of {_count(len(tasks))} tasks have fewer than {FEW_RECORDS} valid records."
-    if not all(sampler == "random" for sampler in records["sampler"].unique()):
-        yield "Programs were not sampled uniformly from their space: a search proposes more fast ones."
+    yield from _sampling_limits(records["sampler"])
     if unprobed := int(records.probe_ratio.isna().sum()):
         yield f"{_count(unprobed)} records have no noise probe, so disturbances are not marked."
     if uncounted := int(valid.moved_bytes.isna().sum()):
@@ -276,6 +275,27 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
         yield "The label noise, the difference from a measurement on another day, was not measured."
     elif label_noise.get("content_hash") != overview.content_hash:
         yield "The label noise was measured on an earlier version of this dataset."
+
+
+NO_SEARCH = {
+    "random": "",
+    "database": (
+        "come from a database of programs: the records do not tell whether a search or chance drew them."
+    ),
+    "import": "were imported: the records do not tell how their programs were chosen.",
+}
+"""Samplers that search nothing, and the end of the sentence on their records, if there is one to make."""
+
+
+def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
+    """Sentences on records whose programs chance did not draw, by their samplers."""
+    if searched := int((~samplers.isin(NO_SEARCH)).sum()):
+        which = "Programs" if searched == len(samplers) else f"Programs of {_count(searched)} records"
+        yield f"{which} were not sampled uniformly from their space: a search proposes more fast ones."
+    for sampler, sentence in NO_SEARCH.items():
+        if sentence and (count := int((samplers == sampler).sum())):
+            which = "All records" if count == len(samplers) else f"{_count(count)} records"
+            yield f"{which} {sentence}"
 
 
 def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:

@@ -25,7 +25,13 @@ from support.paths import ROOT
 from support.synthetic import dataset
 
 from benchmarks.cost_models.__main__ import SHIPPED, Table, arguments_of, measure
-from benchmarks.cost_models.records import OtherRecordsError, merged, records_of
+from benchmarks.cost_models.records import (
+    OtherRecordsError,
+    merged,
+    records_apart,
+    records_of,
+    short_tasks,
+)
 from benchmarks.tables.models import short
 
 DATA = dataset(tasks=10, per_task=16, failures=0.05)
@@ -160,3 +166,27 @@ def test_curves_are_of_one_table(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         arguments_of(["--curve-models", "xgb"])
     assert "add --tables cpu" in capsys.readouterr().err
+
+
+def test_records_without_a_checkpoint_keep_shapes_and_short_tasks_apart() -> None:
+    names = np.unique(DATA.workload_hash)
+    apart = DATA.shape[DATA.workload_hash == names[0]][:1].tolist()
+    found = records_apart(DATA, apart, None, 2)
+    train, validation, test = parts(found.data, found.split)
+    assert names[0] not in train | validation | test
+    assert test and validation and not (train & test) and not (train & validation)
+    few = records_apart(DATA, apart, 5, 2)
+    assert len(np.unique(few.data.workload_hash)) == 5
+    assert records_apart(DATA, apart, None, 17).left_out_tasks == len(test)  # 16 programs a task at most
+    assert short_tasks(DATA, 1) == set() and short_tasks(DATA, 17) == set(names.tolist())
+
+
+def test_an_ensemble_is_trained_on_the_training_tasks_alone(tmp_path: Path) -> None:
+    words = ["--datasets", "one", "--ensemble", "mlp", "--seeds", "0", "1", "--models", "random"]
+    words += ["--baseline", "random", "--epochs", "1", "--runs-in", str(tmp_path)]
+    table = measure(Table((), ("one",), networks=None), arguments_of(words), {Path("one"): DATA}.__getitem__)
+    assert set(table["by_task"]["models"]) == {"ensemble", "random"}
+    card = load_checkpoint(next(tmp_path.rglob("combined"))).card
+    assert card.model.members == 2
+    test = set(card.split.test_tasks)
+    assert len(test) == table["by_task"]["tasks"]["test"] and not test & set(card.split.seen_tasks)

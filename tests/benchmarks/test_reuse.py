@@ -337,7 +337,8 @@ def test_pairs_share_the_backends_searches_of_their_operators(tmp_path, monkeypa
         asked.append((method, task.name))
         return Searched(method, [0.002], 1.0, {"trace": 0.002}, "{}", True)
 
-    def one_pair(pair, source, backend, pool, target, *, trials, seed):
+    def one_pair(pair, source, backend, pool, target, *, trials, seed, timed):
+        assert timed
         made.append((pair.child.name, source.measured))
         summary = {**backend.summary(), "by_backend": False}
         return {

@@ -8,9 +8,10 @@ from foretune.inference.reuse.conditions import Operator
 from foretune.inference.reuse.program_features import COUNTERPARTS
 from hypothesis import given
 from hypothesis import strategies as st
+from support.paths import ROOT
 
-from benchmarks.reuse_ranges.__main__ import CHOSEN_ON, summary
-from benchmarks.reuse_ranges.study import CHOICES, Measured, chance, pair_rows, reuse_pairs
+from benchmarks.reuse_ranges.__main__ import CHOSEN_ON, analysed, of_gpus, summary
+from benchmarks.reuse_ranges.study import CHOICES, KINDS, Measured, chance, pair_rows, reuse_pairs
 
 
 def measured(name, extents, latencies_s, values, has_best=True):
@@ -61,3 +62,12 @@ def test_the_choice_exceeds_chance_the_most_on_its_dataset():
     found = summary({CHOSEN_ON: {"pairs": 2, "means": means}, "none": {"pairs": 0, "means": {}}})
     assert found["chosen"] == "+".join(CHOICES[5])
     assert set(found["datasets"]) == {CHOSEN_ON}
+
+
+def test_programs_of_a_gpu_have_the_papers_own_features():
+    found = analysed(ROOT / "data" / "gpu-tuned", 3, 0, least=6)
+    assert set(found["means"]) == {*(f"{kind}/{kind}" for kind in KINDS), "+".join(KINDS)}
+    assert found["pairs"] == 3 and found["tasks"] == 13
+    together, blocks = (found["means"][name]["kept"] for name in ("+".join(KINDS), "blocks/blocks"))
+    assert 0 < together <= blocks < 1
+    assert of_gpus({"tuned": found, "none": {"pairs": 0}})["datasets"] == {"tuned": found}

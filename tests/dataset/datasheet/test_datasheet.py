@@ -98,6 +98,27 @@ def test_the_limits_follow_from_the_records(store):
     assert "earlier version" in "\n".join(limits(read_overview(store), NOISE))
 
 
+@pytest.mark.parametrize(
+    ("samplers", "told"),
+    [
+        (("random", "random"), ()),
+        (("evolutionary/xgboost", "annealing/random"), ("Programs were not sampled uniformly",)),
+        (("evolutionary/xgboost", "random"), ("Programs of 1 records were not sampled uniformly",)),
+        (("database", "database"), ("All records come from a database",)),
+        (("database", "import"), ("1 records come from a database", "1 records were imported")),
+    ],
+)
+def test_what_is_said_of_sampling_follows_the_samplers(tmp_path, samplers, told):
+    store = RecordStore(tmp_path / "set")
+    with store.writing():
+        store.append_tasks([task_row()])
+        store.append_records([replace(record(n), sampler=sampler) for n, sampler in enumerate(samplers)])
+    about = ("sampled uniformly", "records come from a database", "were imported")
+    found = [line for line in limits(read_overview(store)) if any(words in line for words in about)]
+    assert len(found) == len(told)
+    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
+
+
 class Page(HTMLParser):
     """Parser that collects tags with their nesting, ids, and references to other files."""
 

@@ -7,36 +7,50 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
+import lzma
 import re
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+from .limits import MB, CampaignError
+
+CHECKOUT = Path(__file__).resolve().parents[2]
 MANIFEST = "manifest.json"
 # Pure Python that the index has as source alone: its wheel is built here.
 SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
 CUDA_RUNTIME_WHEEL = "nvidia-cuda-runtime>=13,<14"
+EXTRAS = ("xgboost", "networks")
+"""Optional dependencies of the package that a campaign needs."""
 # glibc 2.5 to 2.35, newest first; pip takes each tag as it is written.
 PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 4, -1)), "manylinux2014_x86_64")
 
-
-class CampaignError(Exception):
-    """A step cannot be done; the text says which, why, and what to do."""
+BLOCK = 32 * MB
+"""Bytes of a wheel that are compressed together: blocks are packed and unpacked side by side."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A file of the bundle; its pieces, concatenated, are its content."""
+    """A wheel of the bundle: a zip file without compression, cut into blocks that are compressed by LZMA.
+
+    Zip's own compression makes TVM's wheel 1.5 times as large, which costs a call more to carry.
+    """
 
     name: str
     sha256: str
+    """Of the compressed blocks, one after the other."""
+    blocks: list[int]
+    """Size of each compressed block."""
     pieces: list[str]
+    """Files that, one after the other, are the compressed blocks."""
 
 
 def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path | None = None) -> None:
@@ -59,19 +73,20 @@ def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path
 
 
 def requirements() -> list[str]:
-    """Requirements of the package and its build, by pyproject.toml, and pip, which some machines lack."""
+    """Requirements of the package, and the runtime of CUDA that TVM is linked to."""
+    project = project_table(CHECKOUT)
+    extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
+    return [*project["dependencies"], *extras, CUDA_RUNTIME_WHEEL]
+
+
+def project_table(checkout: Path) -> dict[str, Any]:
+    """Table `project` of the pyproject.toml of a checkout."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         from pip._vendor import tomli as tomllib  # type: ignore[no-redef]
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-    return [
-        "pip",
-        *project["build-system"]["requires"],
-        *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["xgboost"],
-        CUDA_RUNTIME_WHEEL,
-    ]
+    table = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    return dict(table["project"])
 
 
 def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -> None:
@@ -101,10 +116,9 @@ def packages_in(listing: Path) -> set[str]:
 
 
 def leave_out(wheels: Path, names: Collection[str]) -> None:
-    """Removes the wheels of packages with these names, but for those that make an environment."""
+    """Removes the wheels of packages with these names."""
     for wheel in wheels.glob("*.whl"):
-        name = _as_in_wheels(wheel.name.split("-")[0])
-        if name in names and name not in ("pip", "setuptools"):
+        if _as_in_wheels(wheel.name.split("-")[0]) in names:
             wheel.unlink()
 
 
@@ -131,16 +145,30 @@ def _without_torch(needed: Sequence[str], folder: Path) -> list[str]:
     return ["--constraint", str(constraint)]
 
 
+def compressed(wheel: bytes) -> list[bytes]:
+    """Blocks of a wheel, as `Wheel` describes them."""
+    plain = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(wheel)) as given, zipfile.ZipFile(plain, "w") as stored:
+        for entry in given.infolist():
+            stored.writestr(zipfile.ZipInfo(entry.filename, entry.date_time), given.read(entry))
+    content = plain.getvalue()
+    with ThreadPoolExecutor() as pool:
+        return list(
+            pool.map(lzma.compress, (content[at : at + BLOCK] for at in range(0, len(content), BLOCK)))
+        )
+
+
 def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
-    """Lays files into `out/load-NN`, each of at most `part_size` bytes, splitting what is larger."""
+    """Lays wheels into `out/load-NN`, each of at most `part_size` bytes, splitting what is larger."""
     free: list[int] = []
     wheels = []
-    for path in sorted(files, key=lambda file: file.stat().st_size, reverse=True):
-        content = path.read_bytes()
+    contents = {path.name: compressed(path.read_bytes()) for path in files}
+    for name, blocks in sorted(contents.items(), key=lambda one: -sum(map(len, one[1]))):
+        content = b"".join(blocks)
         chunks = [content[start : start + part_size] for start in range(0, len(content), part_size)]
         pieces = []
         for number, chunk in enumerate(chunks):
-            piece = path.name if len(chunks) == 1 else f"{path.name}.part-{number:02d}"
+            piece = f"{name}.part-{number:02d}"
             load = next((index for index, space in enumerate(free) if space >= len(chunk)), len(free))
             if load == len(free):
                 free.append(part_size)
@@ -149,14 +177,16 @@ def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / piece).write_bytes(chunk)
             pieces.append(piece)
-        wheels.append(Wheel(path.name, hashlib.sha256(content).hexdigest(), pieces))
+        wheels.append(
+            Wheel(name, hashlib.sha256(content).hexdigest(), [len(block) for block in blocks], pieces)
+        )
     manifest = json.dumps([asdict(wheel) for wheel in wheels], indent=1) + "\n"
     for load in out.glob("load-*"):
         (load / MANIFEST).write_text(manifest)
 
 
 def unpack(bundle: Path, into: Path) -> None:
-    """Puts the wheels of a bundle together, wherever below `bundle` their pieces lie."""
+    """Writes what the wheels of a bundle hold below `into`, wherever below `bundle` their pieces lie."""
     manifests = list(bundle.rglob(MANIFEST))
     if not manifests:
         raise CampaignError(f"--bundle {bundle}: has no {MANIFEST}; make one with the sub-command bundle")
@@ -168,11 +198,32 @@ def unpack(bundle: Path, into: Path) -> None:
             f"--bundle {bundle}: lacks {', '.join(missing)}; carry all folders load-* of the bundle here"
         )
     into.mkdir(parents=True, exist_ok=True)
-    for wheel in wheels:
-        content = b"".join(found[piece].read_bytes() for piece in wheel.pieces)
-        if hashlib.sha256(content).hexdigest() != wheel.sha256:
-            raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged on the way; carry it again")
-        (into / wheel.name).write_bytes(content)
+    with ThreadPoolExecutor() as pool:
+        for wheel in wheels:
+            content = b"".join(found[piece].read_bytes() for piece in wheel.pieces)
+            if hashlib.sha256(content).hexdigest() != wheel.sha256:
+                raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged on the way; carry it again")
+            ends = [sum(wheel.blocks[: number + 1]) for number in range(len(wheel.blocks))]
+            parts = [content[end - size : end] for end, size in zip(ends, wheel.blocks, strict=True)]
+            install(b"".join(pool.map(lzma.decompress, parts)), into)
+
+
+def install(wheel: bytes, packages: Path) -> None:
+    """Writes the files of a wheel into a folder of packages; scripts and data files are left out."""
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        for entry in archive.infolist():
+            first, _, rest = entry.filename.partition("/")
+            name = entry.filename
+            if first.endswith(".data"):
+                kind, _, name = rest.partition("/")
+                if kind not in ("purelib", "platlib"):
+                    continue
+            path = packages / name
+            if not path.resolve().is_relative_to(packages.resolve()):
+                raise CampaignError(f"{entry.filename}: leads out of the environment; make the bundle anew")
+            if not entry.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.read(entry))
 
 
 def parse_size(text: str) -> int:
