@@ -1,0 +1,160 @@
+"""Tensor cores of NVIDIA GPUs: intrinsics that TVM lacks, and rules that tile products for tensor cores.
+
+TVM has intrinsics for float16 and int8 by WMMA (16x16x16) and for float16 by MMA (m16n8k8). Those for
+bfloat16 are made here with TVM's own generators. They have names of TVM's style, because traces refer to them
+and because `MultiLevelTilingTensorCore` tells WMMA from MMA by the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from tvm.s_tir import TensorIntrin
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+from tvm.tirx import PrimFunc
+
+from .intrinsics import load_tensor_intrinsics
+
+WMMA, MMA = "wmma", "mma"
+"""Ways to use tensor cores: CUDA's matrix fragments of 16x16x16, and PTX's m16n8k8."""
+
+_FLOATS = (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"))
+TYPES: Mapping[str, Sequence[tuple[str, str]]] = {WMMA: (*_FLOATS, ("int8", "int32")), MMA: _FLOATS}
+"""Types of operands and accumulators by way."""
+
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "float32": "f32", "int32": "s32"}
+_LEAST_CAPABILITY = {"float16": 75, "int8": 75, "bfloat16": 80}
+"""Compute capability, times 10, from which a type of operands has the instructions of all its ways."""
+
+
+def tensor_core_way(trace: str) -> str | None:
+    """WMMA or MMA for the trace (JSON) of a program that uses tensor cores, else None."""
+    return MMA if "mma_sync_m16n8k8_" in trace else WMMA if "wmma_sync_" in trace else None
+
+
+def tensor_core_rule(target: Target, way: str) -> ms.ScheduleRule | None:
+    """MetaSchedule's rule that tiles products for one way; None if `target` has no such instructions.
+
+    Its settings are those of MetaSchedule's own rule for the way.
+    """
+    usable = {dtype for dtype, least in _LEAST_CAPABILITY.items() if _capability(target) >= least}
+    types = [(operand, accumulator) for operand, accumulator in TYPES[way] if operand in usable]
+    if not types:
+        return None
+    register_tensor_core_intrinsics()
+    if way == WMMA:
+        groups = [_wmma(*of, transposed) for of in types for transposed in (True, False)]
+    else:
+        groups = [_mma(*of) for of in types]
+    reuse = ms.schedule_rule.ReuseType
+    return ms.schedule_rule.MultiLevelTilingTensorCore(
+        intrin_groups=groups,
+        structure="SSSRRSRS",
+        tile_binds=["blockIdx.y", "blockIdx.x", "threadIdx.y"],
+        max_innermost_factor=4,
+        vector_load_lens=[1, 2, 4, 8],
+        reuse_read=reuse(req="must", levels=[4], scope="shared.dyn"),
+        reuse_write=reuse(req="must" if way == WMMA else "no", levels=[2], scope="shared.dyn"),
+        use_software_pipeline=way == MMA,
+    )
+
+
+@cache
+def register_tensor_core_intrinsics() -> None:
+    """Register the intrinsics of this module, which replaying a trace that names them needs."""
+    load_tensor_intrinsics()
+    from tvm.s_tir.tensor_intrin import cuda
+
+    types, scope = ("bfloat16", "float32"), "shared.dyn"
+    for transposed in (False, True):
+        group = _wmma(*types, transposed)
+        _register(group["load_b"], cuda.get_wmma_load_intrin(16, 16, 16, types[0], scope, True, transposed))
+        _register(group["compute"], cuda.get_wmma_sync_intrin(16, 16, 16, *types, transposed))
+    _register(group["load_a"], cuda.get_wmma_load_intrin(16, 16, 16, types[0], scope, False, False))
+    group = _mma(*types)
+    for name, is_b in (("load_a", False), ("load_b", True)):
+        _register(group[name], cuda.get_mma_load_intrin(32, 32, 8, types[0], scope, is_b, False))
+    _register(group["compute"], cuda.get_mma_sync_intrin(16, 8, 8, *types, False))
+    for accumulator in ("float16", "float32"):
+        _register(mma_store_name(accumulator), _mma_store(accumulator))
+
+
+def mma_store_name(accumulator: str) -> str:
+    """Intrinsic that copies a 16x8 tile of an MMA accumulator to shared memory."""
+    return f"mma_store_m16n8k8_{_SHORT[accumulator]}_shared_dyn"
+
+
+def _mma_store(accumulator: str) -> tuple[PrimFunc, PrimFunc]:
+    """Lane l of a warp holds rows l / 4 and l / 4 + 8 of columns 2 (l mod 4) and the next one."""
+    from tvm.script import tirx as T
+
+    fragment, shared = "m16n8k8.matrixC", "shared.dyn"
+
+    @T.prim_func(s_tir=True)
+    def description(a: T.handle, c: T.handle) -> None:
+        source = T.match_buffer(a, (16, 8), accumulator, align=64, offset_factor=1, scope=fragment)
+        copy = T.match_buffer(c, (16, 8), accumulator, align=64, offset_factor=1, scope=shared)
+        with T.sblock("root"):
+            T.reads(source[0:16, 0:8])
+            T.writes(copy[0:16, 0:8])
+            for i, j in T.grid(16, 8):
+                with T.sblock("store"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    copy[vi, vj] = source[vi, vj]
+
+    @T.prim_func(s_tir=True)
+    def implementation(a: T.handle, c: T.handle) -> None:
+        s0 = T.int32()
+        s1 = T.int32()
+        source = T.match_buffer(a, (16, 8), accumulator, align=64, offset_factor=1, scope=fragment)
+        copy = T.match_buffer(
+            c, (16, 8), accumulator, align=64, offset_factor=1, scope=shared, strides=[s0, s1]
+        )
+        with T.sblock("root"):
+            T.reads(source[0:16, 0:8])
+            T.writes(copy[0:16, 0:8])
+            for lane in T.thread_binding(0, 32, "threadIdx.x"):
+                for half in range(2):
+                    for column in T.vectorized(2):
+                        copy[half * 8 + lane // 4, lane % 4 * 2 + column] = source[
+                            half * 8 + lane // 4, lane % 4 * 2 + column
+                        ]
+
+    return description, implementation
+
+
+def _register(name: str, functions: tuple[Any, Any]) -> None:
+    TensorIntrin.register(name, *functions, override=True)
+
+
+def _capability(target: Target) -> int:
+    """Compute capability times 10; 0 for a device without one."""
+    arch = str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
+    return int("".join(filter(str.isdigit, arch)) or 0)
+
+
+def _wmma(operand: str, accumulator: str, transposed: bool) -> dict[str, str]:
+    """Names of the intrinsics of a product; `transposed` is of the right matrix in shared memory."""
+    kind, out, turned = _SHORT[operand], _SHORT[accumulator], "_trans" if transposed else ""
+    return {
+        "init": f"wmma_fill_16x16x16_{out}",
+        "load_a": f"wmma_load_16x16x16_{kind}_a_shared_dyn",
+        "load_b": f"wmma_load_16x16x16_{kind}_b{turned}_shared_dyn",
+        "compute": f"wmma_sync_16x16x16_{kind}{kind}{out}{turned}",
+        "store": f"wmma_store_16x16x16_{out}_shared_dyn",
+    }
+
+
+def _mma(operand: str, accumulator: str) -> dict[str, str]:
+    """Names of the intrinsics of a product; the rule asks for a store and does not use it."""
+    kind, out = _SHORT[operand], _SHORT[accumulator]
+    return {
+        "init": f"mma_init_m16n8k8_{out}",
+        "load_a": f"mma_load_m16n8k8_{kind}_A_shared_dyn",
+        "load_b": f"mma_load_m16n8k8_{kind}_B_shared_dyn",
+        "compute": f"mma_sync_m16n8k8_{kind}{kind}{out}",
+        "store": f"mma_store_m16n8k8_{out}_global",
+    }
