@@ -21,8 +21,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from .interruption import interrupts_deferred
-from .tvm_compat import trace_as_json
-from .tvm_compat.tensor_cores import MMA, WMMA, mma_store_name, tensor_core_rule, tensor_core_way
+from .tvm_compat import MMA, WMMA, mma_store_name, tensor_core_rule, tensor_core_way, trace_as_json
 
 _SILENT = logging.getLogger("foretune.tensor_core_space")
 _SILENT.setLevel(logging.CRITICAL)  # the rules warn of what is repaired here

@@ -8,11 +8,13 @@ and because `MultiLevelTilingTensorCore` tells WMMA from MMA by the name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 
@@ -20,6 +22,9 @@ from .intrinsics import load_tensor_intrinsics
 
 WMMA, MMA = "wmma", "mma"
 """Ways to use tensor cores: CUDA's matrix fragments of 16x16x16, and PTX's m16n8k8."""
+
+_FRAGMENTS = "m16n8k8."
+"""Beginning of the memory scopes of MMA's fragments."""
 
 _FLOATS = (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"))
 TYPES: Mapping[str, Sequence[tuple[str, str]]] = {WMMA: (*_FLOATS, ("int8", "int32")), MMA: _FLOATS}
@@ -35,6 +40,18 @@ def tensor_core_way(trace: str) -> str | None:
     return MMA if "mma_sync_m16n8k8_" in trace else WMMA if "wmma_sync_" in trace else None
 
 
+def has_mma_fragments(mod: tvm.IRModule) -> bool:
+    """Whether a scheduled module uses MMA, which TVM lowers after `load_tensor_intrinsics` alone."""
+    found: list[SBlock] = []
+
+    def visit(block: SBlock) -> None:
+        if any(buffer.scope().startswith(_FRAGMENTS) for buffer in block.alloc_buffers):
+            found.append(block)
+
+    tvm_ffi.structural_walk(mod["main"].body, (SBlock, visit))
+    return bool(found)
+
+
 def tensor_core_rule(target: Target, way: str) -> ms.ScheduleRule | None:
     """MetaSchedule's rule that tiles products for one way; None if `target` has no such instructions.
 
@@ -44,7 +61,7 @@ def tensor_core_rule(target: Target, way: str) -> ms.ScheduleRule | None:
     types = [(operand, accumulator) for operand, accumulator in TYPES[way] if operand in usable]
     if not types:
         return None
-    register_tensor_core_intrinsics()
+    load_tensor_intrinsics()
     if way == WMMA:
         groups = [_wmma(*of, transposed) for of in types for transposed in (True, False)]
     else:
@@ -62,10 +79,8 @@ def tensor_core_rule(target: Target, way: str) -> ms.ScheduleRule | None:
     )
 
 
-@cache
 def register_tensor_core_intrinsics() -> None:
-    """Register the intrinsics of this module, which replaying a trace that names them needs."""
-    load_tensor_intrinsics()
+    """Register the intrinsics of this module; `load_tensor_intrinsics` does it."""
     from tvm.s_tir.tensor_intrin import cuda
 
     types, scope = ("bfloat16", "float32"), "shared.dyn"

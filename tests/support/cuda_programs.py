@@ -24,7 +24,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from .cuda_emulation.target import TARGET
-from .operators import EXAMPLES, random_inputs, run
+from .operators import EXAMPLES, as_array, random_inputs, run
 
 _DRAWS = 400
 """Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
@@ -67,7 +67,7 @@ class Prepared:
     def of(cls, op: OperatorSettings) -> Prepared:
         task = to_task(op)
         inputs = random_inputs(op, task)
-        return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
+        return cls(task, [as_array(tensor) for tensor in inputs], run(task, inputs))
 
     def error(self, output: np.ndarray) -> float:
         """Largest difference from the expected output, as a share of its largest value; NaN for a NaN."""
@@ -76,7 +76,7 @@ class Prepared:
 
     def is_right(self, output: np.ndarray) -> bool:
         """Whether the output is right up to rounding of its type."""
-        limit = {"float32": 1e-4, "float16": 1e-2}.get(str(output.dtype), 0.0)
+        limit = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}.get(str(output.dtype), 0.0)
         return self.error(output) <= limit
 
 
