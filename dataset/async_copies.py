@@ -20,19 +20,17 @@ from tvm.ir.expr import TensorLoad
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
-from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import AttrStmt, Bind, BufferStore, For, Ramp
 
 from ..errors import UserError
-from .tvm_compat import IF_THEN_ELSE, before_async_copies, vectorised
+from .tvm_compat import IF_THEN_ELSE, before_async_copies, has_mma_fragments, vectorised
 
 WRONG_COPY = "wrong asynchronous copy"
 """Cause of a candidate that RejectWrongCopies rejected."""
 
 _PIPELINE = "software_pipeline_async_stages"
 _SCOPE = "async_scope"
-_PERMUTED = "permuted_layout"
 
 
 class WrongCopyError(UserError, ValueError):
@@ -77,7 +75,7 @@ class RejectWrongCopies(ms.postproc.PyPostproc):
             return True
         try:
             return not has_short_pipeline(sch.mod) and not has_wrong_copies(sch.mod, self._target)
-        except tvm.error.InternalError:  # such as rows of shared memory that have no permuted layout
+        except tvm.error.InternalError:  # of TVM's lowering
             return False
 
     def clone(self) -> RejectWrongCopies:
@@ -87,9 +85,7 @@ class RejectWrongCopies(ms.postproc.PyPostproc):
 
 def has_short_pipeline(mod: tvm.IRModule) -> bool:
     """Whether a program for MMA has a single iteration to pipeline, which TVM does not compile."""
-    blocks: list[SBlock] = []
-    _visit(mod, SBlock, lambda block: blocks.append(block) if _PERMUTED in block.annotations else None)
-    return bool(blocks) and any(int(loop.extent) < 2 for loop in _async_loops(mod))
+    return has_mma_fragments(mod) and any(int(loop.extent) < 2 for loop in _async_loops(mod))
 
 
 def _async_loops(mod: tvm.IRModule) -> list[For]:

@@ -97,6 +97,7 @@ TABLES: Mapping[str, Table] = {
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
     "cuda-emulation": emulation.programs,
+    "cuda-emulation-tensor-cores": emulation.tensor_cores,
     "cuda-emulation-costs": emulation.costs,
     "gpu-costs": emulation.measured_costs,
     "chosen": chosen.chosen,

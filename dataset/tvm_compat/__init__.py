@@ -44,7 +44,15 @@ from .targets import (
     target_to_json,
     target_vectors,
 )
-from .tensor_cores import MMA, WMMA, has_mma_fragments, mma_store_name, tensor_core_rule, tensor_core_way
+from .tensor_cores import (
+    MMA,
+    MMA_PRODUCTS,
+    WMMA,
+    has_mma_fragments,
+    mma_store_name,
+    tensor_core_rule,
+    tensor_core_way,
+)
 
 # TVM takes half of the cores for hyper-threads and leaves them idle, unless the number is set before its
 # first parallel program.
@@ -55,11 +63,12 @@ __all__ = [
     "IF_THEN_ELSE",
     "IMPORT_LLVM",
     "MMA",
+    "MMA_PRODUCTS",
     "OLDER_CPU",
+    "WMMA",
     "NoDesignSpaceError",
     "OlderCpuError",
     "UnknownTargetError",
-    "WMMA",
     "argument_buffers",
     "as_task_module",
     "available_cores",

@@ -43,7 +43,7 @@ def load_tensor_intrinsics() -> None:
     Without source context, the import takes 2 s.
     """
     with _stack_without_source():
-        import tvm.s_tir.tensor_intrin
+        import tvm.s_tir.tensor_intrin  # noqa: F401
 
         from .tensor_cores import register_tensor_core_intrinsics
 

@@ -1,13 +1,13 @@
 """Tensor cores of NVIDIA GPUs: intrinsics that TVM lacks, and rules that tile products for tensor cores.
 
 TVM has intrinsics for float16 and int8 by WMMA (16x16x16) and for float16 by MMA (m16n8k8). Those for
-bfloat16 are made here with TVM's own generators. They have names of TVM's style, because traces refer to them
-and because `MultiLevelTilingTensorCore` tells WMMA from MMA by the name.
+bfloat16 are made here with TVM's own generators, with names of TVM's style, to which traces refer. The store
+of MMA's sums to shared memory is our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -26,13 +26,19 @@ WMMA, MMA = "wmma", "mma"
 _FRAGMENTS = "m16n8k8."
 """Beginning of the memory scopes of MMA's fragments."""
 
-_FLOATS = (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"))
-TYPES: Mapping[str, Sequence[tuple[str, str]]] = {WMMA: (*_FLOATS, ("int8", "int32")), MMA: _FLOATS}
-"""Types of operands and accumulators by way."""
+_TYPES = (("float16", "float16"), ("float16", "float32"), ("bfloat16", "float32"), ("int8", "int32"))
+"""Types of operands and sums that WMMA multiplies."""
+
+MMA_PRODUCTS: Mapping[str, str] = {
+    "wmma_sync_16x16x16_f16f16f16": "float16",
+    "wmma_sync_16x16x16_f16f16f32": "float32",
+    "wmma_sync_16x16x16_bf16bf16f32": "float32",
+}
+"""Products of WMMA that MMA has, too, and the type of their sums."""
 
 _SHORT = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "float32": "f32", "int32": "s32"}
 _LEAST_CAPABILITY = {"float16": 75, "int8": 75, "bfloat16": 80}
-"""Compute capability, times 10, from which a type of operands has the instructions of all its ways."""
+"""Compute capability, times 10, from which a type of operands is multiplied by WMMA, and floats by MMA."""
 
 
 def tensor_core_way(trace: str) -> str | None:
@@ -52,30 +58,25 @@ def has_mma_fragments(mod: tvm.IRModule) -> bool:
     return bool(found)
 
 
-def tensor_core_rule(target: Target, way: str) -> ms.ScheduleRule | None:
-    """MetaSchedule's rule that tiles products for one way; None if `target` has no such instructions.
+def tensor_core_rule(target: Target) -> ms.ScheduleRule | None:
+    """MetaSchedule's rule that tiles products for WMMA; None if `target` has no such instructions.
 
-    Its settings are those of MetaSchedule's own rule for the way.
+    Its settings are those of MetaSchedule's own rule, which lacks bfloat16 and float32 sums of float16.
     """
-    usable = {dtype for dtype, least in _LEAST_CAPABILITY.items() if _capability(target) >= least}
-    types = [(operand, accumulator) for operand, accumulator in TYPES[way] if operand in usable]
+    capability = _capability(target)
+    types = [of for of in _TYPES if capability >= _LEAST_CAPABILITY[of[0]]]
     if not types:
         return None
     load_tensor_intrinsics()
-    if way == WMMA:
-        groups = [_wmma(*of, transposed) for of in types for transposed in (True, False)]
-    else:
-        groups = [_mma(*of) for of in types]
     reuse = ms.schedule_rule.ReuseType
     return ms.schedule_rule.MultiLevelTilingTensorCore(
-        intrin_groups=groups,
+        intrin_groups=[_wmma(*of, transposed) for of in types for transposed in (True, False)],
         structure="SSSRRSRS",
         tile_binds=["blockIdx.y", "blockIdx.x", "threadIdx.y"],
         max_innermost_factor=4,
         vector_load_lens=[1, 2, 4, 8],
         reuse_read=reuse(req="must", levels=[4], scope="shared.dyn"),
-        reuse_write=reuse(req="must" if way == WMMA else "no", levels=[2], scope="shared.dyn"),
-        use_software_pipeline=way == MMA,
+        reuse_write=reuse(req="must", levels=[2], scope="shared.dyn"),
     )
 
 
@@ -89,10 +90,10 @@ def register_tensor_core_intrinsics() -> None:
         _register(group["load_b"], cuda.get_wmma_load_intrin(16, 16, 16, types[0], scope, True, transposed))
         _register(group["compute"], cuda.get_wmma_sync_intrin(16, 16, 16, *types, transposed))
     _register(group["load_a"], cuda.get_wmma_load_intrin(16, 16, 16, types[0], scope, False, False))
-    group = _mma(*types)
-    for name, is_b in (("load_a", False), ("load_b", True)):
-        _register(group[name], cuda.get_mma_load_intrin(32, 32, 8, types[0], scope, is_b, False))
-    _register(group["compute"], cuda.get_mma_sync_intrin(16, 8, 8, *types, False))
+    for matrix, is_b in (("A", False), ("B", True)):
+        load = cuda.get_mma_load_intrin(32, 32, 8, types[0], scope, is_b, False)
+        _register(f"mma_load_m16n8k8_bf16_{matrix}_shared_dyn", load)
+    _register("mma_sync_m16n8k8_bf16bf16f32", cuda.get_mma_sync_intrin(16, 8, 8, *types, False))
     for accumulator in ("float16", "float32"):
         _register(mma_store_name(accumulator), _mma_store(accumulator))
 
@@ -160,16 +161,4 @@ def _wmma(operand: str, accumulator: str, transposed: bool) -> dict[str, str]:
         "load_b": f"wmma_load_16x16x16_{kind}_b{turned}_shared_dyn",
         "compute": f"wmma_sync_16x16x16_{kind}{kind}{out}{turned}",
         "store": f"wmma_store_16x16x16_{out}_shared_dyn",
-    }
-
-
-def _mma(operand: str, accumulator: str) -> dict[str, str]:
-    """Names of the intrinsics of a product; the rule asks for a store and does not use it."""
-    kind, out = _SHORT[operand], _SHORT[accumulator]
-    return {
-        "init": f"mma_init_m16n8k8_{out}",
-        "load_a": f"mma_load_m16n8k8_{kind}_A_shared_dyn",
-        "load_b": f"mma_load_m16n8k8_{kind}_B_shared_dyn",
-        "compute": f"mma_sync_m16n8k8_{kind}{kind}{out}",
-        "store": f"mma_store_m16n8k8_{out}_global",
     }

@@ -23,7 +23,13 @@ from ...dataset.measure.linker import linker
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
 from ...dataset.templates.gpu.function import kernel_modules
-from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, load_tensor_intrinsics, target_cores, workload_hash
+from ...dataset.tvm_compat import (
+    CUDA_PASSES,
+    as_task_module,
+    load_tensor_intrinsics,
+    target_cores,
+    workload_hash,
+)
 from ...errors import UserError
 from ..result import NetworkProfile
 from .description import describe, with_description

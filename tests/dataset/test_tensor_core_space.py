@@ -8,10 +8,17 @@ import sys
 
 import pytest
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
-from foretune.dataset.measurable_space import PYTHON_POSTPROCESSOR, measurable_space
+from foretune.dataset.measurable_space import measurable_space
 from foretune.dataset.operators import BatchMatmul, Conv2d, Dense, OperatorSettings, to_task
-from foretune.dataset.replay import RejectedError, instantiate, replay_or_reject, trace_content, trace_to_json
-from foretune.dataset.tvm_compat import MMA, WMMA, design_spaces, make_tune_context, parse_target, tensor_core_way
+from foretune.dataset.replay import RejectedError, instantiate, replay, trace_content, trace_to_json
+from foretune.dataset.tvm_compat import (
+    MMA,
+    WMMA,
+    design_spaces,
+    make_tune_context,
+    parse_target,
+    tensor_core_way,
+)
 from tvm.s_tir.schedule import Schedule, Trace
 
 A100 = parse_target("nvidia/nvidia-a100")
@@ -37,19 +44,21 @@ def sketches(op: OperatorSettings, target=A100) -> dict[str | None, list[Schedul
         (dense("float32"), {None}),
         (dense("float16", epilogue="bias"), {None, WMMA, MMA}),
         (dense("bfloat16", epilogue="bias_gelu"), {None, WMMA, MMA}),
+        (
+            dense("bfloat16", rows=50, in_features=72, out_features=90, epilogue="bias_gelu"),
+            {None, WMMA, MMA},
+        ),
         (dense("int8", epilogue="bias_relu"), {None, WMMA}),
         (BatchMatmul(batch=2, rows=32, inner=32, columns=32, dtype="bfloat16"), {None, WMMA}),
-        # MMA's rule fails on a padded product with an epilogue, and so does the rounding of bfloat16.
-        (dense("bfloat16", rows=50, in_features=72, out_features=90), {None, WMMA}),
     ],
 )
 def test_which_sketches_a_product_has(op, ways):
     assert set(sketches(op)) == ways
 
 
-@pytest.mark.parametrize(("side", "ways"), [(16, {None, WMMA, MMA}), (14, {None, WMMA})])
-def test_which_sketches_a_convolution_has(side, ways):
-    """MMA wants whole tiles of 32 pixels, and 14 x 14 are padded to 208."""
+@pytest.mark.parametrize("side", [16, 14])
+def test_which_sketches_a_convolution_has(side):
+    """14 x 14 pixels are padded to 224 rows."""
     op = Conv2d(
         batch=1,
         in_channels=32,
@@ -62,7 +71,7 @@ def test_which_sketches_a_convolution_has(side, ways):
         dtype="bfloat16",
         epilogue="bias_relu",
     )
-    assert set(sketches(op)) == ways
+    assert set(sketches(op)) == {None, WMMA, MMA}
 
 
 def test_older_gpus_lack_types():
@@ -83,33 +92,28 @@ def test_rows_of_shared_memory_are_apart_in_bfloat16_as_in_float16():
     for dtype in ("float16", "bfloat16"):
         for sketch in sketches(dense(dtype))[WMMA]:
             aligned = [
-                attributes for kind, _, attributes, _ in trace_content(sketch.trace)[0] if kind == "StorageAlign"
+                attributes
+                for kind, _, attributes, _ in trace_content(sketch.trace)[0]
+                if kind == "StorageAlign"
             ]
             assert aligned == [[0, -2, 32, 8]] * 2
 
 
-def test_pipelines_that_tvm_does_not_lower_are_refused():
-    """One iteration leaves nothing to pipeline; rows of shared memory have whole groups of 32 elements."""
+def test_a_pipeline_of_one_iteration_is_refused():
     (sketch,) = sketches(dense("bfloat16"))[MMA]
     context = make_tune_context(
         to_task(dense("bfloat16")).mod, A100, seed=0, space=measurable_space(A100, None)
     )
     steps, decisions = trace_content(sketch.trace)
-    tiles = [number for number, step in enumerate(steps) if step[0].endswith("Tile")]
-    rows, columns, sums = tiles
+    rows, columns, sums = [number for number, step in enumerate(steps) if step[0].endswith("Tile")]
     fixed = {rows: [2, 1, 1, 2, 1], columns: [2, 1, 1, 4, 1]}
 
-    def cause(inner: list[int]) -> str | None:
+    def is_valid(inner: list[int]) -> bool:
         values = {**dict(decisions), **fixed, sums: inner}
-        try:
-            replay_or_reject(context, [steps, [[number, value] for number, value in values.items()]])
-        except RejectedError as error:
-            return str(error)
-        return None
+        return replay(context, [steps, [[number, value] for number, value in values.items()]]) is not None
 
-    assert cause([2, 2, 2]) is None
-    assert cause([1, 4, 2]) == PYTHON_POSTPROCESSOR
-    assert cause([4, 1, 2]) == PYTHON_POSTPROCESSOR
+    assert is_valid([2, 2, 2]) and is_valid([4, 1, 2])
+    assert not is_valid([1, 4, 2])
 
 
 def test_a_trace_replays_in_another_process(tmp_path):

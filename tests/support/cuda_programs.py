@@ -16,9 +16,9 @@ from foretune.dataset.operators import (
     Softmax,
     to_task,
 )
-from foretune.dataset.replay import RejectedError, instantiate
+from foretune.dataset.replay import RejectedError, candidate_trace_json, instantiate
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context
+from foretune.dataset.tvm_compat import MMA, WMMA, design_spaces, make_tune_context, tensor_core_way
 from foretune.inference.spaces.stock import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
@@ -53,6 +53,52 @@ OPERATORS: Mapping[str, OperatorSettings] = {
     **EXAMPLES,
     **{f"{op.operator}-{op.dtype}-{op.label}": op for op in DIVISIBLE},
 }
+
+
+TENSOR_CORES: Mapping[str, OperatorSettings] = {
+    "dense float16": Dense(rows=64, in_features=64, out_features=32, dtype="float16", epilogue="bias_relu"),
+    "dense bfloat16": Dense(rows=64, in_features=64, out_features=32, dtype="bfloat16", epilogue="bias_gelu"),
+    "dense int8": Dense(rows=32, in_features=64, out_features=32, dtype="int8", epilogue="bias"),
+    "dense float16, padded": Dense(rows=50, in_features=72, out_features=90, dtype="float16"),
+    "dense bfloat16, padded": Dense(
+        rows=50, in_features=72, out_features=90, dtype="bfloat16", epilogue="bias"
+    ),
+    "batch_matmul bfloat16, transposed": BatchMatmul(
+        batch=2, rows=32, inner=32, columns=48, dtype="bfloat16", transpose_right=True
+    ),
+    "conv2d float16": Conv2d(
+        batch=1,
+        in_channels=16,
+        height=8,
+        width=8,
+        out_channels=32,
+        kernel=(3, 3),
+        padding=(1, 1),
+        dtype="float16",
+        layout="NHWC",
+        epilogue="bias_relu",
+    ),
+}
+"""Products that tensor cores compute: with epilogues, with extents to pad, with batches, and a convolution."""
+
+KINDS = (
+    ("dense float16", WMMA),
+    ("dense bfloat16", WMMA),
+    ("dense int8", WMMA),
+    ("dense float16", MMA),
+    ("dense bfloat16", MMA),
+)
+"""Kinds of programs for tensor cores: a product and the instructions."""
+
+OTHER_KINDS = (
+    ("dense float16, padded", WMMA),
+    ("dense float16, padded", MMA),
+    ("dense bfloat16, padded", WMMA),
+    ("dense bfloat16, padded", MMA),
+    ("batch_matmul bfloat16, transposed", WMMA),
+    ("conv2d float16", WMMA),
+    ("conv2d float16", MMA),
+)
 
 
 @dataclass(frozen=True)
@@ -108,3 +154,22 @@ def random_candidates(
             continue
         found += 1
         yield candidate
+
+
+def tensor_core_programs(task: Task, way: str, count: int) -> Iterator[tvm.IRModule]:
+    """Up to `count` random programs of a task for one way to use tensor cores: WMMA or MMA."""
+    context = make_tune_context(task.mod, TARGET, seed=0, space=StockSpace(None).generator(TARGET))
+    spaces = design_spaces(context, task.name)
+    sketches = [space for space in spaces if tensor_core_way(str(space.trace)) == way]
+    found = 0
+    for draw in range(_DRAWS * count if sketches else 0):
+        if found == count:
+            return
+        trace = Trace(sketches[found % len(sketches)].trace.insts, {})
+        try:
+            candidate = instantiate(context, trace, draw + 1)
+        except RejectedError:
+            continue
+        assert tensor_core_way(candidate_trace_json(candidate)) == way
+        found += 1
+        yield candidate.sch.mod
