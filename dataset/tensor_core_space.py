@@ -6,6 +6,7 @@ more than the sums. Other differences from MetaSchedule's own rules:
 
 - In one list of rules, the first that tiles a block for tensor cores hides all others. Here each way has
   sketches of its own, and threads without tensor cores too.
+- An epilogue that reads the sums more than once, such as GELU, is computed in the same kernel.
 - Rows of bfloat16 in shared memory are padded against bank conflicts, as those of float16 are.
 """
 
@@ -61,7 +62,7 @@ def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[
         by_wmma = [
             space for space in _spaces(task.mod, target, [plain[0], wmma, *plain[1:]]) if _way(space) == WMMA
         ]
-        traces = [aligned(trace_as_json(space.trace)) for space in by_wmma]
+        traces = [aligned(_in_one_kernel(task.mod, trace_as_json(space.trace))) for space in by_wmma]
         made = [_replayed(task.mod, trace) for trace in traces]
         made += [
             _replayed(task.mod, as_mma(trace)) for trace in traces if (_product(trace[0]) in MMA_PRODUCTS)
@@ -92,6 +93,23 @@ def _replayed(mod: tvm.IRModule, trace: list[Any]) -> Schedule | None:
     except Exception:  # TVM raises various exceptions for a trace that does not fit
         return None
     return schedule
+
+
+def _in_one_kernel(mod: tvm.IRModule, trace: list[Any]) -> list[Any]:
+    """The trace with an epilogue inlined that MetaSchedule left to a kernel of its own, as it does with GELU.
+
+    The trace itself where there is none, or none that can be inlined.
+    """
+    steps, decisions = trace
+    blocks = {step[3][0] for step in steps if step[0] == "GetSBlock"}
+    tile = next(number for number, step in enumerate(steps) if step[0] == "Blockize")
+    own = [n for n, step in enumerate(steps) if n > tile and step[0] == "GetLoops" and step[1][0] in blocks]
+    if not own:
+        return trace
+    tail, last = own[0], steps[own[0]][1][0]
+    inlined = ["ReverseComputeInline", [last], [], []]
+    fused = [[*steps[:tail], inlined], [of for of in decisions if of[0] < tail]]
+    return trace if _replayed(mod, fused) is None else fused
 
 
 def aligned(trace: list[Any]) -> list[Any]:

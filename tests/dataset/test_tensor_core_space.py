@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
@@ -80,12 +81,12 @@ def test_older_gpus_lack_types():
     assert set(sketches(dense("float16"), V100)) == {None}
 
 
-def test_a_sketch_for_mma_computes_its_epilogue_in_the_same_kernel():
-    (sketch,) = sketches(dense("bfloat16", epilogue="bias_gelu"))[MMA]
-    steps = trace_content(sketch.trace)[0]
-    assert sum(kind == "Bind" and attributes == ["blockIdx.x"] for kind, _, attributes, _ in steps) == 1
-    assert "mma_store_m16n8k8_f32_shared_dyn" in json.dumps(steps)
-    assert not any(kind == "WriteAt" for kind, *_ in steps)
+def test_an_epilogue_is_computed_in_the_same_kernel():
+    """GELU reads the sums twice, where MetaSchedule's own sketches start another kernel."""
+    found = sketches(dense("bfloat16", epilogue="bias_gelu"))
+    for sketch in found[WMMA] + found[MMA]:
+        steps = trace_content(sketch.trace)[0]
+        assert sum(kind == "Bind" and attributes == ["blockIdx.x"] for kind, _, attributes, _ in steps) == 1
 
 
 def test_rows_of_shared_memory_are_apart_in_bfloat16_as_in_float16():
@@ -121,13 +122,11 @@ def test_a_trace_replays_in_another_process(tmp_path):
     context = make_tune_context(to_task(op).mod, A100, seed=0, space=measurable_space(A100, None))
     traces = []
     for way in (WMMA, MMA):
+        undecided = Trace(sketches(op)[way][0].trace.insts, {})
         for seed in range(1, 30):
-            trace = Trace(sketches(op)[way][0].trace.insts, {}) if seed == 1 else trace
-            try:
-                traces.append(trace_to_json(instantiate(context, trace, seed).sch.trace))
+            with suppress(RejectedError):
+                traces.append(trace_to_json(instantiate(context, undecided, seed).sch.trace))
                 break
-            except RejectedError:
-                continue
     (tmp_path / "traces.json").write_text(json.dumps(traces))
     program = """
 import json, sys

@@ -79,7 +79,7 @@ TENSOR_CORES: Mapping[str, OperatorSettings] = {
         epilogue="bias_relu",
     ),
 }
-"""Products that tensor cores compute: with epilogues, with extents to pad, with batches, and a convolution."""
+"""Products that tensor cores compute, with epilogues, extents to pad and batches, and a convolution."""
 
 KINDS = (
     ("dense float16", WMMA),
