@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from foretune.dataset.operators import Dense
 from foretune.dataset.tvm_compat import MMA, WMMA
 from support.cuda_emulation import EmulatedGpu, Removal
+from support.cuda_kernels import one_mma
 from support.cuda_programs import KINDS, OTHER_KINDS, TARGET, TENSOR_CORES, Prepared, tensor_core_programs
 
 PROGRAMS = 24
@@ -61,3 +63,14 @@ def test_bfloat16_sums_are_those_of_float32(gpu, way):
     error = np.abs(output - data @ weight)
     # bfloat16 has 8 bits, so that rounding is off by 2^-9 of the value.
     assert (error <= 2.0**-9 * np.abs(data @ weight) + 1e-4).all()
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_one_instruction_by_the_layout_of_its_fragments(gpu, depth, dtype):
+    left = np.arange(16 * depth).reshape(16, depth) % 13
+    right = np.arange(depth * 8).reshape(depth, 8) % 11
+    inputs = [matrix.astype(np.dtype(getattr(ml_dtypes, dtype, dtype))) for matrix in (left, right)]
+    execution = gpu.run(one_mma(depth, dtype), TARGET, inputs, order=7, trace=True)
+    assert execution.failure is None and execution.races == ()
+    np.testing.assert_array_equal(execution.output, left @ right)
