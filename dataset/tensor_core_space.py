@@ -1,8 +1,7 @@
 """Design spaces of a CUDA task: for tensor cores by WMMA and by MMA, and for plain threads.
 
-MetaSchedule's rule for WMMA makes the sketches for WMMA, and those for MMA are made of their traces. Its own
-rule for MMA (m16n8k8) knows no batches, no padding of a product with an epilogue and no epilogue that reads
-more than the sums. Other differences from MetaSchedule's own rules:
+MetaSchedule's rule for WMMA makes the sketches for WMMA, and `mma_sketch` those for MMA of their traces. What
+differs from MetaSchedule's own rules:
 
 - In one list of rules, the first that tiles a block for tensor cores hides all others. Here each way has
   sketches of its own, and threads without tensor cores too.
@@ -13,7 +12,7 @@ more than the sums. Other differences from MetaSchedule's own rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -22,32 +21,11 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from .interruption import interrupts_deferred
-from .tvm_compat import (
-    MMA_PRODUCTS,
-    WMMA,
-    mma_store_name,
-    tensor_core_rule,
-    tensor_core_way,
-    trace_as_json,
-)
+from .mma_sketch import SHARED, as_mma, epilogue_start, suits_mma
+from .tvm_compat import WMMA, tensor_core_rule, tensor_core_way, trace_as_json
 
 _SILENT = logging.getLogger("foretune.tensor_core_space")
 _SILENT.setLevel(logging.CRITICAL)  # the rules warn of what is repaired here
-
-_FRAGMENT, _SHARED = "m16n8k8.matrixC", "shared.dyn"
-_STORE_VECTORS = [1, 2, 4, 8]
-_TENSORIZE, _FETCH = "meta_schedule.auto_tensorize", "meta_schedule.cooperative_fetch"
-
-_INNER_STAGES = {"software_pipeline_stage": [0, 0, 1], "software_pipeline_order": [0, 1, 2]}
-_OUTER_STAGES = {
-    "software_pipeline_async_stages": [0],
-    "software_pipeline_stage": [0, 0, 1, 2, 2],
-    "software_pipeline_order": [0, 1, 3, 2, 4],
-}
-"""Pipelines over fragments and over copies: the products of one step run beside the copies of the next."""
-
-Step = list[Any]
-"""Instruction of a trace as JSON: kind, inputs, attributes, outputs."""
 
 
 def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[[Schedule], list[Schedule]]:
@@ -64,9 +42,7 @@ def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[
         ]
         traces = [aligned(_in_one_kernel(task.mod, trace_as_json(space.trace))) for space in by_wmma]
         made = [_replayed(task.mod, trace) for trace in traces]
-        made += [
-            _replayed(task.mod, as_mma(trace)) for trace in traces if (_product(trace[0]) in MMA_PRODUCTS)
-        ]
+        made += [_replayed(task.mod, as_mma(trace)) for trace in traces if suits_mma(trace)]
         return [*filter(None, made), *found]
 
     return sketches
@@ -117,141 +93,10 @@ def aligned(trace: list[Any]) -> list[Any]:
     steps, decisions = trace
     if any(step[0] == "StorageAlign" for step in steps):
         return trace
-    copies = [step[3][0] for step in steps if step[0] == "CacheRead" and step[2][1] == _SHARED]
+    copies = [step[3][0] for step in steps if step[0] == "CacheRead" and step[2][1] == SHARED]
     padding = [["StorageAlign", [copy], [0, -2, 32, 8], []] for copy in copies]
-    at = _epilogue_start(steps)
+    at = epilogue_start(steps)
     return [[*steps[:at], *padding, *steps[at:]], _moved(decisions, at, len(padding))]
-
-
-def _suits_mma(steps: Sequence[Step]) -> bool:
-    """Whether a product has a type and an order of the right matrix for MMA, and no batches.
-
-    TVM lowers fragments of two dimensions.
-    """
-    return _product(steps) in MMA_PRODUCTS and len(_loops(steps)) == 3
-
-
-def as_mma(trace: list[Any]) -> list[Any]:
-    """The trace for MMA of one for WMMA (`aligned`, with the right matrix by rows).
-
-    Tiles are 16x8x8, and each warp loads fragments of 32x8 and 8x32. Copies to shared memory are asynchronous
-    and run ahead of the products, in the stages that MetaSchedule's rule for MMA has.
-    """
-    steps, decisions = [list(step) for step in trace[0]], dict(trace[1])
-    tile = next(number for number, step in enumerate(steps) if step[0] == "Blockize")
-    product = steps[tile][3][0]
-    store = next(number for number, step in enumerate(steps) if _is(step, "TransformLayout", product))
-    threads = {step[2][0]: step[1][0] for step in steps[:store] if step[0] == "Bind"}
-    stored = next(number for number, step in enumerate(steps) if step[2] == [_FETCH])
-    reindexed = next(step[1][0] for step in steps[store:stored] if step[0] == "ReverseComputeInline")
-    loops = _loops(steps)
-    for step in steps[:tile]:
-        if step[0] == "PadEinsum":
-            step[2] = [[32, 32, step[2][0][-1]]]
-    _split(steps[:tile], (8, 8, 16))  # the sum's loop, columns, rows
-    for axis, inner in ((-3, 2), (-2, 4)):  # rows and columns of a warp in whole fragments of 32
-        number = next(n for n, step in enumerate(steps) if _is(step, "SamplePerfectTile", loops[axis]))
-        steps[number][0], steps[number][2] = "SamplePartitionedTile", [5, 3, inner]
-        del decisions[number]
-    copied, fragments = [], []
-    for number, step in enumerate(steps):
-        if step[0] == "CacheRead" and step[2][1] == _SHARED:
-            copied = steps[number + 1][1]
-        elif step[0] == "CacheRead":
-            _, scope = step[2]
-            step[2] = [step[2][0], "m16n8k8.matrixA" if scope == "wmma.matrix_a" else "m16n8k8.matrixB"]
-            _split(steps[number:], (8, 32) if scope == "wmma.matrix_a" else (32, 8))
-            fragments = steps[number + 1][1]
-        elif step[0] == "Annotate" and step[2][0].startswith(_TENSORIZE):
-            step[1] = [step[1][0], _of_mma(step[1][1])]
-    accumulator = MMA_PRODUCTS[_product(trace[0])]
-    own = _store(product, threads["blockIdx.x"], threads["threadIdx.y"], accumulator)
-    start = _epilogue_start(steps)
-    inlined = [step for step in steps[start:] if step[0].endswith("Inline")]
-    own[1:1] = [["ReverseComputeInline", [reindexed], [], []], *inlined]
-    later = [step for step in steps[start:] if not step[0].endswith("Inline")]
-    pipeline = [*_annotated(fragments[1], _INNER_STAGES), *_annotated(copied[1], _OUTER_STAGES)]
-    result = [*steps[:store], *own, *steps[stored + 1 : start], *pipeline, *later]
-    return [result, _renumbered(steps, decisions, result)]
-
-
-def _loops(steps: Sequence[Step]) -> list[str]:
-    """Loops around the first tile, which is the product's: batches, rows, columns, sum."""
-    tile = next(number for number, step in enumerate(steps) if step[0] == "Blockize")
-    product = steps[tile][3][0]
-    return next(list(step[3]) for step in steps[tile:] if _is(step, "GetLoops", product))
-
-
-def _is(step: Step, kind: str, variable: str) -> bool:
-    return step[0] == kind and step[1][0] == variable
-
-
-def _split(steps: Sequence[Step], factors: Sequence[int]) -> None:
-    """Gives the first splits into tiles other factors."""
-    splits = [step for step in steps if step[0] == "Split" and step[1][1] == "None"]
-    for step, factor in zip(splits, factors, strict=False):
-        step[1] = [*step[1][:2], factor]
-
-
-def _of_mma(name: str) -> str:
-    """Intrinsic of MMA in place of one of WMMA, both in quotes."""
-    for matrix in ("a", "b"):
-        name = name.replace(f"_{matrix}_shared", f"_{matrix.upper()}_shared")
-    return name.replace("wmma_fill", "mma_init").replace("wmma_", "mma_").replace("16x16x16", "m16n8k8")
-
-
-def _annotated(loop: str, values: Mapping[str, list[int]]) -> list[Step]:
-    return [["Annotate", [loop, value], [name], []] for name, value in values.items()]
-
-
-def _renumbered(
-    steps: Sequence[Step], decisions: Mapping[int, Any], result: Sequence[Step]
-) -> list[list[Any]]:
-    """Decisions by the numbers that their instructions have in the result; the others are left to chance."""
-    numbers = {id(step): number for number, step in enumerate(result)}
-    return [[numbers[id(steps[n])], value] for n, value in decisions.items() if id(steps[n]) in numbers]
-
-
-def _store(product: str, block: str, warp: str, accumulator: str) -> list[Step]:
-    """Instructions that store the sums of a product at its blocks' loop, by way of shared memory."""
-    vector = [_STORE_VECTORS, [1 / len(_STORE_VECTORS)] * len(_STORE_VECTORS)]
-    return [
-        ["CacheWrite", [product, []], [0, _SHARED], ["b_out"]],
-        ["ReverseComputeAt", ["b_out", block], [1, -1], []],
-        ["CacheWrite", [product, []], [0, _FRAGMENT], ["b_sums"]],
-        ["ReverseComputeAt", ["b_sums", warp], [1, -1], []],
-        ["GetLoops", ["b_sums"], [], ["l_s0", "l_s1", "l_s2", "l_row", "l_column"]],
-        ["Split", ["l_column", "None", 8], [True, False], ["l_c0", "l_c1"]],
-        ["Split", ["l_row", "None", 16], [True, False], ["l_r0", "l_r1"]],
-        ["Reorder", ["l_c0", "l_r1", "l_c1"], [], []],
-        ["Blockize", ["l_r1"], [1], ["b_tile"]],
-        ["Annotate", ["b_tile", f'"{mma_store_name(accumulator)}"'], [_TENSORIZE], []],
-        ["GetLoops", ["b_out"], [], ["l_o0", "l_o1", "l_o2", "l_o3"]],
-        ["Fuse", ["l_o2", "l_o3"], [1], ["l_out"]],
-        ["SampleCategorical", [], vector, ["v_out"]],
-        ["Annotate", ["b_out", "v_out"], [_FETCH], []],
-    ]
-
-
-def _product(steps: Sequence[Step]) -> str:
-    """Intrinsic that multiplies, the first that a trace names."""
-    name = next(step[1][1] for step in steps if step[0] == "Annotate" and step[2] == [_TENSORIZE])
-    return str(name).strip('"')
-
-
-def _epilogue_start(steps: Sequence[Step]) -> int:
-    """Number of the first instruction that later rules add: they name the blocks of the task alone."""
-    blocks = {step[3][0] for step in steps if step[0] == "GetSBlock"}
-    at = len(steps)
-    while at and (
-        steps[at - 1][0] == "SampleCategorical"
-        or (
-            steps[at - 1][0] in ("ComputeInline", "ReverseComputeInline", "Annotate")
-            and steps[at - 1][1][0] in blocks
-        )
-    ):
-        at -= 1
-    return at
 
 
 def _moved(decisions: Sequence[Any], after: int, by: int) -> list[Any]:

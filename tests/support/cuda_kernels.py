@@ -182,9 +182,9 @@ def pipelined(row: int, step: int, steps: int = 6) -> tvm.IRModule:
 def one_mma(depth: int, dtype: str) -> tvm.IRModule:
     """One m16n8k8 or m16n8k16 of a warp: [16, depth] x [depth, 8] -> float32 [16, 8].
 
-    Lane l has rows l / 4 and l / 4 + 8 of the left matrix, in each 8 columns 2 (l mod 4) and the next one; the
-    same rows of column l / 4 of the right matrix; and of the sums as of the left matrix (PTX ISA, "Matrix
-    Fragments for mma.m16n8k16").
+    Lane l has rows l / 4 and l / 4 + 8 of the left matrix, and of each 8 columns 2 (l mod 4) and one more.
+    Of the right matrix it has these rows of column l / 4, and of the sums what it has of the left matrix (PTX
+    ISA, "Matrix Fragments for mma.m16n8k16").
     """
     steps = depth // 8
 
