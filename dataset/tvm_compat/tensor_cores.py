@@ -133,10 +133,10 @@ def _mma_store(accumulator: str) -> tuple[PrimFunc, PrimFunc]:
             T.reads(source[0:16, 0:8])
             T.writes(copy[0:16, 0:8])
             for lane in T.thread_binding(0, 32, "threadIdx.x"):
-                for half in range(2):
+                for part in range(2):  # not `half`, which is a type of CUDA's
                     for column in T.vectorized(2):
-                        copy[half * 8 + lane // 4, lane % 4 * 2 + column] = source[
-                            half * 8 + lane // 4, lane % 4 * 2 + column
+                        copy[part * 8 + lane // 4, lane % 4 * 2 + column] = source[
+                            part * 8 + lane // 4, lane % 4 * 2 + column
                         ]
 
     return description, implementation

@@ -204,9 +204,9 @@ def one_mma(depth: int, dtype: str) -> tvm.IRModule:
                         a = T.sblock_alloc_buffer((4 * steps,), dtype, scope="local")
                         b = T.sblock_alloc_buffer((2 * steps,), dtype, scope="local")
                         c = T.sblock_alloc_buffer((4,), "float32", scope="local")
-                        for step, half, next_ in T.grid(steps, 2, 2):
-                            a[step * 4 + half * 2 + next_] = left[
-                                lane // 4 + half * 8, step * 8 + lane % 4 * 2 + next_
+                        for step, part, next_ in T.grid(steps, 2, 2):
+                            a[step * 4 + part * 2 + next_] = left[
+                                lane // 4 + part * 8, step * 8 + lane % 4 * 2 + next_
                             ]
                         for step, next_ in T.grid(steps, 2):
                             b[step * 2 + next_] = right[step * 8 + lane % 4 * 2 + next_, lane // 4]
@@ -230,7 +230,7 @@ def one_mma(depth: int, dtype: str) -> tvm.IRModule:
                                 dtype="float32",
                             )
                         )
-                        for half, next_ in T.grid(2, 2):
-                            out[lane // 4 + half * 8, lane % 4 * 2 + next_] = c[half * 2 + next_]
+                        for part, next_ in T.grid(2, 2):
+                            out[lane // 4 + part * 8, lane % 4 * 2 + next_] = c[part * 2 + next_]
 
     return Multiplied
