@@ -18,7 +18,9 @@ _FRAGMENTS = {"wmma.matrix_a": ("m16n8k8.matrixA", (8, 32)), "wmma.matrix_b": ("
 """By scope of WMMA: the scope of MMA, and the tiles of a load, of the last axis first."""
 
 _SUMS = "m16n8k8.matrixC"
-_STORE_VECTORS = [1, 2, 4, 8]
+_STORE_VECTORS = {"float16": [1, 2, 4, 8], "float32": [1, 2, 4]}
+"""Sums that a thread stores at once: 16 bytes at most."""
+
 _TENSORIZE, _FETCH = "meta_schedule.auto_tensorize", "meta_schedule.cooperative_fetch"
 
 _INNER_STAGES = {"software_pipeline_stage": [0, 0, 1], "software_pipeline_order": [0, 1, 2]}
@@ -146,7 +148,8 @@ def _renumbered(
 
 def _store(product: str, block: str, warp: str, accumulator: str) -> list[Step]:
     """Instructions that store the sums of a product at its blocks' loop, by way of shared memory."""
-    vector = [_STORE_VECTORS, [1 / len(_STORE_VECTORS)] * len(_STORE_VECTORS)]
+    lanes = _STORE_VECTORS[accumulator]
+    vector = [lanes, [1 / len(lanes)] * len(lanes)]
     return [
         ["CacheWrite", [product, []], [0, SHARED], ["b_out"]],
         ["ReverseComputeAt", ["b_out", block], [1, -1], []],
