@@ -1,7 +1,7 @@
 """Sketch of a product by MMA (m16n8k8), made of the trace of one by WMMA.
 
-MetaSchedule has a rule for MMA, too. It fails on a product that is padded and has an epilogue, and on an
-epilogue that reads more than the sums.
+MetaSchedule has a rule for MMA, too. It fails on an epilogue that reads more than the sums. Rows and columns
+must be multiples of 32 here; WMMA pads others.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ Step = list[Any]
 
 
 def suits_mma(trace: list[Any]) -> bool:
-    """Whether a product has a type and an order of the right matrix for MMA, and no batches.
+    """Whether a product has a type and an order of the right matrix for MMA, no batches and no padding.
 
-    TVM lowers fragments of two dimensions.
+    TVM lowers fragments of two dimensions, and a store that is moved to its block loses its bounds.
     """
     steps = trace[0]
+    if any(step[0] == "PadEinsum" for step in steps):
+        return False
     return _product(steps) in MMA_PRODUCTS and len(_loops(steps)) == 3
 
 
@@ -58,9 +60,6 @@ def as_mma(trace: list[Any]) -> list[Any]:
     stored = next(number for number, step in enumerate(steps) if step[2] == [_FETCH])
     reindexed = next(step[1][0] for step in steps[store:stored] if step[0] == "ReverseComputeInline")
     loops = _loops(steps)
-    for step in steps[:tile]:
-        if step[0] == "PadEinsum":
-            step[2] = [[32, 32, step[2][0][-1]]]
     _split(steps[:tile], (8, 8, 16))  # the sum's loop, columns, rows
     for axis, inner in ((-3, 2), (-2, 4)):  # rows and columns of a warp in whole fragments of 32
         number = next(n for n, step in enumerate(steps) if _is(step, "SamplePerfectTile", loops[axis]))

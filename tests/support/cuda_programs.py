@@ -92,9 +92,7 @@ KINDS = (
 
 OTHER_KINDS = (
     ("dense float16, padded", WMMA),
-    ("dense float16, padded", MMA),
     ("dense bfloat16, padded", WMMA),
-    ("dense bfloat16, padded", MMA),
     ("batch_matmul bfloat16, transposed", WMMA),
     ("conv2d float16", WMMA),
     ("conv2d float16", MMA),
