@@ -11,6 +11,7 @@ from tvm.target import Target
 
 from .async_copies import WRONG_COPY, RejectWrongCopies
 from .code_size import code_size
+from .tensor_core_space import cuda_sketches
 from .tvm_compat import parse_target, stock_space, target_to_json
 
 CODE_SIZE = "code size"
@@ -60,9 +61,14 @@ def python_cause(target: Target) -> str:
 def _generator(target: str, most: int | None) -> ms.SpaceGenerator:
     parsed = parse_target(target)
     own = [] if most is None else [CodeLimit(most)]
-    if parsed.kind.name == "cuda":
-        own.append(RejectWrongCopies())
     stock = stock_space(parsed)
+    if parsed.kind.name == "cuda":
+        return ms.space_generator.ScheduleFn(
+            cuda_sketches(parsed, stock.sch_rules),
+            sch_rules=[],
+            postprocs=[*stock.postprocs, RejectWrongCopies()],
+            mutator_probs=dict(stock.mutator_probs),
+        )
     return ms.space_generator.PostOrderApply(
         sch_rules=list(stock.sch_rules),
         postprocs=[*stock.postprocs, *own],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.cuda_emulation import EmulatedGpu, unavailable_reason
-from tests.support.cuda_programs import OPERATORS
+from tests.support.cuda_programs import KINDS, OPERATORS, OTHER_KINDS
 from tests.support.cuda_reuse import PAIRS
 
 from .. import cuda_emulation
@@ -25,6 +25,9 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=96, help="matrix products for copies (%(default)s)")
     parser.add_argument("--removals", type=int, default=4, help="programs without a barrier (%(default)s)")
     parser.add_argument("--costs", type=int, default=16, help="programs of each task for costs (%(default)s)")
+    parser.add_argument(
+        "--tensor-cores", type=int, default=0, help="only programs for tensor cores, so many of each kind"
+    )
     parser.add_argument("--again", action="store_true", help="keep nothing of earlier runs")
     arguments = parser.parse_args()
     if reason := unavailable_reason():
@@ -38,6 +41,19 @@ def main() -> None:
             result = kept_run(Path(path), {"of": name, "programs": settings}, make, again=arguments.again)
             print(name, result if len(str(result)) < 300 else "", flush=True)
             return result
+
+        if number := arguments.tensor_cores:
+            kinds = {
+                f"{name}, {way}": kept(
+                    f"tensor cores {name} {way}",
+                    number,
+                    lambda name=name, way=way: correctness.of_tensor_cores(gpu, name, way, number),
+                )
+                for name, way in (*KINDS, *OTHER_KINDS)
+            }
+            result = {"tensor_cores": kinds}
+            print(write_result("cuda_emulation", result, clock, this_machine(), variant="tensor-cores"))
+            return
 
         counted = {
             name: kept(name, arguments.costs, lambda op=op: costs.of_task(gpu, op, arguments.costs))

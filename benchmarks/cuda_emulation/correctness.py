@@ -11,7 +11,13 @@ from foretune.dataset.async_copies import has_wrong_copies
 from foretune.dataset.operators import Dense, OperatorSettings
 
 from tests.support.cuda_emulation import EmulatedGpu, Execution, NotBuiltError, Removal
-from tests.support.cuda_programs import TARGET, Prepared, random_programs
+from tests.support.cuda_programs import (
+    TARGET,
+    TENSOR_CORES,
+    Prepared,
+    random_programs,
+    tensor_core_programs,
+)
 from tests.support.cuda_reuse import spread, tuner_programs
 
 ORDERS = ["ascending", 7]
@@ -38,6 +44,12 @@ def of_operator(gpu: EmulatedGpu, op: OperatorSettings, programs: int) -> Mappin
     """Number of random programs by outcome."""
     prepared = Prepared.of(op)
     return _outcomes(gpu, prepared, random_programs(prepared.task, programs))
+
+
+def of_tensor_cores(gpu: EmulatedGpu, name: str, way: str, programs: int) -> Mapping[str, Any]:
+    """Number of random programs of a product for one way to use tensor cores by outcome."""
+    prepared = Prepared.of(TENSOR_CORES[name])
+    return _outcomes(gpu, prepared, tensor_core_programs(prepared.task, way, programs))
 
 
 def of_tuner(

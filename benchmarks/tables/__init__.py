@@ -104,6 +104,7 @@ TABLES: Mapping[str, Table] = {
     "measuring": measuring.measuring,
     "gpu-generation": measuring.gpu_generation,
     "cuda-emulation": emulation.programs,
+    "cuda-emulation-tensor-cores": emulation.tensor_cores,
     "cuda-emulation-costs": emulation.costs,
     "gpu-costs": emulation.measured_costs,
     "chosen": chosen.chosen,

@@ -16,7 +16,7 @@ GPU_RECORDS = ("data/gpu", "data/gpu-networks")
 def programs(results: Results) -> str:
     """Outcomes by operator, and of what was broken on purpose."""
     tables = []
-    for result in results.of("cuda_emulation"):
+    for result in _with(results, "operators"):
         copies, removals = result.values["copies"], result.values["removals"]
         rows = [
             ["random programs of all operator types, two orders of threads", _all(result, "operators")],
@@ -36,10 +36,22 @@ def programs(results: Results) -> str:
     return "\n\n".join(tables) or not_measured("python -m benchmarks.cuda_emulation")
 
 
+def tensor_cores(results: Results) -> str:
+    """Outcomes of programs for tensor cores, by product and instructions."""
+    for result in _with(results, "tensor_cores"):
+        rows = [[name, _outcomes(counts)] for name, counts in result.values["tensor_cores"].items()]
+        return markdown(["random programs, two orders of threads", "outcome"], rows)
+    return not_measured("python -m benchmarks.cuda_emulation --tensor-cores 24")
+
+
+def _with(results: Results, part: str) -> list[Result]:
+    return [result for result in results.of("cuda_emulation") if part in result.values]
+
+
 def costs(results: Results) -> str:
     """Spearman correlations of ETO's costs with the counts."""
     tables = []
-    for result in results.of("cuda_emulation"):
+    for result in _with(results, "costs"):
         found = result.values["costs"]
         columns = ("sectors", "sectors_by_fetch", "sectors_unaligned", "wavefronts_once", "wavefronts")
         rows = [

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 from tvm.s_tir.schedule import Trace
 
 _MAX_FACTORS = 5  # CUDA's spatial tiles have five factors, the most of any MetaSchedule rule
-_KINDS = {"SamplePerfectTile": 0, "SampleCategorical": 1, "SampleComputeLocation": 2}
+_KINDS = {
+    "SamplePerfectTile": 0,
+    "SamplePartitionedTile": 0,  # tiles of tensor cores by MMA, whose inner factors make up whole fragments
+    "SampleCategorical": 1,
+    "SampleComputeLocation": 2,
+}
 
-DECISION_DIM = len(_KINDS) + 2 + 2 * _MAX_FACTORS + 2
+DECISION_DIM = len(set(_KINDS.values())) + 2 + 2 * _MAX_FACTORS + 2
 """Length of a decision token: one-hot kind; number of factors; log2 extent of the loop; log2 of each factor;
 log2 of the extent inside each factor; value and index of a categorical or compute-location decision."""
 

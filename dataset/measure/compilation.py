@@ -19,7 +19,13 @@ from ...errors import UserError
 from ..async_copies import check_copies
 from ..code_generation import improve_code
 from ..templates.gpu.function import kernel_modules
-from ..tvm_compat import CUDA_PASSES, argument_buffers, without_layout_change
+from ..tvm_compat import (
+    CUDA_PASSES,
+    argument_buffers,
+    has_mma_fragments,
+    load_tensor_intrinsics,
+    without_layout_change,
+)
 from ..tvm_compat.cuda_text import CALLBACK, compile_without_headers
 from .linker import linker
 
@@ -76,6 +82,8 @@ def compile_module(mod: tvm.IRModule, target: Target) -> Any:
             return tvm.compile(mod, target=target)
     target = target if target.host else Target(target, host=HOST)
     templates = kernel_modules(mod)
+    if has_mma_fragments(mod):
+        load_tensor_intrinsics()
     if not templates:
         check_copies(mod, target)
     passes = {}

@@ -8,6 +8,7 @@ from functools import cache
 
 from tvm.s_tir import TensorIntrin
 
+from ..tvm_compat import load_tensor_intrinsics, tensor_core_way
 from .dot_intrinsics import dot_description, dot_implementation
 from .instructions import INSTRUCTION
 from .tile_intrinsics import PARTS, tile_intrinsic
@@ -24,9 +25,12 @@ def register_named(names: Iterable[str]) -> None:
 def register_intrinsics(text: str) -> None:
     """Registers the intrinsics that a text names, such as a trace or the file of a tuning database.
 
+    They are templates' and those of tensor cores, of which TVM has some after an import.
     A process that applies schedules of templates with stock TVM calls it once before it does so.
     """
     register_named({match.group() for match in _NAME.finditer(text)})
+    if tensor_core_way(text):
+        load_tensor_intrinsics()
 
 
 @cache

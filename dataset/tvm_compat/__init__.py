@@ -44,6 +44,15 @@ from .targets import (
     target_to_json,
     target_vectors,
 )
+from .tensor_cores import (
+    MMA,
+    MMA_PRODUCTS,
+    WMMA,
+    has_mma_fragments,
+    mma_store_name,
+    tensor_core_rule,
+    tensor_core_way,
+)
 
 # TVM takes half of the cores for hyper-threads and leaves them idle, unless the number is set before its
 # first parallel program.
@@ -53,7 +62,10 @@ __all__ = [
     "CUDA_PASSES",
     "IF_THEN_ELSE",
     "IMPORT_LLVM",
+    "MMA",
+    "MMA_PRODUCTS",
     "OLDER_CPU",
+    "WMMA",
     "NoDesignSpaceError",
     "OlderCpuError",
     "UnknownTargetError",
@@ -67,6 +79,7 @@ __all__ = [
     "cpu_target",
     "design_spaces",
     "dtype_as_wide",
+    "has_mma_fragments",
     "host_features",
     "importing_llvm",
     "lane_dtype",
@@ -76,6 +89,7 @@ __all__ = [
     "load_tensor_intrinsics",
     "make_tune_context",
     "missing_instruction_sets",
+    "mma_store_name",
     "mutate",
     "older_cpu",
     "parse_target",
@@ -84,6 +98,8 @@ __all__ = [
     "target_cores",
     "target_to_json",
     "target_vectors",
+    "tensor_core_rule",
+    "tensor_core_way",
     "trace_as_json",
     "vectorised",
     "with_layout_free",

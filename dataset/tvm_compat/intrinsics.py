@@ -37,13 +37,17 @@ def _stack_without_source() -> Iterator[None]:
 
 @cache
 def load_tensor_intrinsics() -> None:
-    """Import TVM's tensor intrinsics, which tune contexts need.
+    """Import TVM's tensor intrinsics, which tune contexts need, and register those that TVM lacks.
 
     Each of their decorators calls `inspect.stack`, which reads source files and takes 20-37 s in total.
     Without source context, the import takes 2 s.
     """
     with _stack_without_source():
         import tvm.s_tir.tensor_intrin  # noqa: F401
+
+        from .tensor_cores import register_tensor_core_intrinsics
+
+        register_tensor_core_intrinsics()
 
 
 def load_cpu_intrinsics() -> None:

@@ -23,7 +23,13 @@ from ...dataset.measure.linker import linker
 from ...dataset.measure.scratch import ScratchFolder
 from ...dataset.networks import task_names
 from ...dataset.templates.gpu.function import kernel_modules
-from ...dataset.tvm_compat import CUDA_PASSES, as_task_module, target_cores, workload_hash
+from ...dataset.tvm_compat import (
+    CUDA_PASSES,
+    as_task_module,
+    load_tensor_intrinsics,
+    target_cores,
+    workload_hash,
+)
 from ...errors import UserError
 from ..result import NetworkProfile
 from .description import describe, with_description
@@ -216,6 +222,8 @@ def build_context(target: Target) -> tvm.transform.PassContext:
     captured into a CUDA graph at the first run, so that a run launches the graph instead of each of them.
     """
     on_cuda = target.kind.name == "cuda"
+    if on_cuda:
+        load_tensor_intrinsics()  # which lowering schedules for MMA needs
     options = {**CUDA_PASSES, "relax.backend.use_cuda_graph": True} if on_cuda else {}
     return tvm.transform.PassContext(opt_level=3, config=options, disabled_pass=["FuseOps", "FuseTIR"])
 

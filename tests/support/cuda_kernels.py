@@ -177,3 +177,60 @@ def pipelined(row: int, step: int, steps: int = 6) -> tvm.IRModule:
                                 b[v] = b[v] + shared[v]
 
     return Pipelined
+
+
+def one_mma(depth: int, dtype: str) -> tvm.IRModule:
+    """One m16n8k8 or m16n8k16 of a warp: [16, depth] x [depth, 8] -> float32 [16, 8].
+
+    Lane l has rows l / 4 and l / 4 + 8 of the left matrix, and of each 8 columns 2 (l mod 4) and one more.
+    Of the right matrix it has these rows of column l / 4, and of the sums what it has of the left matrix (PTX
+    ISA, "Matrix Fragments for mma.m16n8k16").
+    """
+    steps = depth // 8
+
+    @I.ir_module
+    class Multiplied:
+        @T.prim_func(s_tir=True)
+        def main(
+            left: T.Buffer((16, depth), dtype),
+            right: T.Buffer((depth, 8), dtype),
+            out: T.Buffer((16, 8), "float32"),
+        ):
+            for _ in T.thread_binding(1, thread="blockIdx.x"):
+                for lane in T.thread_binding(32, thread="threadIdx.x"):
+                    with T.sblock("product"):
+                        T.reads(left[0:16, 0:depth], right[0:depth, 0:8])
+                        T.writes(out[0:16, 0:8])
+                        a = T.sblock_alloc_buffer((4 * steps,), dtype, scope="local")
+                        b = T.sblock_alloc_buffer((2 * steps,), dtype, scope="local")
+                        c = T.sblock_alloc_buffer((4,), "float32", scope="local")
+                        for step, part, next_ in T.grid(steps, 2, 2):
+                            a[step * 4 + part * 2 + next_] = left[
+                                lane // 4 + part * 8, step * 8 + lane % 4 * 2 + next_
+                            ]
+                        for step, next_ in T.grid(steps, 2):
+                            b[step * 2 + next_] = right[step * 8 + lane % 4 * 2 + next_, lane // 4]
+                        for i in range(4):
+                            c[i] = T.float32(0)
+                        T.evaluate(
+                            T.ptx_legacy.mma(
+                                "m16n8k8" if depth == 8 else "m16n8k16",
+                                "row",
+                                "col",
+                                dtype,
+                                dtype,
+                                "float32",
+                                a.data,
+                                0,
+                                b.data,
+                                0,
+                                c.data,
+                                0,
+                                False,
+                                dtype="float32",
+                            )
+                        )
+                        for part, next_ in T.grid(2, 2):
+                            out[lane // 4 + part * 8, lane % 4 * 2 + next_] = c[part * 2 + next_]
+
+    return Multiplied

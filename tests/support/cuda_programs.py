@@ -16,15 +16,15 @@ from foretune.dataset.operators import (
     Softmax,
     to_task,
 )
-from foretune.dataset.replay import RejectedError, instantiate
+from foretune.dataset.replay import RejectedError, candidate_trace_json, instantiate
 from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context
+from foretune.dataset.tvm_compat import MMA, WMMA, design_spaces, make_tune_context, tensor_core_way
 from foretune.inference.spaces.stock import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
 from .cuda_emulation.target import TARGET
-from .operators import EXAMPLES, random_inputs, run
+from .operators import EXAMPLES, as_array, random_inputs, run
 
 _DRAWS = 400
 """Draws for each wanted program: most are rejected, as they exceed what a GPU has."""
@@ -55,6 +55,50 @@ OPERATORS: Mapping[str, OperatorSettings] = {
 }
 
 
+TENSOR_CORES: Mapping[str, OperatorSettings] = {
+    "dense float16": Dense(rows=64, in_features=64, out_features=32, dtype="float16", epilogue="bias_relu"),
+    "dense bfloat16": Dense(rows=64, in_features=64, out_features=32, dtype="bfloat16", epilogue="bias_gelu"),
+    "dense int8": Dense(rows=32, in_features=64, out_features=32, dtype="int8", epilogue="bias"),
+    "dense float16, padded": Dense(rows=50, in_features=72, out_features=90, dtype="float16"),
+    "dense bfloat16, padded": Dense(
+        rows=50, in_features=72, out_features=90, dtype="bfloat16", epilogue="bias"
+    ),
+    "batch_matmul bfloat16, transposed": BatchMatmul(
+        batch=2, rows=32, inner=32, columns=48, dtype="bfloat16", transpose_right=True
+    ),
+    "conv2d float16": Conv2d(
+        batch=1,
+        in_channels=16,
+        height=8,
+        width=8,
+        out_channels=32,
+        kernel=(3, 3),
+        padding=(1, 1),
+        dtype="float16",
+        layout="NHWC",
+        epilogue="bias_relu",
+    ),
+}
+"""Products that tensor cores compute, with epilogues, extents to pad and batches, and a convolution."""
+
+KINDS = (
+    ("dense float16", WMMA),
+    ("dense bfloat16", WMMA),
+    ("dense int8", WMMA),
+    ("dense float16", MMA),
+    ("dense bfloat16", MMA),
+)
+"""Kinds of programs for tensor cores: a product and the instructions."""
+
+OTHER_KINDS = (
+    ("dense float16, padded", WMMA),
+    ("dense bfloat16, padded", WMMA),
+    ("batch_matmul bfloat16, transposed", WMMA),
+    ("conv2d float16", WMMA),
+    ("conv2d float16", MMA),
+)
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Task with inputs and the output of its unscheduled program."""
@@ -67,7 +111,7 @@ class Prepared:
     def of(cls, op: OperatorSettings) -> Prepared:
         task = to_task(op)
         inputs = random_inputs(op, task)
-        return cls(task, [tensor.numpy() for tensor in inputs], run(task, inputs))
+        return cls(task, [as_array(tensor) for tensor in inputs], run(task, inputs))
 
     def error(self, output: np.ndarray) -> float:
         """Largest difference from the expected output, as a share of its largest value; NaN for a NaN."""
@@ -76,7 +120,7 @@ class Prepared:
 
     def is_right(self, output: np.ndarray) -> bool:
         """Whether the output is right up to rounding of its type."""
-        limit = {"float32": 1e-4, "float16": 1e-2}.get(str(output.dtype), 0.0)
+        limit = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}.get(str(output.dtype), 0.0)
         return self.error(output) <= limit
 
 
@@ -108,3 +152,22 @@ def random_candidates(
             continue
         found += 1
         yield candidate
+
+
+def tensor_core_programs(task: Task, way: str, count: int) -> Iterator[tvm.IRModule]:
+    """Up to `count` random programs of a task for one way to use tensor cores: WMMA or MMA."""
+    context = make_tune_context(task.mod, TARGET, seed=0, space=StockSpace(None).generator(TARGET))
+    spaces = design_spaces(context, task.name)
+    sketches = [space for space in spaces if tensor_core_way(str(space.trace)) == way]
+    found = 0
+    for draw in range(_DRAWS * count if sketches else 0):
+        if found == count:
+            return
+        trace = Trace(sketches[found % len(sketches)].trace.insts, {})
+        try:
+            candidate = instantiate(context, trace, draw + 1)
+        except RejectedError:
+            continue
+        assert tensor_core_way(candidate_trace_json(candidate)) == way
+        found += 1
+        yield candidate.sch.mod

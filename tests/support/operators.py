@@ -39,11 +39,11 @@ def run(task: Task, inputs: list[torch.Tensor]) -> np.ndarray:
     """Output of the unscheduled task on this CPU."""
     shape, dtype = argument_buffers(task.mod)[-1]
     output = tvm.runtime.tensor(np.zeros(shape, np.dtype(dtype)))
-    tvm.compile(task.mod, target="llvm")["main"](*(tvm.runtime.tensor(_array(x)) for x in inputs), output)
+    tvm.compile(task.mod, target="llvm")["main"](*(tvm.runtime.tensor(as_array(x)) for x in inputs), output)
     return output.numpy()
 
 
-def _array(values: torch.Tensor) -> np.ndarray:
+def as_array(values: torch.Tensor) -> np.ndarray:
     """Values in NumPy, which has bfloat16 by ml_dtypes alone."""
     if values.dtype == torch.bfloat16:
         return values.view(torch.int16).numpy().view(ml_dtypes.bfloat16)

@@ -43,6 +43,23 @@ class DoubledOnCuda:
                     b[v] = a[v] * T.float32(2)
 
 
+def doubled_on_cuda(blocks: int) -> tvm.IRModule:
+    """`DoubledOnCuda` for `blocks` times 1024 elements, each thread with 8."""
+
+    @I.ir_module
+    class Doubled:
+        @T.prim_func(s_tir=True)
+        def main(a: T.Buffer((blocks * 1024,), "float32"), b: T.Buffer((blocks * 1024,), "float32")):
+            for i in T.thread_binding(blocks, thread="blockIdx.x"):
+                for k in range(8):
+                    for j in T.thread_binding(128, thread="threadIdx.x"):
+                        with T.sblock("b"):
+                            v = T.axis.spatial(blocks * 1024, i * 1024 + k * 128 + j)
+                            b[v] = a[v] * T.float32(2)
+
+    return Doubled
+
+
 @I.ir_module
 class DoubledInPart:
     """`Doubled` without its last element."""

@@ -1,9 +1,8 @@
 """Tests of the dry run, which compiles programs and simulates their latencies."""
 
-import math
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import tvm
@@ -22,11 +21,21 @@ from foretune.dataset.records import FailureKind
 from foretune.dataset.tvm_compat import parse_target
 from hypothesis import given
 from hypothesis import strategies as st
-from support.programs import DoubledOnCuda, Sleeps, checked, job
+from support.programs import DoubledOnCuda, Sleeps, Tripled, checked, doubled_on_cuda, job
 
 H100 = parse_target("nvidia/nvidia-h100")
 MEASURE = MeasureConfig(build_timeout_s=120.0)
 DRY = ExecutorConfig(kind="dry_run")
+LARGE_BLOCKS = 65536
+LARGE_BYTES = 2 * 4 * 1024 * LARGE_BLOCKS
+"""Bytes that `doubled_on_cuda(LARGE_BLOCKS)` reads and writes."""
+
+
+@dataclass(frozen=True)
+class MeasuredLike:
+    """Outcome of a measurement, by its latency alone."""
+
+    latency_s: float
 
 
 def test_cuda_programs_are_compiled_and_their_latency_is_made_up():
@@ -131,14 +140,42 @@ def test_local_cuda_without_a_device_is_refused():
         make_executor(ExecutorConfig(), H100, MEASURE, workers=1)
 
 
+def check_copies(small, large, again, hardware) -> None:
+    """Timings of a copy of 8 KiB and two of the same 512 MiB, beside what the device's memory can do."""
+    share = LARGE_BYTES / large.latency_s / (hardware.bandwidth_gbs * 1e9)
+    assert 0.5 < share < 1.1  # of the measured bandwidth
+    assert large.latency_s > 20 * small.latency_s
+    assert 0.5 < again.latency_s / large.latency_s < 2
+
+
+def test_the_check_of_copies_refuses_what_no_device_does():
+    """At 3350 GB/s, 512 MiB take 160 us."""
+    h100 = named_hardware("h100")
+    seconds = LARGE_BYTES / (h100.bandwidth_gbs * 1e9)
+    fine = [MeasuredLike(latency) for latency in (3e-6, 1.2 * seconds, 1.3 * seconds)]
+    check_copies(*fine, h100)
+    for number, latency_s in ((0, seconds), (1, 0.1 * seconds), (1, 10 * seconds), (2, 10 * seconds)):
+        wrong = [*fine]
+        wrong[number] = MeasuredLike(latency_s)
+        with pytest.raises(AssertionError):
+            check_copies(*wrong, h100)
+
+
 @pytest.mark.gpu
 def test_programs_are_checked_and_timed_on_a_gpu():
     if not tvm.cuda().exist:
         pytest.skip("no CUDA device")
+    copy = doubled_on_cuda(LARGE_BLOCKS)
     with make_executor(ExecutorConfig(), parse_target("cuda"), MEASURE, workers=2) as executor:
-        good, kept, again = executor.measure(
-            [checked(DoubledOnCuda), job(DoubledOnCuda, keep_built=True), job(DoubledOnCuda, keep_built=True)]
+        small, wrong, large, again = executor.measure(
+            [
+                checked(DoubledOnCuda),
+                checked(DoubledOnCuda, Tripled),
+                job(copy, keep_built=True),
+                job(copy, keep_built=True),
+            ]
         )
         assert executor.hardware().kind == "cuda"
-    assert [outcome.failure for outcome in (good, kept, again)] == [None] * 3
-    assert 0 < good.latency_s < 1e-3 and not math.isinf(kept.latency_s)
+        check_copies(small, large, again, executor.hardware())
+    assert [one.failure for one in (small, large, again)] == [None] * 3
+    assert wrong.failure is FailureKind.WRONG_OUTPUT

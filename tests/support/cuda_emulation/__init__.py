@@ -1,9 +1,9 @@
 """CUDA programs of TVM, executed on a CPU.
 
 TVM's CUDA text is compiled by g++ with headers that stand in place of CUDA's (`native/`), and each CUDA
-thread is a fiber. Barriers, warp shuffles, asynchronous copies, vector types, tensor cores (WMMA) and
-`__dp4a` are emulated. A tracer reports races, accesses out of bounds and what the first block asks of the
-memory system.
+thread is a fiber. Barriers, warp shuffles, asynchronous copies, vector types, tensor cores (WMMA, `ldmatrix`
+and `mma.sync` of 16-bit floats) and `__dp4a` are emulated. A tracer reports races, accesses out of bounds and
+what the first block asks of the memory system.
 
     with EmulatedGpu(cache) as gpu:
         execution = gpu.run(module, target, inputs, trace=True)

@@ -168,6 +168,10 @@ def _run(
             library = compilation.jit(mod, parse_target(target))
     except tvm.error.InternalError as error:
         raise NotBuiltError(str(error)) from error
+    except RuntimeError as error:
+        if "error: too many arguments to function" in str(error):  # as CUDA's compiler says of TVM's text
+            raise NotBuiltError(str(error)) from error
+        raise
     device = tvm.cuda(0)
     shape, dtype = argument_buffers(mod)[-1]
     executions = []

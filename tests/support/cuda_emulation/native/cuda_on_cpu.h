@@ -5,6 +5,7 @@
 #include <utility>
 #include "emulation.h"
 #include "math_functions.h"
+#include "mma.h"
 #include "vector_types.h"
 #include "wmma.h"
 
@@ -29,7 +30,6 @@
 #define __activemask() emu_warp_sync(__COUNTER__)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
-#define __cvta_generic_to_shared(pointer) 0
 
 namespace emu {
 

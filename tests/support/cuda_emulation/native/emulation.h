@@ -50,6 +50,10 @@ EMU_EXPORT void emu_warp_barrier(int site);
 // Exchange of `bytes` at `value` with lane `from`; a lane that takes no part keeps its own.
 EMU_EXPORT void emu_exchange(void* value, int bytes, int from, bool keep, int site);
 
+// Gives `bytes` at `value` (up to 32) to all lanes of the warp, which get those of every lane, and returns the number of
+// the lane. All 32 lanes must take part.
+EMU_EXPORT unsigned emu_share(const void* value, int bytes, unsigned char (*all)[32], int site);
+
 // Asynchronous copies arrive as late as they may: when their thread waits for their group.
 EMU_EXPORT void emu_copy_async(void* to, const void* from, int bytes);
 EMU_EXPORT void emu_commit_group();

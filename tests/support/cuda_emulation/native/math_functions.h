@@ -16,6 +16,7 @@ inline half __int2half_rn(int a) { return a; }
 inline half __ushort_as_half(unsigned short a) { half r; std::memcpy(&r, &a, 2); return r; }
 inline float __bfloat162float(nv_bfloat16 a) { return a; }
 inline nv_bfloat16 __float2bfloat16(float a) { return a; }
+inline nv_bfloat16 __float2bfloat16_rn(float a) { return a; }
 inline bool __hgt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a > (float)b; }
 inline bool __hlt(nv_bfloat16 a, nv_bfloat16 b) { return (float)a < (float)b; }
 inline bool __hgt(half a, half b) { return a > b; }

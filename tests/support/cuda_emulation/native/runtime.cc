@@ -34,7 +34,7 @@ struct Fiber {
 };
 
 struct Warp {
-  unsigned char slots[kWarp][16];
+  unsigned char slots[kWarp][32];
   unsigned mask;
 };
 
@@ -197,6 +197,17 @@ EMU_EXPORT void emu_exchange(void* value, int bytes, int from, bool keep, int si
   give_back(State::at_warp, 2 * site);  // all have written
   if (!keep && from >= 0 && from < kWarp && warp.mask >> from & 1) std::memcpy(value, warp.slots[from], bytes);
   give_back(State::at_warp, 2 * site + 1);  // all have read
+}
+
+EMU_EXPORT unsigned emu_share(const void* value, int bytes, unsigned char (*all)[32], int site) {
+  int lane = running % kWarp;
+  Warp& warp = warps[running / kWarp];
+  std::memcpy(warp.slots[lane], value, bytes);
+  give_back(State::at_warp, 2 * site);  // all have written
+  if (~warp.mask) stop_launch("a matrix instruction without all lanes of its warp");
+  std::memcpy(all, warp.slots, sizeof(warp.slots));
+  give_back(State::at_warp, 2 * site + 1);  // all have read
+  return lane;
 }
 
 EMU_EXPORT __attribute__((noinline)) void emu_copy_async(void* to, const void* from, int bytes) {

@@ -1,0 +1,102 @@
+"""Programs for tensor cores from records to a search: generate, train, evaluate, tune, all without a GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretune.dataset.features.dataset import load_labelled_features
+from foretune.dataset.store import RecordStore
+from foretune.dataset.tvm_compat import WMMA, tensor_core_way
+from foretune.inference.result_file import load_result
+
+DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=2"]
+
+pytestmark = pytest.mark.slow
+
+
+def foretune(folder: Path, *arguments: str) -> str:
+    """Output of a command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "foretune", *arguments],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return " ".join(done.stdout.split())
+
+
+def as_if_measured(simulated: Path, folder: Path) -> None:
+    """Copy of a dataset whose latencies count as measured: training leaves out simulated ones."""
+    source, store = RecordStore(simulated), RecordStore(folder)
+    with store.writing():
+        for hardware in source.hardware().values():
+            store.put_hardware(hardware)
+        store.append_tasks(source.tasks())
+        store.append_records([replace(record, simulated=False) for record in source.records()])
+
+
+def test_records_of_tensor_cores_train_a_model_that_searches(tmp_path):
+    foretune(
+        tmp_path,
+        "generate",
+        *DEVICE,
+        "dataset=simulated",
+        "task_sampling.dtype={bfloat16: 0.5, float16: 0.5}",
+        "task_sampling.operators={dense: 1}",
+        "task_sampling.max_flops=2e7",
+        "tasks=3",
+        "records_per_task=8",
+        "per_round=8",
+        "program_sampling.sampler=random",
+        "check_outputs=0",
+    )
+    as_if_measured(tmp_path / "simulated", tmp_path / "records")
+    records = RecordStore(tmp_path / "records").records()
+    ways = Counter(tensor_core_way(record.trace) for record in records if record.failure is None)
+    assert ways[WMMA] > 0
+
+    data = load_labelled_features(tmp_path / "records")
+    assert len(data.latency_s) == sum(ways.values())
+    assert np.isfinite(data.features.task).all() and np.isfinite(data.features.stores).all()
+
+    foretune(
+        tmp_path,
+        "train",
+        "dataset=records",
+        "model.arguments.width=32",
+        "model.arguments.layers=1",
+        "trainer.max_epochs=2",
+        "split.test=0.34",
+        "split.validation=0.5",
+        "checkpoint_dir=checkpoint",
+    )
+    evaluated = foretune(tmp_path, "evaluate", "checkpoint=./checkpoint", "dataset=records")
+    assert "pairwise" in evaluated
+
+    foretune(
+        tmp_path,
+        "tune",
+        *DEVICE[:2],
+        "network=torch.nn:Linear",
+        "kwargs={in_features: 128, out_features: 128}",
+        "inputs=[[64,128]]",
+        "lowering.dtype=bfloat16",
+        "checkpoint=./checkpoint",
+        "search=short",
+        "search/strategy=evolutionary",
+        "search.processes=0",
+        "search.top_k=4",
+        "output=report",
+        "database=database",
+    )
+    result = load_result(tmp_path / "report" / "report.json")
+    assert result.simulated and sum(task.candidates_measured for task in result.tasks) > 0
