@@ -16,8 +16,8 @@ from ..hardware import Hardware
 from ..task import Task
 from .sampler import SamplingError
 
-CheckpointScorer = Callable[[str, Task, Hardware], ms.CostModel]
-"""Loads a checkpoint by name or folder as the scorer of a task on a device; raises UserError."""
+CheckpointScorer = Callable[[str], Callable[[Task, Hardware], ms.CostModel]]
+"""Loads a checkpoint by name or folder, and makes scorers of tasks on a device of it; raises UserError."""
 
 Scorer = Callable[[Task, Hardware | None], ms.CostModel]
 """Makes the scorer of a task; a pretrained one needs the device."""
@@ -27,7 +27,8 @@ def make_scorer(name: str, warm_up: int, checkpoint_scorer: str | None = None) -
     """Factory of the cost model that guides exploration: `xgboost`, `random` or a checkpoint by its name.
 
     XGBoost predicts at random until it has `warm_up` candidates. `checkpoint_scorer` names a
-    `CheckpointScorer` as package.module:function. Raises SamplingError.
+    `CheckpointScorer` as package.module:function. Raises SamplingError, and what that raises for a bad
+    checkpoint.
     """
     if name == "xgboost":
         try:
@@ -45,7 +46,7 @@ def make_scorer(name: str, warm_up: int, checkpoint_scorer: str | None = None) -
             f"program_sampling.scorer={name!r}: unknown; use xgboost or random, or set "
             "program_sampling.checkpoint_scorer to load it as a checkpoint"
         )
-    return _of_checkpoint(name, _imported(checkpoint_scorer))
+    return _of_checkpoint(name, _imported(checkpoint_scorer)(name))
 
 
 def starts_untrained(scorer: ms.CostModel) -> bool:
@@ -53,14 +54,14 @@ def starts_untrained(scorer: ms.CostModel) -> bool:
     return isinstance(scorer, ms.cost_model.XGBModel)
 
 
-def _of_checkpoint(name: str, load: CheckpointScorer) -> Scorer:
+def _of_checkpoint(name: str, of_task: Callable[[Task, Hardware], ms.CostModel]) -> Scorer:
     def scorer(task: Task, hardware: Hardware | None) -> ms.CostModel:
         if hardware is None:
             raise SamplingError(
                 f"program_sampling.scorer={name}: a checkpoint rates programs for a device, and none is "
                 "known here; use xgboost or random"
             )
-        return load(name, task, hardware)
+        return of_task(task, hardware)
 
     return scorer
 

@@ -17,6 +17,7 @@ from foretune.dataset.program_sampling import (
 )
 from foretune.dataset.replay import replay
 from foretune.dataset.tvm_compat import parse_target
+from foretune.errors import UserError
 from foretune.inference.strategies.scoring import CorrectedCostModel
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -120,6 +121,11 @@ def test_a_checkpoint_guides_the_first_round_and_is_corrected_by_measurements():
 def test_a_scorer_that_cannot_be_is_named(name, loader, message):
     with pytest.raises(SamplingError, match=message):
         make_scorer(name, 4, loader)
+
+
+def test_a_bad_checkpoint_is_named_before_anything_is_sampled():
+    with pytest.raises(UserError, match="no-such-checkpoint"):
+        make_scorer("no-such-checkpoint", 4, LOADER)
 
 
 def test_a_checkpoint_needs_a_device():
