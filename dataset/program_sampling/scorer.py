@@ -12,6 +12,7 @@ from typing import cast
 
 from tvm.s_tir import meta_schedule as ms
 
+from ...errors import UserError
 from ..hardware import Hardware
 from ..task import Task
 from .sampler import SamplingError
@@ -27,8 +28,7 @@ def make_scorer(name: str, warm_up: int, checkpoint_scorer: str | None = None) -
     """Factory of the cost model that guides exploration: `xgboost`, `random` or a checkpoint by its name.
 
     XGBoost predicts at random until it has `warm_up` candidates. `checkpoint_scorer` names a
-    `CheckpointScorer` as package.module:function. Raises SamplingError, and what that raises for a bad
-    checkpoint.
+    `CheckpointScorer` as package.module:function. Raises SamplingError.
     """
     if name == "xgboost":
         try:
@@ -46,7 +46,14 @@ def make_scorer(name: str, warm_up: int, checkpoint_scorer: str | None = None) -
             f"program_sampling.scorer={name!r}: unknown; use xgboost or random, or set "
             "program_sampling.checkpoint_scorer to load it as a checkpoint"
         )
-    return _of_checkpoint(name, _imported(checkpoint_scorer)(name))
+    try:
+        return _of_checkpoint(name, _imported(checkpoint_scorer)(name))
+    except SamplingError:
+        raise
+    except UserError as error:
+        raise SamplingError(
+            f"program_sampling.scorer={name!r}: use xgboost, random or a checkpoint; {error}"
+        ) from error
 
 
 def starts_untrained(scorer: ms.CostModel) -> bool:

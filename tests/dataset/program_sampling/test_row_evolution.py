@@ -17,7 +17,6 @@ from foretune.dataset.program_sampling import (
 )
 from foretune.dataset.replay import replay
 from foretune.dataset.tvm_compat import parse_target
-from foretune.errors import UserError
 from foretune.inference.strategies.scoring import CorrectedCostModel
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
@@ -124,7 +123,7 @@ def test_a_scorer_that_cannot_be_is_named(name, loader, message):
 
 
 def test_a_bad_checkpoint_is_named_before_anything_is_sampled():
-    with pytest.raises(UserError, match="no-such-checkpoint"):
+    with pytest.raises(SamplingError, match="scorer='no-such-checkpoint'"):
         make_scorer("no-such-checkpoint", 4, LOADER)
 
 
