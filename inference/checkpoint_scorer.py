@@ -7,7 +7,8 @@ continued run learns again from the records of its task.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from tvm.s_tir import meta_schedule as ms
 
@@ -21,12 +22,16 @@ from .surrogate.embedding import CandidateEmbedder
 from .surrogate.shared import Surrogates
 
 
-def load(name: str, task: Task, hardware: Hardware) -> ms.CostModel:
-    """Scorer of a task from a checkpoint, by the name of a shipped one or its folder.
+def load(name: str) -> Callable[[Task, Hardware], ms.CostModel]:
+    """Scorers of tasks from a checkpoint, by the name of a shipped one or its folder.
 
     Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError.
     """
-    frozen = PretrainedCostModel(_checkpoint(name), hardware)
+    return partial(_of_task, _checkpoint(name))
+
+
+def _of_task(checkpoint: Checkpoint, task: Task, hardware: Hardware) -> ms.CostModel:
+    frozen = PretrainedCostModel(checkpoint, hardware)
     surrogate = Surrogates().of(task.workload_hash)
     return CorrectedCostModel(frozen, CandidateEmbedder(task.mod, hardware), surrogate)
 

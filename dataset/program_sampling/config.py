@@ -29,7 +29,7 @@ class ProgramSamplingConfig:
 
     sampler: str = "evolutionary"
     scorer: str = "xgboost"
-    checkpoint_scorer: str | None = None
+    checkpoint_scorer: str | None = "foretune.inference.checkpoint_scorer:load"
     evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
     annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
     database: Path | None = None

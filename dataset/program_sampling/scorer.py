@@ -12,6 +12,7 @@ from typing import cast
 
 from tvm.s_tir import meta_schedule as ms
 
+from ...errors import UserError
 from ..hardware import Hardware
 from ..task import Task
 from .sampler import SamplingError
@@ -19,8 +20,8 @@ from .sampler import SamplingError
 UNTRAINED = ("xgboost", "random")
 """Scorers that are no checkpoint."""
 
-CheckpointScorer = Callable[[str, Task, Hardware], ms.CostModel]
-"""Loads a checkpoint by name or folder as the scorer of a task on a device; raises UserError."""
+CheckpointScorer = Callable[[str], Callable[[Task, Hardware], ms.CostModel]]
+"""Loads a checkpoint by name or folder, and makes scorers of tasks on a device of it; raises UserError."""
 
 Scorer = Callable[[Task, Hardware | None], ms.CostModel]
 """Makes the scorer of a task; a pretrained one needs the device."""
@@ -50,7 +51,14 @@ def make_scorer(
             f"program_sampling.scorer={name!r}: unknown; use xgboost or random, or set "
             "program_sampling.checkpoint_scorer to load it as a checkpoint"
         )
-    return _of_checkpoint(name, _imported(checkpoint_scorer))
+    try:
+        return _of_checkpoint(name, _imported(checkpoint_scorer)(name))
+    except SamplingError:
+        raise
+    except UserError as error:
+        raise SamplingError(
+            f"program_sampling.scorer={name!r}: use xgboost, random or a checkpoint; {error}"
+        ) from error
 
 
 def starts_untrained(scorer: ms.CostModel) -> bool:
@@ -58,14 +66,14 @@ def starts_untrained(scorer: ms.CostModel) -> bool:
     return isinstance(scorer, ms.cost_model.XGBModel)
 
 
-def _of_checkpoint(name: str, load: CheckpointScorer) -> Scorer:
+def _of_checkpoint(name: str, of_task: Callable[[Task, Hardware], ms.CostModel]) -> Scorer:
     def scorer(task: Task, hardware: Hardware | None) -> ms.CostModel:
         if hardware is None:
             raise SamplingError(
                 f"program_sampling.scorer={name}: a checkpoint rates programs for a device, and none is "
                 "known here; use xgboost or random"
             )
-        return load(name, task, hardware)
+        return of_task(task, hardware)
 
     return scorer
 

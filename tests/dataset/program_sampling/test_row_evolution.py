@@ -122,6 +122,11 @@ def test_a_scorer_that_cannot_be_is_named(name, loader, message):
         make_scorer(name, 4, loader)
 
 
+def test_a_bad_checkpoint_is_named_before_anything_is_sampled():
+    with pytest.raises(SamplingError, match="scorer='no-such-checkpoint'"):
+        make_scorer("no-such-checkpoint", 4, LOADER)
+
+
 def test_a_checkpoint_needs_a_device():
     with pytest.raises(SamplingError, match="rates programs for a device"):
         make_scorer("cuda", 4, LOADER)(TASK, None)
