@@ -8,6 +8,7 @@ from functools import partial
 from . import (
     chosen,
     coverage,
+    draws,
     emulation,
     exploration,
     families,
@@ -96,6 +97,8 @@ TABLES: Mapping[str, Table] = {
     "records": records.records,
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
+    "gpu-draws": draws.passing,
+    "gpu-draws-sampling": draws.sampling,
     "cuda-emulation": emulation.programs,
     "cuda-emulation-costs": emulation.costs,
     "gpu-costs": emulation.measured_costs,
