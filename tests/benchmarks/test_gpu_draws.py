@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu_draws.__main__ import AFTER, examples, passing, sampling
 from foretune.dataset.operators import Dense, to_task
+
+from benchmarks.gpu_draws.__main__ import AFTER, examples, passing, sampling
 
 
 def test_rows_and_samplers_are_counted():
