@@ -8,6 +8,7 @@ from functools import partial
 from . import (
     chosen,
     coverage,
+    draws,
     emulation,
     exploration,
     families,
@@ -103,6 +104,8 @@ TABLES: Mapping[str, Table] = {
     "label-noise": records.label_noise,
     "measuring": measuring.measuring,
     "gpu-generation": measuring.gpu_generation,
+    "gpu-draws": draws.passing,
+    "gpu-draws-sampling": draws.sampling,
     "cuda-emulation": emulation.programs,
     "cuda-emulation-tensor-cores": emulation.tensor_cores,
     "cuda-emulation-costs": emulation.costs,

@@ -32,8 +32,6 @@ class GpuLimits:
     vector_bytes: int = 16
     min_threads: int = WARP
     """Threads of the shapes that ETO's search makes; other candidates follow `Sketch.min_threads`."""
-    max_code: int | None = None
-    """Statements of a thread after unrolling at most; see `unrolled_code`."""
 
 
 def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
@@ -51,8 +49,6 @@ def within_limits(nest: Nest, limits: GpuLimits | None) -> NDArray[np.bool_]:
     kept &= (threads >= sketch.min_threads) & (threads <= limits.threads)
     kept &= bound_extent(nest, "vthread.x") <= MAX_VTHREADS
     kept &= shared_bytes(nest) <= limits.shared_bytes
-    if limits.max_code is not None:
-        kept &= unrolled_code(nest) <= limits.max_code
     if sketch.pipeline_copies > 1 and sketch.fetches:
         kept &= _pipelined_iterations(nest) > 1
     for fetch in sketch.fetches:
@@ -66,20 +62,6 @@ def block_threads(nest: Nest) -> Floats:
     """Threads of a block; [n]."""
     threads = nest.product([atom.thread.startswith("threadIdx") for atom in nest.sketch.atoms])
     return threads * np.float32(WARP if nest.sketch.in_warps else 1)
-
-
-def unrolled_code(nest: Nest) -> Floats:
-    """Statements of a thread's innermost loops after unrolling; [n].
-
-    TVM unrolls the innermost loops whose iterations are at most the unroll step, and repeats the body for
-    each virtual thread. The time to compile a kernel grows with them.
-    """
-    inside = nest.outer[-1] / nest.outer
-    for row, atom in enumerate(nest.sketch.atoms):
-        if atom.thread:
-            inside[: row + 1] = np.inf  # threads are no loops
-    stores = np.where(inside <= np.maximum(nest.unroll_step(), 1), inside, 1).max(axis=0)
-    return stores * bound_extent(nest, "vthread.x")
 
 
 def _has_constant_size(nest: Nest, fetch: Fetch) -> NDArray[np.bool_]:

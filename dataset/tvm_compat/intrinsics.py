@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from functools import cache
 from types import FrameType
 
+_PACKAGE = "tvm.s_tir.tensor_intrin"
+
 
 @contextmanager
 def _stack_without_source() -> Iterator[None]:
@@ -40,14 +42,14 @@ def load_tensor_intrinsics() -> None:
     """Import TVM's tensor intrinsics, which tune contexts need, and register those that TVM lacks.
 
     Each of their decorators calls `inspect.stack`, which reads source files and takes 20-37 s in total.
-    Without source context, the import takes 2 s.
+    Without source context, the import takes 2 s. After `load_cpu_intrinsics` it adds nothing.
     """
     with _stack_without_source():
-        import tvm.s_tir.tensor_intrin  # noqa: F401
+        importlib.import_module(_PACKAGE)
+        if f"{_PACKAGE}.cuda" in sys.modules:
+            from .tensor_cores import register_tensor_core_intrinsics
 
-        from .tensor_cores import register_tensor_core_intrinsics
-
-        register_tensor_core_intrinsics()
+            register_tensor_core_intrinsics()
 
 
 def load_cpu_intrinsics() -> None:
@@ -56,11 +58,10 @@ def load_cpu_intrinsics() -> None:
     The package's `__init__` imports the intrinsics of all devices, and those of CUDA take nearly all of the
     time. Here it does not run, and the modules of CPUs are imported directly.
     """
-    name = "tvm.s_tir.tensor_intrin"
-    spec = importlib.util.find_spec(name)
-    if name in sys.modules or spec is None:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if _PACKAGE in sys.modules or spec is None:
         return
-    sys.modules[name] = importlib.util.module_from_spec(spec)
+    sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
     with _stack_without_source():
         for device in ("x86", "arm_cpu", "riscv_cpu"):
-            importlib.import_module(f"{name}.{device}")
+            importlib.import_module(f"{_PACKAGE}.{device}")

@@ -61,8 +61,8 @@ def test_bfloat16_sums_are_those_of_float32(gpu, way):
     (mod,) = tensor_core_programs(prepared.task, way, 1)
     output = gpu.run(mod, TARGET, prepared.inputs).output.astype(np.float64)
     error = np.abs(output - data @ weight)
-    # bfloat16 has 8 bits, so that rounding is off by 2^-9 of the value.
-    assert (error <= 2.0**-9 * np.abs(data @ weight) + 1e-4).all()
+    # bfloat16 has 8 bits with the leading one, so that rounding is off by 2^-8 of the value at most.
+    assert (error <= 2.0**-8 * np.abs(data @ weight) + 1e-4).all()
 
 
 @pytest.mark.parametrize("depth", [8, 16])

@@ -10,6 +10,7 @@ import pytest
 from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.operators import Dense, to_task
 from foretune.dataset.replay import replay
+from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.spaces.stock import StockSpace
@@ -28,7 +29,6 @@ from support.reuse import (
     PARENT_TILES,
     SM_80,
     context_of,
-    conv,
     parent_trace,
     spaces_of,
 )
@@ -70,10 +70,9 @@ def test_variants_are_valid_programs_of_the_child_each_once(on_cuda):
 
 
 def test_a_program_that_breaks_the_limits_of_a_gpu_is_passed_over_with_its_cause():
-    adapter = ProgramAdapter(SM_80, StockSpace(None))
-    # One pixel and one channel have no 32 threads.
-    tiny = conv(height=1, width=1, out_channels=2)
-    assert adapter(PARENT, parent_trace(), tiny) is None
+    small = {**json.loads(str(SM_80)), "max_shared_memory_per_block": 1024}
+    adapter = ProgramAdapter(parse_target(small), StockSpace(None))
+    assert adapter(PARENT, parent_trace(), CHILD) is None
     assert adapter.skipped == {LIMITS: 1}
 
 
