@@ -136,16 +136,18 @@ def test_a_task_with_nothing_to_tune_is_told_apart(pair):
         pair.open(SamplingRequest(nothing, per_round=4, seed=3)).next_round()
 
 
-def test_paused_processes_stand_still(pair):
+def test_paused_processes_stand_still():
     def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
-    with pair.paused():
-        deadline = time.monotonic() + 10
-        while {state(pid) for pid in pair.pids} != {"T"}:
-            assert time.monotonic() < deadline, [state(pid) for pid in pair.pids]
-            time.sleep(0.01)
-    assert pair.open(request()).next_round().proposed
+    with processes(2) as samplers:
+        samplers.wait_ready()
+        with samplers.paused():
+            deadline = time.monotonic() + 10
+            while {state(pid) for pid in samplers.pids} != {"T"}:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert samplers.open(request()).next_round().proposed
 
 
 def test_only_a_process_with_a_pretrained_scorer_imports_torch():
