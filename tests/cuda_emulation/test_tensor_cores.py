@@ -11,7 +11,7 @@ from support.cuda_emulation import EmulatedGpu, Removal
 from support.cuda_kernels import one_mma
 from support.cuda_programs import KINDS, OTHER_KINDS, TARGET, TENSOR_CORES, Prepared, tensor_core_programs
 
-PROGRAMS = 24
+PROGRAMS = 8
 """Random programs of each kind."""
 
 BARRIER = r"^\s*__syncthreads\(\);"

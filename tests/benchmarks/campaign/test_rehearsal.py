@@ -37,7 +37,7 @@ def started(folder: Path, stage: str, data: Path, minutes: float) -> subprocess.
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_every_stage_is_rehearsed_across_calls_and_machines(tmp_path):
     data = tmp_path / "data"
