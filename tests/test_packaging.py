@@ -11,7 +11,7 @@ import pytest
 tomllib = pytest.importorskip("tomllib", reason="the standard library reads TOML from Python 3.11 on")
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_PACKAGED = {"tests", "benchmarks", "data", "build", "dist"}
+NOT_PACKAGED = {"tests", "benchmarks", "data", "build", "dist", "outputs", "multirun", "lightning_logs"}
 CODE_OR_TEXT = {".py", ".pyc", ".typed", ".md"}
 
 
