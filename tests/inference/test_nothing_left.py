@@ -23,8 +23,6 @@ from rich.console import Console
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms
 
-pytestmark = pytest.mark.cpu
-
 TARGET = parse_target("llvm")
 
 
