@@ -20,7 +20,9 @@ DEPARTURES: Mapping[str, str] = {
 }
 """Problems that differ from the paper's, and why; printed below the table."""
 
-_HEADS = packed(1, 128, 12, 64)
+HEADS = packed(1, 128, 12, 64)
+"""Layout of queries, keys and values as a product of 128 tokens and 12 heads of 64 stores them."""
+
 _MASK = Layout(128 * 128, 0, 0, 0, 128)
 _HALF = {"dtype": "bf16", "bias": "fp32"}
 _NORMED = {"residual": "bf16", "epsilon": 1e-12}
@@ -40,7 +42,7 @@ ONE_TEXT: Mapping[str, Problem] = {
         keys=128,
         width=64,
         scale=0.125,
-        layouts=(_HEADS, _HEADS, _HEADS, _MASK, _HEADS),
+        layouts=(HEADS, HEADS, HEADS, _MASK, HEADS),
         mask="fp32",
         dtype="bf16",
     ),
