@@ -1,4 +1,4 @@
-"""What a call brings back: a folder in few files of a limited size, unpacked only if it is whole.
+"""Crate of a campaign: the folder of a call in few files of a limited size, unpacked only if it is whole.
 
 The files are the pieces of one zip archive and `campaign.json`, which has their SHA-256.
 """

@@ -1,4 +1,4 @@
-"""What came back from a machine is merged into this checkout, all of it or nothing."""
+"""Landing: the crate of a machine is merged into this checkout, all of it or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lent machine allows."""
+"""Limits of a lent machine."""
 
 from __future__ import annotations
 

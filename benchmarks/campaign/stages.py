@@ -18,7 +18,7 @@ _KEPT = ("--runs-in", "{runs}", "--minutes", "{minutes}")
 
 
 def records_missing(result: Mapping[str, Any]) -> str:
-    """Of `gpu_records`."""
+    """Records that a result of `gpu_records` lacks."""
     if result["valid"] >= result["goal"] or (result["finished"] and 2 * result["valid"] >= result["goal"]):
         return ""
     all_tasks = ", although all tasks were measured" if result["finished"] else ""
@@ -26,23 +26,23 @@ def records_missing(result: Mapping[str, Any]) -> str:
 
 
 def gpu_training(result: Mapping[str, Any]) -> str:
-    """Of `cost_models`."""
+    """Training that a result of `cost_models` lacks."""
     return "" if result.get("trained_on") else "a training on a GPU"
 
 
 def untimed_rivals(result: Mapping[str, Any]) -> str:
-    """Of `gpu_templates`: problems whose rivals were not timed."""
+    """Problems of `gpu_templates` whose rivals were not timed."""
     rows = [row["name"] for row in result["problems"] if None in (row["library_s"], row["compiler_s"])]
     return f"the rivals of {len(rows)} of {len(result['problems'])} problems" if rows else ""
 
 
 def cells_left(result: Mapping[str, Any]) -> str:
-    """Of `transfer`."""
+    """Cells that a result of `transfer` lacks."""
     return f"{result['cells_left']} cells" if result["cells_left"] else ""
 
 
 def networks_left(*names: str) -> Missing:
-    """Of `rivals` and `networks`: those of these networks that lack a run."""
+    """Networks of these that lack a run in a result of `rivals` or `networks`."""
 
     def missing(result: Mapping[str, Any]) -> str:
         left = [name for name in names if name not in result["networks"]]
