@@ -93,8 +93,8 @@ def this_machine(target: str = "llvm") -> Hardware:
         from foretune.dataset.hardware import probe_cuda
 
         return probe_cuda()
-    from foretune.dataset.target_hardware import target_hardware
-    from foretune.dataset.tvm_compat import parse_target
+    from foretune.compiler.tvm_compat import parse_target
+    from foretune.dataset.hardware.target_hardware import target_hardware
 
     return target_hardware(parse_target(target))
 

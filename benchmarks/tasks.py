@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
+from foretune.compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import as_task_module
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, make_executor
-from foretune.dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import as_task_module
 from tvm.s_tir.meta_schedule.testing import te_workload
 from tvm.target import Target
 
@@ -59,7 +59,7 @@ def tasks_named(
 
 def operator(source: str, configuration: int) -> Task:
     """An operator of `te_workload`."""
-    from foretune.dataset.described_task import described_task
+    from foretune.compiler.described_task import described_task
 
     return described_task(as_task_module(te_workload.create_te_workload(source, configuration)), "", 1)
 

@@ -1,0 +1,1 @@
+"""Measured datasets: sampling of tasks and programs, measurement, records, features and hardware."""

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
-from .store import RecordStore
+from .records.store import RecordStore
 
 # What only some commands need, TVM above all, they import themselves: it takes seconds.
 
@@ -97,8 +97,8 @@ class HardwareConfig:
 
 def inspect(config: DictConfig) -> int:
     """Prints what a dataset holds."""
-    from .datasheet.content import facts, sections, tasks_section
-    from .datasheet.overview import read_overview
+    from .records.datasheet.content import facts, sections, tasks_section
+    from .records.datasheet.overview import read_overview
 
     settings = from_hydra(config, InspectConfig)
     console = Console()
@@ -121,7 +121,7 @@ def inspect(config: DictConfig) -> int:
 
 def verify(config: DictConfig) -> int:
     """Prints every problem of a dataset; status 1 where there is one."""
-    from .verification import problems
+    from .records.verification import problems
 
     settings = from_hydra(config, VerifyConfig)
     console = Console()
@@ -137,7 +137,7 @@ def verify(config: DictConfig) -> int:
 
 def merge(config: DictConfig) -> int:
     """Adds datasets to another."""
-    from .merge import merge_datasets
+    from .records.merge import merge_datasets
 
     settings = from_hydra(config, MergeConfig)
     console = Console()
@@ -154,7 +154,7 @@ def merge(config: DictConfig) -> int:
 
 def import_(config: DictConfig) -> int:
     """Adds a MetaSchedule database to a dataset."""
-    from .exchange import import_database
+    from .records.exchange import import_database
 
     settings = from_hydra(config, ImportConfig)
     console = Console()
@@ -176,7 +176,7 @@ def import_(config: DictConfig) -> int:
 
 def export(config: DictConfig) -> int:
     """Writes a dataset as MetaSchedule databases."""
-    from .exchange import export_database
+    from .records.exchange import export_database
 
     settings = from_hydra(config, ExportConfig)
     console = Console()
@@ -198,7 +198,7 @@ def export(config: DictConfig) -> int:
 
 def datasheet(config: DictConfig) -> int:
     """Writes the datasheet of a dataset."""
-    from .datasheet.write import write_datasheet
+    from .records.datasheet.write import write_datasheet
 
     settings = from_hydra(config, DatasheetConfig)
     console = Console()
@@ -213,8 +213,8 @@ def hardware(config: DictConfig) -> int:
 
     settings = from_hydra(config, HardwareConfig)
     if settings.name == "cpu":
-        from .target_hardware import host_hardware
-        from .tvm_compat import available_cores
+        from ..compiler.tvm_compat import available_cores
+        from .hardware.target_hardware import host_hardware
 
         found = host_hardware(settings.cores or available_cores())
     elif settings.name == "cuda":

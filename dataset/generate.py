@@ -14,9 +14,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
+from ..compiler.task import Task
+from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
 from ..errors import INTERRUPTED
-from .datasheet.write import write_datasheet
 from .generation.config import GenerateConfig
 from .generation.core_use import CoreUse
 from .generation.crew import plan_crew
@@ -33,14 +34,13 @@ from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
 from .generation.throughput import StageClock
 from .measure import WorkerPool, make_executor
-from .measure.memory_counters import uncounted_reason
-from .network_weights import NetworkWeights, merged_networks, read_networks, write_networks
-from .program_sampling import DatabaseTasks, make_scorer
-from .store import RecordStore
-from .stored_tasks import stored_rows, stored_task, task_row
-from .task import Task
-from .task_sampling import sample_tasks
-from .tvm_compat import parse_target, target_to_json
+from .measure.worker.memory_counters import uncounted_reason
+from .records.datasheet.write import write_datasheet
+from .records.network_weights import NetworkWeights, merged_networks, read_networks, write_networks
+from .records.store import RecordStore
+from .records.stored_tasks import stored_rows, stored_task, task_row
+from .sampling.programs import DatabaseTasks, make_scorer
+from .sampling.tasks import sample_tasks
 
 
 def run(config: GenerateConfig, console: Console | None = None) -> GenerateSummary:

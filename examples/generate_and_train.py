@@ -13,10 +13,10 @@ from pathlib import Path
 
 from foretune.dataset.generate import run as generate
 from foretune.dataset.generation.config import GenerateConfig
-from foretune.dataset.program_sampling import ProgramSamplingConfig
-from foretune.dataset.split import SplitConfig
-from foretune.models.registry import ModelConfig
-from foretune.training.config import TrainConfig, TrainerConfig
+from foretune.dataset.records.split import SplitConfig
+from foretune.dataset.sampling.programs import ProgramSamplingConfig
+from foretune.models.architectures.registry import ModelConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.train import run as train
 
 

@@ -24,20 +24,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..dataset.code_generation import improve_code
-    from ..dataset.templates.registry import register_intrinsics
+    from ..compiler.codegen.passes import improve_code
+    from ..compiler.templates.cpu.intrinsics.registry import register_intrinsics
     from .api import tune_network, tune_tasks
     from .bundle.exporting import export_bundle
     from .bundle.format import read_bundle
     from .bundle.importing import import_bundle
-    from .config import OneShotConfig, StopConfig
-    from .cost_model import PretrainedCostModel
     from .deploy.load import load
+    from .familyseer.family_cost_model import FamilyCostModel
+    from .familyseer.task_scheduler import FamilyTaskScheduler
     from .plugins.builder import prepare_builder
-    from .plugins.family_cost_model import FamilyCostModel
     from .plugins.search_strategy import OneShotStrategy
-    from .plugins.task_scheduler import FamilyTaskScheduler
-    from .result import TaskResult, TuneResult
+    from .run.result import TaskResult, TuneResult
+    from .search.config import OneShotConfig, StopConfig
+    from .search.cost_model import PretrainedCostModel
 
 __all__ = [
     "FamilyCostModel",
@@ -60,21 +60,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FamilyCostModel": "plugins.family_cost_model",
-    "FamilyTaskScheduler": "plugins.task_scheduler",
-    "OneShotConfig": "config",
+    "FamilyCostModel": "familyseer.family_cost_model",
+    "FamilyTaskScheduler": "familyseer.task_scheduler",
+    "OneShotConfig": "search.config",
     "OneShotStrategy": "plugins.search_strategy",
-    "PretrainedCostModel": "cost_model",
-    "StopConfig": "config",
-    "TaskResult": "result",
-    "TuneResult": "result",
+    "PretrainedCostModel": "search.cost_model",
+    "StopConfig": "search.config",
+    "TaskResult": "run.result",
+    "TuneResult": "run.result",
     "export_bundle": "bundle.exporting",
     "import_bundle": "bundle.importing",
-    "improve_code": ".dataset.code_generation",
+    "improve_code": ".compiler.codegen.passes",
     "load": "deploy.load",
     "prepare_builder": "plugins.builder",
     "read_bundle": "bundle.format",
-    "register_intrinsics": ".dataset.templates.registry",
+    "register_intrinsics": ".compiler.templates.cpu.intrinsics.registry",
     "tune_network": "api",
     "tune_tasks": "api",
 }

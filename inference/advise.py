@@ -12,29 +12,29 @@ from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
+from ..compiler.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
+from ..compiler.tvm_compat import parse_target
 from ..configuration import check_least, from_hydra
-from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
+from ..dataset.hardware.target_hardware import target_hardware
 from ..dataset.measure import ExecutorConfig, MeasureConfig
-from ..dataset.networks import AS_FASTEST, Lowering, extract_tasks, load_network, to_relax
-from ..dataset.progress import job_progress
-from ..dataset.target_hardware import target_hardware
-from ..dataset.tvm_compat import parse_target
+from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
-from ..models.checkpoint import Checkpoint
-from .advice.activations import DEFAULT, check_activations
-from .advice.content import Advice
-from .advice.kept import KEPT_FILE
-from .advice.latencies import LatencySource
-from .advice.layers import read_layers
-from .advice.measured import MeasuredLatencies
-from .advice.predicted import PredictedLatencies, required_checkpoint
-from .advice.run import AdviceRun, Asked
-from .advice.terminal import print_advice
-from .advice.write import write_advice
-from .checkpoint_fit import AUTO
-from .config import OneShotConfig
-from .network_set import members_of
+from ..models.checkpoints.checkpoint import Checkpoint
+from ..progress import job_progress
+from .bolt.advice.activations import DEFAULT, check_activations
+from .bolt.advice.content import Advice
+from .bolt.advice.cost_file import KEPT_FILE
+from .bolt.advice.latencies import LatencySource
+from .bolt.advice.layers import read_layers
+from .bolt.advice.measured import MeasuredLatencies
+from .bolt.advice.predicted import PredictedLatencies, required_checkpoint
+from .bolt.advice.run import AdviceRun, Asked
+from .bolt.advice.terminal import print_advice
+from .bolt.advice.write import write_advice
+from .run.network_set import members_of
+from .search.checkpoint_fit import AUTO
+from .search.config import OneShotConfig
 
 
 class AdviseConfigError(UserError, ValueError):

@@ -12,22 +12,22 @@ from rich.console import Console
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ..dataset.code_generation import improve_code
-from ..dataset.described_task import described_task
+from ..compiler.codegen.passes import improve_code
+from ..compiler.described_task import described_task
+from ..compiler.task import Task
+from ..compiler.tvm_compat import parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
-from ..dataset.task import Task
-from ..dataset.tvm_compat import parse_target
-from .checkpoint_fit import AUTO, fitting_checkpoint
-from .config import OneShotConfig, OneShotConfigError
-from .result import TaskResult, TuneResult
-from .reuse.backend import with_backend
-from .starts.asked import asked_starts
+from .database.tuning_database import TuningDatabase
+from .eto.backend import with_backend
+from .planners.assembly import PlannerFactory
+from .run.config import TuneConfig
+from .run.result import TaskResult, TuneResult
+from .search.checkpoint_fit import AUTO, fitting_checkpoint
+from .search.config import OneShotConfig, OneShotConfigError
+from .search.tuner import NetworkTuner
+from .starts.configured import asked_starts
 from .surrogate.memory import SurrogateMemory
-from .tasks.planners import PlannerFactory
-from .tasks.tuner import NetworkTuner
 from .tune import run
-from .tune_config import TuneConfig
-from .tuning_database import TuningDatabase
 from .workers.searchers import alone_on, hold_back, start_searchers
 
 

@@ -14,24 +14,24 @@ from omegaconf import DictConfig
 from rich.console import Console
 from tvm.target import Target
 
+from ..compiler.networks import AS_FASTEST, Lowering, load_network, lowered_network
+from ..compiler.networks.alternatives.alternatives import Offer, merged_offers, offered_tasks
+from ..compiler.task import Task
+from ..compiler.tvm_compat import parse_target
 from ..configuration import from_hydra
-from ..dataset.exchange import HERE, find_hardware
 from ..dataset.hardware import Hardware
-from ..dataset.networks import AS_FASTEST, Lowering, load_network, lowered_network
-from ..dataset.networks.alternatives import Offer, merged_offers, offered_tasks
-from ..dataset.target_hardware import target_hardware
-from ..dataset.task import Task
-from ..dataset.tvm_compat import parse_target
+from ..dataset.hardware.target_hardware import target_hardware
+from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
-from ..models.checkpoint import Checkpoint
-from .checkpoint_fit import AUTO
-from .config import OneShotConfig
-from .database_folder import read_device
+from ..models.checkpoints.checkpoint import Checkpoint
+from .database.folder import read_device
 from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
 from .inspection.estimate import estimate
 from .inspection.predicted import LatencyPredictor, latency_checkpoint
 from .inspection.terminal import print_outlook
-from .network_set import members_of, operator_set
+from .run.network_set import members_of, operator_set
+from .search.checkpoint_fit import AUTO
+from .search.config import OneShotConfig
 
 
 class InspectConfigError(UserError, ValueError):

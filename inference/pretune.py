@@ -33,11 +33,11 @@ def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()
     Simulated records do not count. Raises StoreError for a folder that is no dataset or is damaged, and
     PretunedError where nothing is left or the file cannot be written.
     """
-    from ..dataset.records import Record, TaskRow
-    from ..dataset.store import RecordStore
-    from ..dataset.stored_tasks import stored_task
-    from ..dataset.task_shapes import shape_hash
-    from .starts.schedules import PretunedError, PretunedSchedule, TaskKey, write_schedules
+    from ..dataset.records.schema import Record, TaskRow
+    from ..dataset.records.store import RecordStore
+    from ..dataset.records.stored_tasks import stored_task
+    from ..dataset.records.task_shapes import shape_hash
+    from .fasor.pretuned_schedules import PretunedError, PretunedSchedule, TaskKey, write_schedules
 
     tasks: dict[str, TaskRow] = {}
     fastest: dict[tuple[str, str], Record] = {}
@@ -77,8 +77,8 @@ def pretune(folders: Sequence[Path], into: Path, leave_out: Collection[str] = ()
 
 def shapes_of(folders: Sequence[Path]) -> set[str]:
     """Hashes of the shapes of the tasks of datasets; raises StoreError."""
-    from ..dataset.stored_tasks import stored_rows
-    from ..dataset.task_shapes import shape_hash
+    from ..dataset.records.stored_tasks import stored_rows
+    from ..dataset.records.task_shapes import shape_hash
 
     return {shape_hash(row) for folder in folders for row in stored_rows(folder)}
 

@@ -19,21 +19,21 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
+from ..compiler.task import Task
+from ..compiler.tvm_compat import parse_target, target_to_json
 from ..configuration import from_hydra
-from ..dataset.exchange import HERE, database_folder_name, find_hardware
 from ..dataset.features import FEATURE_VERSION
-from ..dataset.measure.process import WorkerLostError
-from ..dataset.progress import job_progress
-from ..dataset.records import TaskRow
-from ..dataset.stored_tasks import stored_rows, stored_task
-from ..dataset.task import Task
-from ..dataset.tvm_compat import parse_target, target_to_json
+from ..dataset.measure.worker.process import WorkerLostError
+from ..dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ..dataset.records.schema import TaskRow
+from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError
-from ..models.checkpoint import load_checkpoint
-from .checkpoint_fit import AUTO, fitting_checkpoint
-from .config import OneShotConfig
-from .proposal_folder import ProposalFolder
-from .strategies.loop import RoundBudget
+from ..models.checkpoints.checkpoint import load_checkpoint
+from ..progress import job_progress
+from .database.proposal_folder import ProposalFolder
+from .search.checkpoint_fit import AUTO, fitting_checkpoint
+from .search.config import OneShotConfig
+from .search.loop import RoundBudget
 from .workers.messages import RoundReply, RoundRequest
 from .workers.searchers import Searcher, replied, start_searchers
 

@@ -9,10 +9,10 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from ..configuration import from_hydra
-from .network_run import NetworkRun
-from .result import TuneResult
-from .set_run import SetRun
-from .tune_config import TuneConfig
+from .run.config import TuneConfig
+from .run.network_run import NetworkRun
+from .run.result import TuneResult
+from .run.set_run import SetRun
 
 
 def run(config: TuneConfig, console: Console | None = None, started: float | None = None) -> TuneResult:

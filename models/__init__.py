@@ -1,0 +1,1 @@
+"""Cost models, their checkpoints and their metrics."""

@@ -17,8 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..configuration import from_hydra
-from .card import Card
-from .checkpoint import (
+from .checkpoints.card import Card
+from .checkpoints.checkpoint import (
     CARD_FILE,
     SHIPPED,
     WEIGHTS_FILE,
@@ -113,7 +113,7 @@ def show(config: DictConfig) -> int:
 
 def verify(config: DictConfig) -> int:
     """Prints every problem of the checkpoints; status 1 where there is one."""
-    from .checkpoint_verification import problems
+    from .checkpoints.verification import problems
 
     settings = from_hydra(config, VerifyConfig)
     console = Console()

@@ -104,7 +104,7 @@ def test_what_runs_nothing_imports_neither_torch_nor_tvm(words):
 
 def test_tuning_imports_networkx_for_trees_of_eto_alone():
     code = (
-        "import sys\nimport foretune.inference.tune, foretune.inference.tasks.planners\n"
+        "import sys\nimport foretune.inference.tune, foretune.inference.planners.assembly\n"
         "assert 'networkx' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -17,15 +17,15 @@ from types import ModuleType
 import foretune.inference
 import pytest
 from foretune import cli
+from foretune.compiler.operators import registry
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.operators import registry
-from foretune.dataset.records import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
+from foretune.dataset.records.schema import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
 from foretune.inference import OneShotConfig
-from foretune.inference.advice.content import Advice
+from foretune.inference.bolt.advice.content import Advice
 from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
 from foretune.inference.deploy.description import Description
-from foretune.inference.result import Contestant, TaskResult, TuneResult
-from foretune.models.card import READABLE_SCHEMAS, Card
+from foretune.inference.run.result import Contestant, TaskResult, TuneResult
+from foretune.models.checkpoints.card import READABLE_SCHEMAS, Card
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf

@@ -6,8 +6,8 @@ import logging
 import runpy
 
 import pytest
-from foretune.dataset.networks import load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from support.paths import ROOT
 from tvm.support.cc import get_cc

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foretune.compiler.tvm_compat import WMMA, tensor_core_way
 from foretune.dataset.features.dataset import load_labelled_features
-from foretune.dataset.store import RecordStore
-from foretune.dataset.tvm_compat import WMMA, tensor_core_way
-from foretune.inference.result_file import load_result
+from foretune.dataset.records.store import RecordStore
+from foretune.inference.run.result_file import load_result
 
 DEVICE = ["executor=dry_run", "target=nvidia/nvidia-a100", "workers=2"]
 

@@ -1,0 +1,1 @@
+"""Training, evaluation, comparison and transfer of cost models."""

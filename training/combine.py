@@ -16,22 +16,22 @@ from omegaconf import DictConfig
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..dataset.split import SplitConfig
-from ..models.card import SCHEMA_VERSION, Card, Provenance
-from ..models.checkpoint import (
+from ..dataset.records.split import SplitConfig
+from ..models.architectures.cost_model import CostModel
+from ..models.architectures.ensemble import EnsembleCostModel, members_of
+from ..models.architectures.registry import MemberConfig, ModelConfig, feature_version_of
+from ..models.checkpoints.card import SCHEMA_VERSION, Card, Provenance
+from ..models.checkpoints.checkpoint import (
     Checkpoint,
     load_checkpoint,
     refuse_to_overwrite,
     rounded_to_half,
     save_checkpoint,
 )
-from ..models.cost_model import CostModel
-from ..models.ensemble import EnsembleCostModel, members_of
-from ..models.registry import MemberConfig, ModelConfig, feature_version_of
-from .datamodule import CostModelData, DataConfig
-from .feature_source import load_features
-from .outcome import Outcome, report
-from .run_card import SPLIT_PARTS, data_sha256
+from .fitting.datamodule import CostModelData, DataConfig
+from .fitting.feature_source import load_features
+from .fitting.outcome import Outcome, report
+from .fitting.run_card import SPLIT_PARTS, data_sha256
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..dataset.split import SplitConfig
-from .compare_config import CompareConfig, contestants_of
-from .compare_data import ComparedData, Load
-from .compare_report import write_report
-from .compare_result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
-from .comparison import Entry, FitRunner, TaskSet
-from .config import TrainConfig
-from .contestants import Contestant
-from .evaluate_tables import NETWORK_COLUMNS
-from .learning_curve import training_sets
-from .other_training_data import with_other_training_data
+from ..dataset.records.split import SplitConfig
+from .comparison.config import CompareConfig, contestants_of
+from .comparison.contestants import Contestant
+from .comparison.data import ComparedData, Load
+from .comparison.fits import Entry, FitRunner, TaskSet
+from .comparison.learning_curve import training_sets
+from .comparison.other_training_data import with_other_training_data
+from .comparison.report import write_report
+from .comparison.result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
+from .evaluation.tables import NETWORK_COLUMNS
+from .fitting.config import TrainConfig
 
 COLUMNS = {
     "spearman": "spearman",

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..configuration import from_hydra
-from ..models.checkpoint import Checkpoint
-from .config import EvaluateConfig, plain
-from .evaluate_tables import evaluation_table, network_table, remarks
-from .evaluation import Evaluation, evaluate_checkpoint
-from .evaluation_networks import evaluation_networks
-from .feature_source import load_with_features
+from ..models.checkpoints.checkpoint import Checkpoint
+from .evaluation.networks import evaluation_networks
+from .evaluation.tables import evaluation_table, network_table, remarks
+from .evaluation.task_scores import Evaluation, evaluate_checkpoint
+from .fitting.config import EvaluateConfig, plain
+from .fitting.feature_source import load_with_features
 
 
 def run(config: EvaluateConfig) -> Evaluation:

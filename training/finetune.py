@@ -18,17 +18,17 @@ from rich.table import Table
 
 from ..configuration import from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..dataset.split import with_shapes_of
-from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
-from ..models.metrics import Metrics, evaluate
-from .chosen_tasks import ChosenTasks, write_tasks
-from .feature_source import load_with_features
-from .finetune_config import FinetuneConfig
-from .finetuned_weights import finetune_weights
-from .labels import Labels
-from .prediction import predict
-from .task_choice import choose_tasks
-from .transfer import device_of, knows_backend, of_device, of_tasks
+from ..dataset.records.split import with_shapes_of
+from ..models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
+from ..models.metrics.task_metrics import Metrics, evaluate
+from .evaluation.prediction import predict
+from .fitting.feature_source import load_with_features
+from .fitting.labels import Labels
+from .transfer.chosen_tasks import ChosenTasks, write_tasks
+from .transfer.config import FinetuneConfig
+from .transfer.finetuned_weights import finetune_weights
+from .transfer.recorded_transfer import device_of, knows_backend, of_device, of_tasks
+from .transfer.task_choice import choose_tasks
 
 log = logging.getLogger(__name__)
 

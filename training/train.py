@@ -15,25 +15,25 @@ from omegaconf import DictConfig
 
 from ..configuration import SEEDS, ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
-from ..models.calibration import Calibration
-from ..models.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
-from ..models.cost_model import CostModel
-from ..models.ensemble import EnsembleCostModel, members_of
-from ..models.metrics import Metrics
-from ..models.registry import build_model, feature_version_of
-from ..models.trees import TreesCostModel
-from .config import TrainConfig, plain
-from .datamodule import CostModelData
-from .evaluation_networks import evaluation_networks, split_by_networks
-from .feature_source import load_features
-from .fit import LAST, Trained, fit, is_main_process
-from .freezing import train_only
-from .known_split import split_like_checkpoint
-from .module import CostModelModule
-from .outcome import Outcome, report
-from .run_card import SPLIT_PARTS, data_sha256, run_card
-from .scale_correction import correct_scale
-from .tree_fitting import fit_trees
+from ..models.architectures.cost_model import CostModel
+from ..models.architectures.ensemble import EnsembleCostModel, members_of
+from ..models.architectures.registry import build_model, feature_version_of
+from ..models.architectures.trees import TreesCostModel
+from ..models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
+from ..models.metrics.calibration import Calibration
+from ..models.metrics.task_metrics import Metrics
+from .evaluation.networks import evaluation_networks, split_by_networks
+from .fitting.config import TrainConfig, plain
+from .fitting.datamodule import CostModelData
+from .fitting.feature_source import load_features
+from .fitting.fit import LAST, Trained, fit, is_main_process
+from .fitting.freezing import train_only
+from .fitting.known_split import split_like_checkpoint
+from .fitting.module import CostModelModule
+from .fitting.outcome import Outcome, report
+from .fitting.run_card import SPLIT_PARTS, data_sha256, run_card
+from .fitting.scale_correction import correct_scale
+from .fitting.tree_fitting import fit_trees
 
 __all__ = ["LAST", "TrainResult", "data_sha256", "run", "train_model"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from foretune.dataset.tvm_compat import as_task_module, available_cores, parse_target
+from foretune.compiler.tvm_compat import as_task_module, available_cores, parse_target
 from foretune.inference import prepare_builder
 from tvm import te
 from tvm.s_tir import meta_schedule as ms

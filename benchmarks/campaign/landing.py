@@ -79,7 +79,7 @@ def _results(folder: Path, content: Path) -> Iterator[Path]:
 
 def _datasets(folder: Path, content: Path, workspace: Workspace) -> Iterator[Path]:
     """Folders of datasets, each whole and with all records that are here already."""
-    from foretune.dataset.store import RecordStore, StoreError
+    from foretune.dataset.records.store import RecordStore, StoreError
 
     for path in sorted(path for path in (content / "data").glob("*") if path.is_dir()):
         store = RecordStore(path)

@@ -7,8 +7,8 @@
 
 Checkpoints that were trained on the same records share a table. Every other model of the table is trained on
 these very records, and all are tested on the same tasks: the test tasks of the checkpoints' cards, and the
-tasks of whole networks. Test tasks whose shape (`foretune.dataset.task_shapes`) is among the training or
-validation tasks are left out and counted.
+tasks of whole networks. Test tasks whose shape (`foretune.dataset.records.task_shapes`) is among the training
+or validation tasks are left out and counted.
 
 Fits are kept in `outputs/benchmarks/cost_models`: a benchmark that was stopped goes on where it was. What is
 behind `--` overrides settings of `foretune compare`.

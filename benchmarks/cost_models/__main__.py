@@ -13,13 +13,13 @@ import torch
 from foretune.configuration import from_hydra
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.dataset import load_labelled_features
-from foretune.dataset.split import SplitConfig
+from foretune.dataset.records.split import SplitConfig
 from foretune.errors import exits_cleanly
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoints.checkpoint import load_checkpoint
 from foretune.training.compare import comparison_table, networks_table, run, train_settings
-from foretune.training.compare_config import CompareConfig, contestants_of
-from foretune.training.compare_data import Load
-from foretune.training.compare_result import Comparison
+from foretune.training.comparison.config import CompareConfig, contestants_of
+from foretune.training.comparison.data import Load
+from foretune.training.comparison.result import Comparison
 from hydra import compose, initialize_config_module
 from rich.console import Console
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from foretune.configuration import from_hydra
 from foretune.dataset.features import FEATURE_VERSION
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoints.checkpoint import load_checkpoint
 from foretune.training.combine import combine
-from foretune.training.config import TrainConfig
+from foretune.training.fitting.config import TrainConfig
 from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from foretune.dataset.features.table import LabelledFeatures
-from foretune.dataset.merge import merge_datasets
-from foretune.dataset.split import SplitConfig, split_rows
-from foretune.dataset.store import RecordStore
-from foretune.models.card import Card
-from foretune.training.evaluation import part_rows
-from foretune.training.labels import Labels
+from foretune.dataset.records.merge import merge_datasets
+from foretune.dataset.records.split import SplitConfig, split_rows
+from foretune.dataset.records.store import RecordStore
+from foretune.models.checkpoints.card import Card
+from foretune.training.evaluation.task_scores import part_rows
+from foretune.training.fitting.labels import Labels
 
 
 class OtherRecordsError(ValueError):

@@ -1,7 +1,7 @@
 """Networks of the sweep: public zoos with random weights and nothing downloaded.
 
 `build` is the factory that `foretune tune` loads by import path; torchvision and timm come as the crawl of
-operators installs them, `foretune.dataset.zoo.networks`.
+operators installs them, `foretune.dataset.sampling.zoo.networks`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from foretune.dataset.networks.inputs import InputSpec
-from foretune.dataset.networks.known import ZOO, draw_statistics
-from foretune.dataset.zoo.networks import import_torchvision
+from foretune.compiler.networks.inputs import InputSpec
+from foretune.compiler.networks.known import ZOO, draw_statistics
+from foretune.dataset.sampling.zoo.networks import import_torchvision
 from torch import nn
 
 CONVOLUTIONAL = "convolutional"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tvm
-from foretune.dataset.async_copies import has_wrong_copies
-from foretune.dataset.operators import Dense, OperatorSettings
+from foretune.compiler.operators import Dense, OperatorSettings
+from foretune.compiler.spaces.async_copies import has_wrong_copies
 
 from tests.support.cuda_emulation import EmulatedGpu, Execution, NotBuiltError, Removal
 from tests.support.cuda_programs import (

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.drafting.sketch import Sketch
-from foretune.dataset.drafting.structure import Access, Floats
-from foretune.dataset.operators import BatchMatmul, Conv1d, Conv2d, Conv3d, Dense, OperatorSettings
-from foretune.dataset.replay import candidate_trace_json
-from foretune.inference.strategies.reuse.costs import block_line_requests, inputs, shared_requests
-from foretune.inference.strategies.reuse.shapes import GPU_LINE_BYTES
+from foretune.compiler.operators import BatchMatmul, Conv1d, Conv2d, Conv3d, Dense, OperatorSettings
+from foretune.compiler.replay import candidate_trace_json
+from foretune.compiler.structure.read_structure import read_structure
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.compiler.structure.sketch import Sketch
+from foretune.compiler.structure.structure import Access, Floats
+from foretune.inference.eto.search.costs import block_line_requests, inputs, shared_requests
+from foretune.inference.eto.search.shapes import GPU_LINE_BYTES
 from scipy.stats import spearmanr
 
 from tests.support.cuda_emulation import EmulatedGpu, NotBuiltError

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.dataset.drafting.recorded_spaces import RecordedSpace
-from foretune.dataset.records import TaskRow
-from foretune.dataset.replay import replay
-from foretune.dataset.stored_tasks import stored_rows, stored_task
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.inference.cost_model import PretrainedCostModel
-from foretune.models.checkpoint import load_explorer
+from foretune.compiler.replay import replay
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
+from foretune.dataset.features.recorded_spaces import RecordedSpace
+from foretune.dataset.records.schema import TaskRow
+from foretune.dataset.records.stored_tasks import stored_rows, stored_task
+from foretune.inference.search.cost_model import PretrainedCostModel
+from foretune.models.checkpoints.checkpoint import load_explorer
 from foretune.training.exploration.config import JudgingConfig, ReinforceConfig
 from foretune.training.exploration.environment import Environment
 from foretune.training.exploration.tasks import load_tasks, task_space

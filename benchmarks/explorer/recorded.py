@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from foretune.dataset.drafting.recorded_spaces import RecordedSpace
-from foretune.models.explorer import MODES, Explorer
+from foretune.dataset.features.recorded_spaces import RecordedSpace
+from foretune.models.architectures.explorer import MODES, Explorer
 from foretune.training.exploration.environment import Environment
 from foretune.training.exploration.policy import ranked
 from foretune.training.exploration.tasks import task_space

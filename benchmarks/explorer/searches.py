@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from foretune.inference.strategies.draft.population import Population
-from foretune.models.explorer import MODES, Explorer
+from foretune.models.architectures.explorer import MODES, Explorer
 from foretune.training.exploration.config import JudgingConfig
 from foretune.training.exploration.environment import Environment, TaskSpace
 from foretune.training.exploration.walks import Visited, explore

@@ -56,8 +56,8 @@ class Keeper:
 def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
     """Table 2 and Figures 1 and 2."""
     from foretune.dataset.features.dataset import load_labelled_features
-    from foretune.dataset.stored_tasks import stored_rows, stored_task
-    from foretune.inference.families.registry import family_of
+    from foretune.dataset.records.stored_tasks import stored_rows, stored_task
+    from foretune.inference.familyseer.groupings import family_of
 
     from .accuracy import Grouped, by_grouping, heat_map, summary
 
@@ -196,7 +196,7 @@ def _pool_of(dataset: Path, networks: list[NetworkPool]) -> dict[str, Any]:
 
 
 def _device_of(dataset: Path) -> Any:
-    from foretune.dataset.program_pool import ProgramPool
+    from foretune.dataset.records.program_pool import ProgramPool
 
     return ProgramPool(dataset).hardware
 

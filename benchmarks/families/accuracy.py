@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from foretune.dataset.features.table import LabelledFeatures
-from foretune.models.gbdt import GbdtConfig, GbdtPredictor
-from foretune.models.metrics import pairwise_accuracy, scores_from_latency
+from foretune.models.architectures.gbdt import GbdtConfig, GbdtPredictor
+from foretune.models.metrics.task_metrics import pairwise_accuracy, scores_from_latency
 from numpy.typing import NDArray
 
 from . import GROUPINGS

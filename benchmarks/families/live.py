@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import available_cores, parse_target
+from foretune.compiler.networks import AS_FASTEST, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import available_cores, parse_target
 from foretune.errors import UserError
 from foretune.inference import FamilyCostModel, FamilyTaskScheduler
 from tvm.ir.utils import derived_object

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.dataset.measure.replay import ReplayExecutor
-from foretune.dataset.network_weights import read_networks
-from foretune.dataset.program_pool import ProgramPool
-from foretune.dataset.stored_tasks import stored_rows, stored_task
-from foretune.dataset.task import Task
-from foretune.dataset.threads import linear_algebra_threads
-from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.compiler.host.threads import linear_algebra_threads
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.dataset.measure.executors.replay import ReplayExecutor
+from foretune.dataset.records.network_weights import read_networks
+from foretune.dataset.records.program_pool import ProgramPool
+from foretune.dataset.records.stored_tasks import stored_rows, stored_task
 from foretune.inference import OneShotConfig, PretrainedCostModel
-from foretune.inference.families.registry import family_of
-from foretune.inference.result import TaskResult
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tuning_notes import TuningNotes
+from foretune.inference.database.tuning_notes import TuningNotes
+from foretune.inference.familyseer.groupings import family_of
+from foretune.inference.run.result import TaskResult
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
 from . import SHOWN

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
-from foretune.inference.config import StopConfig
+from foretune.inference.search.config import StopConfig
 
 from ..common import geometric_mean
 from .pools import NetworkPool, Replayed, replayed

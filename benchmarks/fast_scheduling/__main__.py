@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from foretune.dataset.fast_scheduling import OPTION, with_bounded_scheduling
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import stored_rows, stored_task
-from foretune.dataset.task import Task
-from foretune.dataset.templates.programs import template_programs
-from foretune.dataset.tvm_compat import make_tune_context, parse_target, target_to_json
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.codegen.fast_scheduling import OPTION, with_bounded_scheduling
+from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.task import Task
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.tvm_compat import make_tune_context, parse_target, target_to_json
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import stored_rows, stored_task
 from rich.progress import track
 from tvm.target import Target
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.networks import Lowering, load_network, to_relax
-from foretune.dataset.networks.fusion import fusion_alternatives, joined_arguments
-from foretune.dataset.tvm_compat import as_task_module, parse_target
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.networks import Lowering, load_network, to_relax
+from foretune.compiler.networks.alternatives.fusion import fusion_alternatives, joined_arguments
+from foretune.compiler.tvm_compat import as_task_module, parse_target
 from foretune.inference import OneShotConfig, tune_tasks
 from tvm.target import Target
 

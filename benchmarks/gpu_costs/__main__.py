@@ -8,11 +8,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.records import Record
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import stored_task
+from foretune.compiler.structure.read_structure import read_structure
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.dataset.records.schema import Record
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import stored_task
 
 from .. import gpu_costs as study
 from ..common import RESULTS, ROOT, argument_parser, start, this_machine, write_result

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.dataset.code_size import code_size
-from foretune.dataset.drafting.read_spaces import gpu_limits
-from foretune.dataset.drafting.row_space import RowSpace
+from foretune.compiler.counts.code_size import code_size
+from foretune.compiler.operators import OPERATOR_SETTINGS, SettingsError, to_task
+from foretune.compiler.replay import RejectedError, replay_or_reject
+from foretune.compiler.spaces.measurable_space import measurable_space
+from foretune.compiler.structure.read_spaces import gpu_limits
+from foretune.compiler.structure.row_space import RowSpace
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.dataset.features.reading import task_reading
-from foretune.dataset.measurable_space import measurable_space
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import OPERATOR_SETTINGS, SettingsError, to_task
-from foretune.dataset.program_sampling import (
+from foretune.dataset.sampling.programs import (
     EvolutionarySampler,
     EvolutionConfig,
     ProgramSampler,
     RowEvolutionSampler,
     make_scorer,
 )
-from foretune.dataset.replay import RejectedError, replay_or_reject
-from foretune.dataset.task import Task
-from foretune.dataset.task_sampling import sample_tasks
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.dataset.sampling.tasks import sample_tasks
 from rich.progress import track
 from tvm.target import Target
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from foretune.compiler.host.threads import available_cores
 from foretune.dataset.generation.runs import read_runs
-from foretune.dataset.measure.toolchain import cuda_environment
-from foretune.dataset.threads import available_cores
+from foretune.dataset.measure.worker.toolchain import cuda_environment
 
 from .. import gpu_generation
 from ..common import RESULTS, argument_parser, start, this_machine, write_result

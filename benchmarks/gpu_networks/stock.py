@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import available_cores, parse_target
+from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import available_cores, parse_target
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms

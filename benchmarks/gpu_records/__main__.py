@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.store import RecordStore
+from foretune.dataset.records.store import RecordStore
 
 from .. import gpu_records
 from ..common import RESULTS, argument_parser, start, write_result

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
-from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product
-from foretune.dataset.templates.gpu.profiler import Profile, profile
-from foretune.dataset.templates.gpu.tiling import GPUS, Gpu, cycles, gpu_of
+from foretune.compiler.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
+from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Product
+from foretune.compiler.templates.gpu.profiler import Profile, profile
+from foretune.compiler.templates.gpu.tiling import GPUS, Gpu, cycles, gpu_of
 
 from .. import gpu_templates as study
 from ..common import RESULTS, argument_parser, start, write_result
@@ -118,8 +118,8 @@ def main() -> None:
     measure, rivals = None, {}
     gpu, hardware = GPUS[arguments.capability], None
     if not arguments.compile_only:
+        from foretune.compiler.tvm_compat import parse_target
         from foretune.dataset.hardware.cuda import probe_cuda
-        from foretune.dataset.tvm_compat import parse_target
 
         hardware = probe_cuda()
         found = gpu_of(parse_target("cuda"))

@@ -6,11 +6,11 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 
-from foretune.dataset.templates.gpu.compilation import Compiled, compiled
-from foretune.dataset.templates.gpu.problem import Problem
-from foretune.dataset.templates.gpu.profiler import Compile
-from foretune.dataset.templates.gpu.tiling import Gpu, Tiling, ranked
-from foretune.dataset.tvm_compat import available_cores
+from foretune.compiler.templates.gpu.compilation import Compiled, compiled
+from foretune.compiler.templates.gpu.problem import Problem
+from foretune.compiler.templates.gpu.profiler import Compile
+from foretune.compiler.templates.gpu.tiling import Gpu, Tiling, ranked
+from foretune.compiler.tvm_compat import available_cores
 
 
 def every_tiling(problem: Problem, gpu: Gpu) -> tuple[int, Compile]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foretune.dataset.templates.gpu.attention import Attention, Layout, packed
-from foretune.dataset.templates.gpu.problem import BackToBack, Problem, Product, Window
-from foretune.dataset.templates.gpu.rows import NormedProduct, Rows
+from foretune.compiler.templates.gpu.attention import Attention, Layout, packed
+from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Product, Window
+from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
 
 _PAIRS = ((16384, 256, 64, 16), (32768, 576, 128, 64), (128320, 96, 32, 128))
 """Rows, depth, and widths of both products, as in Bolt's Table 1, but for DEPARTURES. Its first row has

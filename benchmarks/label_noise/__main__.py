@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import tvm
+from foretune.compiler.replay import candidate_module_json, replay
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.testbed import Testbed
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob, make_executor
-from foretune.dataset.replay import candidate_module_json, replay
-from foretune.dataset.store import RecordStore
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.models.metrics import evaluate, scores_from_latency
+from foretune.dataset.records.store import RecordStore
+from foretune.models.metrics.task_metrics import evaluate, scores_from_latency
 from scipy.stats import spearmanr
 
 from .. import label_noise

@@ -6,11 +6,11 @@ import statistics
 import time
 from pathlib import Path
 
+from foretune.compiler.operators import BatchMatmul, Conv2d, Dense, DepthwiseConv2d, to_task
+from foretune.compiler.replay import candidate_module_json
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureJob, WorkerPool
-from foretune.dataset.operators import BatchMatmul, Conv2d, Dense, DepthwiseConv2d, to_task
-from foretune.dataset.program_sampling import RandomSampler
-from foretune.dataset.replay import candidate_module_json
-from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.sampling.programs import RandomSampler
 from tvm.s_tir import meta_schedule as ms
 
 from .. import measurement_throughput

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foretune.inference.deploy.fresh_process import time_in_fresh_process
-from foretune.inference.result import BY_LOAD
+from foretune.inference.run.result import BY_LOAD
 from numpy.typing import NDArray
 
 from ..common import in_turns

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.task import Task
-from foretune.dataset.task_shapes import shape_hash
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import task_row
+from foretune.dataset.records.task_shapes import shape_hash
 
 from ..common import ROOT
 from ..trained_on import CPUS

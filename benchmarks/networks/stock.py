@@ -15,9 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
+from foretune.compiler.networks import AS_FASTEST, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import load_tensor_intrinsics, make_tune_context, parse_target
 from foretune.inference import prepare_builder
 from foretune.inference.deploy.compile import compile_network
 from tvm.s_tir import meta_schedule as ms

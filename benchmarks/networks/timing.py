@@ -11,8 +11,8 @@ import time
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 
 import tvm
-from foretune.dataset.measure.isolation import isolated_timing
-from foretune.dataset.networks import load_network
+from foretune.compiler.networks import load_network
+from foretune.dataset.measure.worker.isolation import isolated_timing
 from foretune.inference.deploy.description import read_description
 from tvm import relax
 from tvm.target import Target

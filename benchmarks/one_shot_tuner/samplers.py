@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.store import RecordStore
+from foretune.dataset.records.store import RecordStore
 
 from ..checkouts import python_in
 from ..common import ROOT, read_json

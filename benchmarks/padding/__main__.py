@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference import OneShotConfig
 
 from .. import padding

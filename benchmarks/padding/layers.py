@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from foretune.dataset.networks import Lowering, extract_tasks, load_network, to_relax
-from foretune.dataset.networks.loading import Network
+from foretune.compiler.networks import Lowering, extract_tasks, load_network, to_relax
+from foretune.compiler.networks.loading import Network
 from foretune.inference import OneShotConfig, tune_tasks
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from torch import nn

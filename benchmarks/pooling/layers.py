@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.networks import AS_FASTEST, extract_tasks, load_network, to_relax
-from foretune.dataset.program_sampling import RandomSampler
-from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.task import Task
-from foretune.dataset.templates.programs import template_programs
-from foretune.dataset.tvm_compat import make_tune_context
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.networks import AS_FASTEST, extract_tasks, load_network, to_relax
+from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.task import Task
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.tvm_compat import make_tune_context
+from foretune.dataset.sampling.programs import RandomSampler
 from foretune.errors import UserError
 from torch import Tensor, nn
 from tvm.target import Target

@@ -10,12 +10,12 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.prefetching import PREFETCHED, with_prefetches
-from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.templates.programs import template_programs
-from foretune.dataset.templates.template import Template
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.codegen.prefetching import PREFETCHED, with_prefetches
+from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.templates.cpu.template import Template
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from tvm.target import Target
 from tvm.tirx import For
 

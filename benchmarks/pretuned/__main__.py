@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.dataset.records import TaskRow
-from foretune.dataset.stored_tasks import stored_rows, stored_task
-from foretune.dataset.task import Task
-from foretune.dataset.task_shapes import shape_hash
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.records.schema import TaskRow
+from foretune.dataset.records.stored_tasks import stored_rows, stored_task
+from foretune.dataset.records.task_shapes import shape_hash
 from foretune.inference import OneShotConfig
+from foretune.inference.fasor.pretuned_schedules import PretunedSchedules
+from foretune.inference.fasor.pretuned_starts import PretunedStarts
 from foretune.inference.pretune import pretune
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
-from foretune.inference.starts.pretuned import PretunedStarts
-from foretune.inference.starts.schedules import PretunedSchedules
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoints.checkpoint import load_checkpoint
 
 from .. import pretuned
 from ..common import ROOT, argument_parser, start, this_machine

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
 from tvm.target import Target
 
 from .. import reuse

@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from foretune.compiler.task import Task
 from foretune.dataset.measure import Executor
-from foretune.dataset.task import Task
-from foretune.inference.checkpoint_fit import AUTO, fitting_checkpoint
-from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.proposal import Measurement
-from foretune.inference.reuse.backend import with_backend
+from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.eto.backend import with_backend
+from foretune.inference.planners.base import TaskPlanner
+from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
+from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
+from foretune.inference.reuse.planner import ReusePlanner
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
+from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.proposal import Measurement
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
-from foretune.inference.tasks.planner import TaskPlanner
-from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
-from foretune.inference.tasks.reuse.planner import ReusePlanner
-from foretune.inference.tasks.shares import LatencySharePlanner
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from tvm.target import Target
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference import tune_tasks
-from foretune.inference.config import OneShotConfig
-from foretune.inference.network_set import members_of, operator_set
-from foretune.inference.reuse.backend import with_backend
+from foretune.inference.eto.backend import with_backend
 from foretune.inference.reuse.config import EtoConfig
+from foretune.inference.run.network_set import members_of, operator_set
+from foretune.inference.search.config import OneShotConfig
 
 from ..tasks import time_in_turns
 

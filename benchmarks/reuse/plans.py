@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
+from foretune.inference.eto.published import PublishedTrees
 from foretune.inference.reuse.config import BRIDGES
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.tasks.reuse.published import PublishedTrees
 
 from .operator_sets import tasks_of
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.networks import load_network
+from foretune.compiler.networks import load_network
 from foretune.errors import UserError
-from foretune.inference.network_set import members_of
+from foretune.inference.run.network_set import members_of
 
 from ..common import ROOT
 from ..networks.contest import ALONE

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from foretune.compiler.task import Task
 from foretune.dataset.measure import Executor
-from foretune.dataset.task import Task
-from foretune.dataset.task_sampling import TaskSamplingError, sample_tasks
+from foretune.dataset.sampling.tasks import TaskSamplingError, sample_tasks
+from foretune.inference.eto.graph.search_cost import estimate_ratios
+from foretune.inference.eto.published import PublishedTrees
 from foretune.inference.reuse.conditions import can_reuse
 from foretune.inference.reuse.config import ONE_HOP
 from foretune.inference.reuse.donors import Donor
-from foretune.inference.reuse.search_cost import estimate_ratios
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.tasks.reuse.published import PublishedTrees
 from tvm.target import Target
 
 from ..tasks import time_in_turns

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 import tvm
-from foretune.dataset.drafting.nest import Nest
-from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.store import RecordStore
-from foretune.inference.reuse.conditions import Operator, SketchSignature, can_reuse, operator_from
-from foretune.inference.reuse.program_features import (
+from foretune.compiler.structure.nest import Nest
+from foretune.compiler.structure.read_structure import read_structure
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.dataset.records.store import RecordStore
+from foretune.inference.eto.search.program_features import (
     COUNTERPARTS,
     FeatureRanges,
     Interval,
     has_threads,
     program_features,
 )
+from foretune.inference.reuse.conditions import Operator, SketchSignature, can_reuse, operator_from
 from numpy.typing import NDArray
 from tvm.target import Target
 

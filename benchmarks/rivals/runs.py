@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foretune.inference.deploy.rivals.registry import RIVALS, engine_class
-from foretune.inference.result import TUNED
+from foretune.inference.run.result import TUNED
 
 from ..checkouts import python_in, tune_command
 from ..common import ROOT, read_json

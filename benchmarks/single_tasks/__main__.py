@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
 from tvm.target import Target
 
 from .. import single_tasks

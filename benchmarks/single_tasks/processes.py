@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from foretune.dataset.task import Task
+from foretune.compiler.task import Task
 
 from ..checkouts import python_in
 from ..common import read_json

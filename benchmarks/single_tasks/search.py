@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference import OneShotConfig, tune_tasks
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foretune.inference.spaces.primitives import PRIMITIVES
-from foretune.inference.spaces.sub_space import BOUNDS, SHIPPED
+from foretune.inference.fasor.primitives import PRIMITIVES
+from foretune.inference.fasor.sub_space import BOUNDS, SHIPPED
 
 from .. import sub_space
 from ..common import RESULTS, argument_parser, read_json, start, this_machine, write_json, write_result

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 import tvm
-from foretune.dataset.drafting.read_spaces import read_spaces
-from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.drafting.space import SketchSpace
+from foretune.compiler.counts.program_counts import count_program
+from foretune.compiler.counts.traffic import compulsory_bytes
+from foretune.compiler.replay import replay
+from foretune.compiler.structure.read_spaces import read_spaces
+from foretune.compiler.structure.read_structure import read_structure
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.compiler.structure.space import SketchSpace
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
+from foretune.dataset.features.roofline import memory_bound, roofline_scores
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.program_counts import count_program
-from foretune.dataset.records import Record, TaskRow
-from foretune.dataset.replay import replay
-from foretune.dataset.roofline import memory_bound, roofline_scores
-from foretune.dataset.store import RecordStore
-from foretune.dataset.task_shapes import shape_hash
-from foretune.dataset.traffic import compulsory_bytes
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
-from foretune.inference.spaces.primitives import PRIMITIVES, narrowed, settings
-from foretune.inference.spaces.sub_space import BOUNDS, top
+from foretune.dataset.records.schema import Record, TaskRow
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.task_shapes import shape_hash
+from foretune.inference.fasor.primitives import PRIMITIVES, narrowed, settings
+from foretune.inference.fasor.sub_space import BOUNDS, top
 from numpy.typing import NDArray
 
 HELD_OUT = 5

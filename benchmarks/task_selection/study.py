@@ -12,11 +12,11 @@ import numpy as np
 from foretune.configuration import from_hydra
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.table import LabelledFeatures
-from foretune.dataset.split import SplitConfig, split_rows
-from foretune.models.checkpoint import load_checkpoint
-from foretune.models.metrics import evaluate
-from foretune.training.config import TrainConfig
-from foretune.training.labels import Labels
+from foretune.dataset.records.split import SplitConfig, split_rows
+from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.models.metrics.task_metrics import evaluate
+from foretune.training.fitting.config import TrainConfig
+from foretune.training.fitting.labels import Labels
 from foretune.training.train import train_model
 from hydra import compose
 from numpy.typing import NDArray

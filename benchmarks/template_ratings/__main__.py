@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from foretune.compiler.networks import Lowering
+from foretune.compiler.replay import candidate_module_json, replay, trace_to_json
+from foretune.compiler.task import Task
+from foretune.compiler.templates.cpu.choice import ranked
+from foretune.compiler.templates.cpu.contraction import Contraction, read_contraction
+from foretune.compiler.templates.cpu.instructions import target_instructions
+from foretune.compiler.templates.cpu.programs import scheduled
+from foretune.compiler.tvm_compat import make_tune_context, parse_target, target_cores
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
-from foretune.dataset.networks import Lowering
-from foretune.dataset.replay import candidate_module_json, replay, trace_to_json
-from foretune.dataset.task import Task
-from foretune.dataset.templates.choice import ranked
-from foretune.dataset.templates.contraction import Contraction, read_contraction
-from foretune.dataset.templates.instructions import target_instructions
-from foretune.dataset.templates.profiler import LightProfiler
-from foretune.dataset.templates.programs import scheduled
-from foretune.dataset.tvm_compat import make_tune_context, parse_target, target_cores
-from foretune.inference.checkpoint_fit import AUTO, fitting_checkpoint
-from foretune.inference.cost_model import PretrainedCostModel
+from foretune.dataset.measure.worker.light_profiler import LightProfiler
+from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.search.cost_model import PretrainedCostModel
 from tvm.s_tir.schedule import ScheduleError
 from tvm.target import Target
 

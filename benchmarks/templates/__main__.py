@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import tvm
-from foretune.dataset.templates.depthwise import DepthwiseTemplate
-from foretune.dataset.templates.instructions import require_instructions
-from foretune.dataset.templates.programs import AnyTemplate
-from foretune.dataset.tvm_compat import parse_target, target_cores
+from foretune.compiler.templates.cpu.depthwise import DepthwiseTemplate
+from foretune.compiler.templates.cpu.instructions import require_instructions
+from foretune.compiler.templates.cpu.programs import AnyTemplate
+from foretune.compiler.tvm_compat import parse_target, target_cores
 from tvm.target import Target
 
 from .. import templates

@@ -12,12 +12,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import tvm
+from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.templates.cpu.programs import AnyTemplate, template_programs
+from foretune.compiler.tvm_compat import make_tune_context
 from foretune.dataset.measure import MeasureConfig
-from foretune.dataset.measure.process import WorkerLostError, WorkerProcess, WorkerSpec
-from foretune.dataset.records import FailureKind
-from foretune.dataset.replay import replay, trace_to_json
-from foretune.dataset.templates.programs import AnyTemplate, template_programs
-from foretune.dataset.tvm_compat import make_tune_context
+from foretune.dataset.measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from foretune.dataset.records.schema import FailureKind
 from foretune.inference.deploy.runners import RunnerError
 from foretune.inference.deploy.timing import time_in_turns
 from foretune.inference.deploy.turn import Turn

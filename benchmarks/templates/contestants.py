@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from foretune.dataset.worker_loop import main
+from foretune.dataset.measure.worker.loop import main
 from foretune.inference.deploy.turn import Meter, timed_turn
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OfTvm(Contestant):
 
     def peak(self, dtype: str) -> dict[str, float]:
         """1e9 operations a second at most, by each instruction of a data type."""
-        from foretune.dataset.templates.instructions import require_instructions
+        from foretune.compiler.templates.cpu.instructions import require_instructions
 
         from .peak import peak_gflops
         from .shapes import TYPES
@@ -57,7 +57,7 @@ class OfTvm(Contestant):
 
     def load(self, name: str, module: str) -> None:
         """Compiles a scheduled module, which is TVM's JSON; its arguments stay in the caches."""
-        from foretune.dataset.measure.compilation import load
+        from foretune.compiler.codegen.compilation import load
 
         from .shapes import warm_call
 
@@ -68,8 +68,8 @@ class OfTvm(Contestant):
 
         Foretune's builder and runner measure for it: programs are the same, and found sooner.
         """
-        from foretune.dataset.described_task import described_task
-        from foretune.dataset.measure.compilation import load
+        from foretune.compiler.codegen.compilation import load
+        from foretune.compiler.described_task import described_task
 
         from ..tuning_curves.tuners import run_metaschedule
 

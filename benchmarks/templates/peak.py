@@ -6,10 +6,14 @@ import time
 
 import numpy as np
 import tvm
-from foretune.dataset.templates.dot_intrinsics import accumulators_and_operands
-from foretune.dataset.templates.instructions import Instruction
-from foretune.dataset.templates.tile_intrinsics import MULTIPLY, configure_function, configure_ir
-from foretune.dataset.tvm_compat import as_task_module, target_cores
+from foretune.compiler.templates.cpu.instructions import Instruction
+from foretune.compiler.templates.cpu.intrinsics.dot_intrinsics import accumulators_and_operands
+from foretune.compiler.templates.cpu.intrinsics.tile_intrinsics import (
+    MULTIPLY,
+    configure_function,
+    configure_ir,
+)
+from foretune.compiler.tvm_compat import as_task_module, target_cores
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.target import Target

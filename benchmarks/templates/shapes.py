@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import ml_dtypes
 import numpy as np
 import tvm
-from foretune.dataset.measure.compilation import TIMED, compile_module, entries
-from foretune.dataset.operators.shared.epilogue import fuse
-from foretune.dataset.operators.shared.matmul import matmul
-from foretune.dataset.templates.contraction import read_contraction
-from foretune.dataset.templates.depthwise import read_depthwise
-from foretune.dataset.tvm_compat import as_task_module, with_layout_free
+from foretune.compiler.codegen.compilation import TIMED, compile_module, entries
+from foretune.compiler.operators.shared.epilogue import fuse
+from foretune.compiler.operators.shared.matmul import matmul
+from foretune.compiler.templates.cpu.contraction import read_contraction
+from foretune.compiler.templates.cpu.depthwise import read_depthwise
+from foretune.compiler.tvm_compat import as_task_module, with_layout_free
 from tvm import te, topi
 from tvm.target import Target
 

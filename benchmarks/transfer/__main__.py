@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.dataset import load_labelled_features
-from foretune.dataset.store import RecordStore
+from foretune.dataset.records.store import RecordStore
 from foretune.training.train import data_sha256
-from foretune.training.transfer import of_device
+from foretune.training.transfer.recorded_transfer import of_device
 from hydra import initialize_config_module
 
 from .. import transfer

@@ -13,18 +13,18 @@ import numpy as np
 from foretune.configuration import from_hydra
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.table import LabelledFeatures
-from foretune.dataset.split import SplitConfig
-from foretune.dataset.store import RecordStore
-from foretune.dataset.task_shapes import shape_hash
-from foretune.models.checkpoint import load_checkpoint
-from foretune.models.metrics import Metrics
-from foretune.training.config import TrainConfig
+from foretune.dataset.records.split import SplitConfig
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.task_shapes import shape_hash
+from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.models.metrics.task_metrics import Metrics
 from foretune.training.finetune import evaluate_records
-from foretune.training.finetune_config import FinetuneConfig
-from foretune.training.finetuned_weights import finetune_weights
-from foretune.training.task_choice import ChoiceConfig, choose_tasks
+from foretune.training.fitting.config import TrainConfig
 from foretune.training.train import train_model
-from foretune.training.transfer import mean_recovery, of_device, of_tasks, split_target
+from foretune.training.transfer.config import FinetuneConfig
+from foretune.training.transfer.finetuned_weights import finetune_weights
+from foretune.training.transfer.recorded_transfer import mean_recovery, of_device, of_tasks, split_target
+from foretune.training.transfer.task_choice import ChoiceConfig, choose_tasks
 from hydra import compose
 
 METRICS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "r2")

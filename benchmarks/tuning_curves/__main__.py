@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from foretune.dataset.networks import AS_FASTEST, Lowering
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import load_tensor_intrinsics, parse_target
+from foretune.compiler.networks import AS_FASTEST, Lowering
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import load_tensor_intrinsics, parse_target
 from tvm.target import Target
 
 from .. import tuning_curves

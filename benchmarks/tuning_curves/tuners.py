@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import tvm
+from foretune.compiler.task import Task
 from foretune.dataset.measure import MeasureJob, WorkerPool
-from foretune.dataset.records import latency_of
-from foretune.dataset.task import Task
+from foretune.dataset.records.schema import latency_of
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
-from foretune.dataset.networks import Lowering, load_network, lowered_network
-from foretune.dataset.networks.alternatives import with_alternatives
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import Lowering, load_network, lowered_network
+from foretune.compiler.networks.alternatives.alternatives import with_alternatives
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference import OneShotConfig, tune_tasks
 from foretune.inference.deploy.compile import compile_network
 from torch import nn

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from foretune.dataset.networks import load_network
+from foretune.compiler.networks import load_network
 
 from ..checkouts import python_in, tune_command
 from ..common import ROOT, read_json

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 
-from ..drafting.features import draft_vectors
+from ...compiler.counts.program_counts import ProgramCounts, count_program
+from ...compiler.replay import candidate_trace_json
 from ..hardware import Hardware
-from ..program_counts import ProgramCounts, count_program
-from ..replay import candidate_trace_json
 from .decisions import decision_features
+from .draft_vector import draft_vectors
 from .reading import task_reading
 from .table import NO_COUNTS, CandidateFeatures, FeatureTable
 

@@ -25,19 +25,19 @@ from zipfile import BadZipFile
 import numpy as np
 from rich.progress import track
 
+from ...compiler.host.cache_folder import cache_folder
+from ...compiler.host.threads import available_cores
 from ...errors import UserError
-from ..cache_folder import cache_folder
 from ..hardware import Hardware
-from ..records import FailureKind, Record, TaskRow
-from ..store import RecordStore
-from ..threads import available_cores
+from ..records.schema import FailureKind, Record, TaskRow
+from ..records.store import RecordStore
 from . import FEATURE_VERSION
 from .table import CandidateFeatures, FeatureTable, LabelledFeatures
 
 if TYPE_CHECKING:  # they import TVM
     from tvm.s_tir import meta_schedule as ms
 
-    from ..program_counts import ProgramCounts
+    from ...compiler.counts.program_counts import ProgramCounts
 
 _CACHE_VERSION = 12
 """Version of the cache; change it when a column of `LabelledFeatures` is added or redefined."""
@@ -160,7 +160,7 @@ def _labelled(
 
     The bytes past the last cache are the counted ones of a record that has them.
     """
-    from ..task_shapes import shape_hash  # which imports TVM
+    from ..records.task_shapes import shape_hash  # which imports TVM
 
     tasks = {row.workload_hash: row for row, _, _ in kept}
     shapes = {name: shape_hash(row) for name, row in tasks.items()}
@@ -209,8 +209,8 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
     """Features and counts of each record of one task, None for one to leave out."""
     import tvm
 
-    from ..replay import replay
-    from ..tvm_compat import make_tune_context, parse_target
+    from ...compiler.replay import replay
+    from ...compiler.tvm_compat import make_tune_context, parse_target
     from .assembly import FeatureAssembler, count_features
 
     row, records = work.row, work.records
@@ -241,7 +241,7 @@ def _task_rows(work: _TaskWork) -> list[tuple[CandidateFeatures, ProgramCounts] 
 
 def _is_outdated(record: Record, candidate: ms.MeasureCandidate, device: Hardware) -> bool:
     """Whether today's code of the program is several times as fast: it keeps sums in vectors."""
-    from ..wide_vectors import has_wide_sums
+    from ...compiler.codegen.wide_vectors import has_wide_sums
 
     if not record.before_wide_vectors or device.kind != "cpu":
         return False

@@ -8,10 +8,10 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from ..drafting.read_structure import read_structure
-from ..drafting.read_traces import SketchReader
-from ..drafting.structure import TaskStructure
-from ..task import count_flops
+from ...compiler.structure.read_structure import read_structure
+from ...compiler.structure.read_traces import SketchReader
+from ...compiler.structure.structure import TaskStructure
+from ...compiler.task import count_flops
 from .task import task_features
 
 

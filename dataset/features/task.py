@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import IterVar
 
-from ..task import count_flops
-from ..tvm_compat import argument_buffers
+from ...compiler.task import count_flops
+from ...compiler.tvm_compat import argument_buffers
 from .vectors import MAX_ARGUMENTS, MAX_RANK, MAX_REDUCTION, MAX_SPATIAL
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...compiler.networks import AS_FASTEST, Lowering
 from ...configuration import check_least
 from ...errors import UserError
 from ..measure import ExecutorConfig, MeasureConfig
-from ..networks import AS_FASTEST, Lowering
-from ..program_sampling import ProgramSamplingConfig
+from ..sampling.programs import ProgramSamplingConfig
 from .noise_probe import NoiseConfig
 
 

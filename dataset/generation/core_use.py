@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import psutil
 
-from ..tvm_compat import available_cores
+from ...compiler.tvm_compat import available_cores
 
 OTHER, IDLE = "other", "idle"
 """Shares of this process, such as storing, and of cores without work of the run."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvm.target import Target
 
-from ..measure.isolation import realtime_priority_allowed
-from ..tvm_compat import available_cores
+from ...compiler.tvm_compat import available_cores
+from ..measure.worker.isolation import realtime_priority_allowed
 from .config import GenerateConfig
 
 _ROUNDS_AHEAD = 3

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
-from ..interruption import interrupts_recorded, restore_interrupt_handler
+from ...compiler.host.interruption import interrupts_recorded, restore_interrupt_handler
 
 Item = TypeVar("Item")
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import pyarrow.compute as pc
 
-from ..records import Record
-from ..store import RecordStore
+from ..records.schema import Record
+from ..records.store import RecordStore
 
 
 class EarlierRecords:

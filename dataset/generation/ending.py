@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..measure import Executor
-from ..measure.pipeline import Pipeline
+from ..measure.executors.pipeline import Pipeline
 
 
 class Ending:

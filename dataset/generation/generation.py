@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock
 
+from ...compiler.task import Task
+from ...compiler.tvm_compat import NoDesignSpaceError
 from ..measure.machine_errors import BatchEndedError
-from ..records import Record
-from ..store import RecordStore
-from ..task import Task
-from ..tvm_compat import NoDesignSpaceError
+from ..records.schema import Record
+from ..records.store import RecordStore
 from .config import GenerateConfig
 from .earlier_records import EarlierRecords
 from .progress import GenerateProgress

@@ -8,10 +8,17 @@ from typing import Any
 
 from tvm.target import Target
 
+from ...compiler.networks import (
+    AS_FASTEST,
+    Lowering,
+    UnknownNetworkError,
+    extract_tasks,
+    load_network,
+    to_relax,
+)
+from ...compiler.task import Task
 from ...errors import UserError
-from ..network_weights import NetworkWeights
-from ..networks import AS_FASTEST, Lowering, UnknownNetworkError, extract_tasks, load_network, to_relax
-from ..task import Task
+from ..records.network_weights import NetworkWeights
 
 
 class NetworkRequestError(UserError, ValueError):

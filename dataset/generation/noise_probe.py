@@ -17,9 +17,9 @@ from tvm import te
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
+from ...compiler.tvm_compat import as_task_module, target_cores
 from ...errors import UserError
 from ..measure import Executor, MeasureJob
-from ..tvm_compat import as_task_module, target_cores
 
 # Long enough that waking threads is a small part of it, and short compared with a batch.
 _ELEMENTS_PER_CPU_CORE = 1 << 17

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from typing_extensions import Self
 
-from ..progress import job_progress
+from ...progress import job_progress
 from .core_use import IDLE, CoreUse
 from .throughput import StageClock, per_minute
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store import RecordStore
+from ..records.store import RecordStore
 
 if TYPE_CHECKING:
     from .summary import GenerateSummary

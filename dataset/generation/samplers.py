@@ -21,11 +21,11 @@ from typing import Any, Protocol
 from tvm.target import Target
 from typing_extensions import Self
 
+from ...compiler.tvm_compat import NoDesignSpaceError
 from ..measure import MeasureConfig, WorkerStartError
-from ..measure.process import WorkerLostError, WorkerProcess, WorkerSpec
-from ..program_sampling.config import ProgramSamplingConfig
-from ..records import FailureKind
-from ..tvm_compat import NoDesignSpaceError
+from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ..records.schema import FailureKind
+from ..sampling.programs.config import ProgramSamplingConfig
 from .config import GenerateConfig
 from .sampling import Round, SamplingRequest, TaskSampling
 from .throughput import StageClock

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from tvm.target import Target
 
+from ...compiler.replay import candidate_module_json, replay
 from ..hardware import Hardware
 from ..measure import MeasureOutcome
-from ..program_sampling import Proposal, make_program_sampler
-from ..program_sampling.config import ProgramSamplingConfig
-from ..records import FailureKind, Record, TaskRow
-from ..replay import candidate_module_json, replay
-from ..stored_tasks import stored_task
+from ..records.schema import FailureKind, Record, TaskRow
+from ..records.stored_tasks import stored_task
+from ..sampling.programs import Proposal, make_program_sampler
+from ..sampling.programs.config import ProgramSamplingConfig
 
 _EMPTY_ROUNDS = 3
 """A round may propose only measured candidates; after so many such rounds the space counts as exhausted."""

@@ -1,7 +1,7 @@
 """Sampler process: holds the samplers of several tasks and proposes while other processes build and time.
 
 Sampling holds Python's interpreter lock, so that threads do not speed it up. `samplers` starts this module
-like `python -m foretune.dataset.generation.sampling_process FD`; see `dataset.worker_loop.main`.
+like `python -m foretune.dataset.generation.sampling_process FD`; see `dataset.measure.worker.loop.main`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from omegaconf import OmegaConf
 from tvm.target import Target
 
+from ...compiler.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
 from ...configuration import from_hydra
 from ..measure import MeasureConfig
-from ..measure.roles import Role
-from ..program_sampling.config import ProgramSamplingConfig
-from ..tvm_compat import NoDesignSpaceError, load_tensor_intrinsics
-from ..worker_loop import RepliedError, main
+from ..measure.worker.loop import RepliedError, main
+from ..measure.worker.roles import Role
+from ..sampling.programs.config import ProgramSamplingConfig
 from .sampling import SamplingRequest, TaskSampling
 
 

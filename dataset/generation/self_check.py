@@ -5,13 +5,13 @@ from __future__ import annotations
 import tvm
 from tvm.target import Target
 
+from ...compiler.operators import Dense, to_task
+from ...compiler.replay import candidate_module_json
 from ...errors import UserError
 from ..measure import Executor, MeasureJob
 from ..measure.machine_errors import machine_problem
-from ..operators import Dense, to_task
-from ..program_sampling import RandomSampler
-from ..records import FailureKind
-from ..replay import candidate_module_json
+from ..records.schema import FailureKind
+from ..sampling.programs import RandomSampler
 
 _PROGRAMS = 4
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ..records import FailureKind, Record
+from ..records.schema import FailureKind, Record
 from .core_use import CoreUse
 from .progress import cores_text
 from .throughput import StageClock, per_minute

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import tvm
 
-from ..measurable_space import PYTHON_POSTPROCESSOR, python_cause
+from ...compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR, python_cause
+from ...compiler.task import Task
+from ...compiler.tvm_compat import target_to_json
 from ..measure import MeasureJob, MeasureOutcome
 from ..measure.machine_errors import BatchEndedError
-from ..program_sampling import best_latency_s
-from ..records import Record
-from ..stored_tasks import task_row
-from ..task import Task
-from ..tvm_compat import target_to_json
+from ..records.schema import Record
+from ..records.stored_tasks import task_row
+from ..sampling.programs import best_latency_s
 from .config import GenerateConfig
 from .samplers import Samplers
 from .sampling import SamplingRequest, measured_values, outcome_values

@@ -11,7 +11,7 @@ from tvm.target import Target
 
 from ..measure import Executor, MeasureJob, MeasureOutcome
 from ..measure.machine_errors import BatchEndedError, DevicesLostError, check_machine
-from ..records import FailureKind
+from ..records.schema import FailureKind
 from .noise_probe import NoiseConfig, NoiseProbe
 from .throughput import StageClock
 

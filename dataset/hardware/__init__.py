@@ -1,8 +1,8 @@
 """Hardware descriptions: probed on the running machine, or named from public specifications."""
 
+from ...compiler.hardware import HARDWARE_DIM, Hardware
 from .cpu import cpu_name, probe_cpu
 from .cuda import NoCudaDeviceError, cuda_name, probe_cuda
-from .description import HARDWARE_DIM, Hardware
 from .named import (
     UnfitHardwareError,
     UnknownHardwareError,

@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from ..threads import linear_algebra_threads
-from .description import Hardware
+from ...compiler.hardware import Hardware
+from ...compiler.host.threads import linear_algebra_threads
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _SYSTEM = Path("/sys/devices/system/cpu")

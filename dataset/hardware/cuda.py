@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from ...compiler.hardware import Hardware
 from ...errors import UserError
-from .description import Hardware
 
 _DRIVER = "libcuda.so.1"
 

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...compiler.hardware import Hardware
 from ...errors import UserError
-from .description import Hardware
 
 if TYPE_CHECKING:
     from tvm.target import Target

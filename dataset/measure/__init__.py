@@ -9,12 +9,12 @@ from importlib.util import find_spec
 
 from tvm.target import Target
 
-from ..tvm_compat import missing_instruction_sets
+from ...compiler.tvm_compat import missing_instruction_sets
 from .config import ExecutorConfig, ExecutorConfigError
-from .executor import Executor
+from .executors.base import Executor
+from .executors.pool import WorkerPool
 from .job import MeasureConfig, MeasureJob, MeasureOutcome
-from .pool import WorkerPool
-from .process import WorkerStartError
+from .worker.process import WorkerStartError
 
 __all__ = [
     "Executor",
@@ -42,25 +42,25 @@ def make_executor(
     if config.kind == "local" and target.kind.name == "llvm":
         return WorkerPool(target, measure, workers)
     if config.kind == "local" and target.kind.name == "cuda":
-        from .cuda import make_cuda_executor
+        from .executors.cuda import make_cuda_executor
 
         return make_cuda_executor(config, target, measure, workers)
     if config.kind == "rpc":
         _require("tornado", config.kind)
-        from .rpc import make_rpc_executor
+        from .executors.rpc import make_rpc_executor
 
         return make_rpc_executor(config, target, measure, workers)
     if config.kind == "ray":
         _require("ray", config.kind)
-        from .ray_cluster import RayExecutor
+        from .executors.ray_cluster import RayExecutor
 
         return RayExecutor(config, target, measure, workers)
     if config.kind == "dry_run":
-        from .dry_run import make_dry_run_executor
+        from .executors.dry_run import make_dry_run_executor
 
         return make_dry_run_executor(config, target, measure, workers)
     if config.kind == "replay":
-        from .replay import make_replay_executor
+        from .executors.replay import make_replay_executor
 
         return make_replay_executor(config)
     if config.kind == "none":

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from ...errors import UserError
-from ..records import FailureKind, latency_of
+from ..records.schema import FailureKind, latency_of
 
 
 class MeasureConfigError(UserError, ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import UserError
 from .job import MeasureOutcome
-from .process import WorkerStartError
+from .worker.process import WorkerStartError
 
 _CAUSES = (
     (

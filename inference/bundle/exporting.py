@@ -15,22 +15,22 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ... import __version__
-from ...dataset.database_lines import (
+from ...compiler.described_task import described_task
+from ...compiler.networks import AS_FASTEST, Lowering, Network, load_network, lowered_network
+from ...compiler.networks.alternatives.alternatives import offered_tasks
+from ...compiler.networks.inputs import InputSpec
+from ...compiler.task import Task
+from ...compiler.tvm_compat import parse_target
+from ...dataset.hardware import Hardware
+from ...dataset.records.database_lines import (
     RECORD_FILE,
     WORKLOAD_FILE,
     StoredRecord,
     parsed_record,
     parsed_workload,
 )
-from ...dataset.described_task import described_task
-from ...dataset.exchange import HERE, database_folder_name, find_hardware
-from ...dataset.hardware import Hardware
-from ...dataset.networks import AS_FASTEST, Lowering, Network, load_network, lowered_network
-from ...dataset.networks.alternatives import offered_tasks
-from ...dataset.networks.inputs import InputSpec
-from ...dataset.task import Task
-from ...dataset.tvm_compat import parse_target
-from ..database_folder import read_device, read_rounds, whole_lines
+from ...dataset.records.exchange import HERE, database_folder_name, find_hardware
+from ..database.folder import read_device, read_rounds, whole_lines
 from .archive import BundleError
 from .format import SCHEMA_VERSION, Bundle, BundleTask, Manifest, write_bundle
 from .reading import Warn

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...dataset.database_lines import (
+from ...dataset.hardware import Hardware
+from ...dataset.records.database_lines import (
     RECORD_FILE,
     WORKLOAD_FILE,
     StoredRecord,
     parsed_record,
     parsed_workload,
 )
-from ...dataset.hardware import Hardware
 from .archive import BundleError, damaged, read_archive, write_archive
 from .fields import read_fields
 

@@ -13,12 +13,12 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from ...dataset.exchange import HERE, database_folder_name, find_hardware
+from ...compiler.replay import candidate_trace_json, replay
+from ...compiler.tvm_compat import make_tune_context, parse_target, target_to_json
 from ...dataset.hardware import Hardware
-from ...dataset.replay import candidate_trace_json, replay
-from ...dataset.tvm_compat import make_tune_context, parse_target, target_to_json
+from ...dataset.records.exchange import HERE, database_folder_name, find_hardware
 from ...errors import UserError
-from ..database_folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
+from ..database.folder import STARTS_FILE, describe_device, held_alone, whole_lines, write_whole
 from .archive import BundleError
 from .format import Bundle, read_bundle
 from .merge import MergedTask, merge

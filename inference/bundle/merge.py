@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...dataset.database_lines import (
+from ...dataset.records.database_lines import (
     RECORD_FILE,
     WORKLOAD_FILE,
     StoredRecord,
     parsed_record,
     parsed_workload,
 )
-from ..database_folder import append_rounds, read_rounds, whole_lines, write_whole
+from ..database.folder import append_rounds, read_rounds, whole_lines, write_whole
 
 Rounds = tuple[int, int]
 """Rounds done and planned of a task; its search is complete where the first is not less."""

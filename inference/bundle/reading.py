@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.database_lines import StoredRecord, parsed_workload
-from ...dataset.described_task import described_task
-from ...dataset.exchange import parsed_tuning_record
-from ...dataset.replay import trace_to_json
-from ...dataset.tvm_compat import workload_hash
+from ...compiler.described_task import described_task
+from ...compiler.replay import trace_to_json
+from ...compiler.tvm_compat import workload_hash
+from ...dataset.records.database_lines import StoredRecord, parsed_workload
+from ...dataset.records.exchange import parsed_tuning_record
 from .format import Bundle
 from .instructions import check_instructions
 

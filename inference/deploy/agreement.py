@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...dataset.networks import Network
-from ...dataset.networks.onnx_import import runtime_outputs
-from ...dataset.networks.quantisation import INT8
-from ..result import Agreement
+from ...compiler.networks import Network
+from ...compiler.networks.importing.onnx_import import runtime_outputs
+from ...compiler.networks.low_precision.quantisation import INT8
+from ..run.result import Agreement
 from .outputs import narrow_differences
 
 INPUTS = 8

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 from tvm.support.cc import get_cc
 
-from ...dataset.measure.scratch import ScratchFolder
-from ...dataset.networks import Network
-from ...dataset.networks.quantisation import INT8
-from ...dataset.tvm_compat import available_cores
-from ..result import Contestant
+from ...compiler.networks import Network
+from ...compiler.networks.low_precision.quantisation import INT8
+from ...compiler.tvm_compat import available_cores
+from ...dataset.measure.worker.scratch import ScratchFolder
+from ..run.result import Contestant
 from .compile import CompiledNetwork, NetworkBuildError
 from .outputs import OutputCheck
 from .rivals import onnx_export

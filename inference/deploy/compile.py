@@ -17,21 +17,21 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
-from ...dataset.code_generation import improve_code
-from ...dataset.measure.isolation import pinned_to_first_core
-from ...dataset.measure.linker import linker
-from ...dataset.measure.scratch import ScratchFolder
-from ...dataset.networks import task_names
-from ...dataset.templates.gpu.function import kernel_modules
-from ...dataset.tvm_compat import (
+from ...compiler.codegen.linker import linker
+from ...compiler.codegen.passes import improve_code
+from ...compiler.networks import task_names
+from ...compiler.templates.gpu.function import kernel_modules
+from ...compiler.tvm_compat import (
     CUDA_PASSES,
     as_task_module,
     load_tensor_intrinsics,
     target_cores,
     workload_hash,
 )
+from ...dataset.measure.worker.isolation import pinned_to_first_core
+from ...dataset.measure.worker.scratch import ScratchFolder
 from ...errors import UserError
-from ..result import NetworkProfile
+from ..run.result import NetworkProfile
 from .description import describe, with_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings
@@ -145,7 +145,7 @@ def compile_network(
     *,
     unscheduled: Collection[str] = (),
 ) -> CompiledNetwork:
-    """Compiles a module from `dataset.networks.to_relax` for a device of the target.
+    """Compiles a module from `compiler.networks.to_relax` for a device of the target.
 
     Tasks found in `database` get their best schedule from it; without a database the result is the untuned
     baseline. MetaSchedule's database ignores the target: pass one that was filled for `target` alone. Tasks

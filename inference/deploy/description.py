@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.analysis import has_reshape_pattern
 from tvm.target import Target
 
-from ...dataset.tvm_compat import target_to_json
+from ...compiler.tvm_compat import target_to_json
 from ...errors import UserError
 
 FUNCTION = "foretune_description"

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..result import BY_LOAD, BY_STOCK, Contestant
+from ..run.result import BY_LOAD, BY_STOCK, Contestant
 
 CALLS = 10
 """Timed calls of each form, after two that are not timed."""

@@ -12,9 +12,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ...dataset.tvm_compat import missing_instruction_sets, parse_target, target_cores
+from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
-from ..result import NetworkProfile
+from ..run.result import NetworkProfile
 from .arrays import Array, InputTensors, as_outputs, is_torch
 from .compile import flatten
 from .description import Description, TensorSpec, read_description

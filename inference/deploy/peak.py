@@ -8,9 +8,9 @@ from tvm import te
 from tvm.s_tir.schedule import SBlockRV, Schedule
 from tvm.target import Target
 
+from ...compiler.tvm_compat import as_task_module, target_cores, target_vectors
 from ...dataset.hardware.peaks import best_time_s
-from ...dataset.measure.isolation import pinned_to_first_core
-from ...dataset.tvm_compat import as_task_module, target_cores, target_vectors
+from ...dataset.measure.worker.isolation import pinned_to_first_core
 
 _TILES = {512: (14, 32), 256: (6, 16)}
 """Rows and columns of the accumulators by bits of a vector: as many as the registers hold."""

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from tvm.target import Target
 
-from ...dataset.measure.isolation import pinned_to_first_core
 from ...dataset.measure.job import MeasureConfig
-from ...dataset.measure.process import WorkerLostError, WorkerProcess, WorkerSpec
-from ...dataset.records import FailureKind
+from ...dataset.measure.worker.isolation import pinned_to_first_core
+from ...dataset.measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ...dataset.records.schema import FailureKind
 from .compile import CompiledNetwork
 from .rivals.base import CPU
 from .rivals.process import load_arrays

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...dataset.tvm_compat import available_cores, configure_thread_pool
+from ...compiler.tvm_compat import available_cores, configure_thread_pool
 from ...errors import UserError
 
 _THREADS = Path("/proc/self/task")

@@ -17,11 +17,12 @@ from rich.console import Console
 from tvm.support.cc import get_cc
 from tvm.target import Target
 
-from ...dataset.networks import LoweredNetwork, Network
-from ...dataset.stored_type import WIDE
-from ..predicted_schedules import PredictedSchedules
-from ..profiling import StageClock
-from ..result import (
+from ...compiler.networks import LoweredNetwork, Network
+from ...compiler.networks.low_precision.stored_type import WIDE
+from ..database.predicted_schedules import PredictedSchedules
+from ..database.tuning_database import TuningDatabase
+from ..run.profiling import StageClock
+from ..run.result import (
     NOT_BUILT,
     TUNED,
     UNTUNED,
@@ -31,7 +32,6 @@ from ..result import (
     TaskResult,
     untuned_by_tasks_s,
 )
-from ..tuning_database import TuningDatabase
 from .agreement import measure_agreement
 from .comparison import Compare, Comparison, CompiledForm
 from .compile import CompiledNetwork, compile_network
@@ -41,7 +41,7 @@ from .peak import fma_peak_gflops
 from .rivals.base import CPU
 
 if TYPE_CHECKING:
-    from ..tune_config import TuneConfig
+    from ..run.config import TuneConfig
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from tempfile import TemporaryDirectory
 
 from tvm.target import Target
 
-from ...dataset.database_lines import RECORD_FILE
-from ...dataset.exchange import database_folder_name
+from ...compiler.networks.alternatives.alternatives import Offer
+from ...compiler.task import Task
+from ...compiler.tvm_compat import target_to_json
 from ...dataset.hardware import Hardware
-from ...dataset.networks.alternatives import Offer
-from ...dataset.task import Task
-from ...dataset.tvm_compat import target_to_json
-from ..config import OneShotConfig
-from ..database_folder import held_briefly
-from ..tasks.budget.registry import make_planner
-from ..tasks.due import opened_searches
-from ..tasks.persistence import Ledger
-from ..tasks.search import TaskSearch
-from ..tuning_database import TuningDatabase
+from ...dataset.records.database_lines import RECORD_FILE
+from ...dataset.records.exchange import database_folder_name
+from ..database.folder import held_briefly
+from ..database.tuning_database import TuningDatabase
+from ..planners.registry import make_planner
+from ..search.config import OneShotConfig
+from ..search.opening import opened_searches
+from ..search.persistence import Ledger
+from ..search.task_search import TaskSearch
 from .estimate import TimeEstimate
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.hardware import Hardware
-from ..config import OneShotConfig
+from ..database.tuning_notes import RunNote
 from ..reuse.config import AUTO, OFF
-from ..tuning_notes import RunNote
+from ..search.config import OneShotConfig
 
 SPREAD = (0.55, 1.65)
 """Least and most seconds a task of a network, over the median of the networks on its machine. One network in

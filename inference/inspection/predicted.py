@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ...compiler.task import Task
+from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
 from ...dataset.features import FEATURE_VERSION
 from ...dataset.features.assembly import FeatureAssembler
 from ...dataset.hardware import Hardware
-from ...dataset.program_sampling import RandomSampler
-from ...dataset.task import Task
-from ...dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
-from ...models.checkpoint import Checkpoint, load_checkpoint
-from ..checkpoint_fit import AUTO
+from ...dataset.sampling.programs import RandomSampler
+from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint
+from ..search.checkpoint_fit import AUTO
 
 _SHIPPED = {"llvm": "cpu-latency", "cuda": "cuda-latency"}
 """Shipped checkpoint that predicts latencies for each kind of target."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...dataset.code_generation import improve_code
-from ...dataset.tvm_compat import load_tensor_intrinsics
+from ...compiler.codegen.passes import improve_code
+from ...compiler.tvm_compat import load_tensor_intrinsics
 
 
 def prepare_builder() -> None:

@@ -10,22 +10,22 @@ from typing import Any
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.described_task import described_task
+from ...compiler.described_task import described_task
+from ...compiler.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
 from ...dataset.hardware import Hardware
+from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import MeasureOutcome
-from ...dataset.records import FailureKind
-from ...dataset.target_hardware import target_hardware
-from ...dataset.tvm_compat import NoDesignSpaceError, load_tensor_intrinsics, parse_target, target_to_json
-from ..config import OneShotConfig, OneShotConfigError
-from ..proposal import Candidate
+from ...dataset.records.schema import FailureKind
+from ..planners.registry import PlannerConfig
+from ..planners.shares import LatencySharePlanner
+from ..search.config import OneShotConfig, OneShotConfigError
+from ..search.loop import Batch, SearchLoop
+from ..search.proposal import Candidate
+from ..search.session import SearchSession
+from ..search.task_search import TaskSearch
 from ..strategies.draft.model import DraftModel
-from ..strategies.loop import Batch, SearchLoop
 from ..strategies.registry import strategy_class
-from ..strategies.session import SearchSession
 from ..surrogate.shared import own_surrogate
-from ..tasks.budget.registry import PlannerConfig
-from ..tasks.search import TaskSearch
-from ..tasks.shares import LatencySharePlanner
 
 _OF_NETWORKS = (
     *("measure", "propose", "min_latency_share", "processes", "overlap", "reuse", "auto", "eto"),

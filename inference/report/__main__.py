@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ...errors import exits_cleanly
-from ..result_file import load_result
+from ..run.result_file import load_result
 from .terminal import print_report
 from .write import write_report
 

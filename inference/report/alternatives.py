@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...page import Fact, significant
-from ..result import AlternativeResult, TuneResult
+from ..run.result import AlternativeResult, TuneResult
 from .quantities import milliseconds
 from .table import MISSING
 

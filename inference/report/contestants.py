@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...page import significant
-from ..result import TUNED, UNTUNED, Contestant, TuneResult, comparable
+from ..run.result import TUNED, UNTUNED, Contestant, TuneResult, comparable
 from .quantities import duration, milliseconds
 from .table import MISSING
 

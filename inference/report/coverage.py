@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...page import Fact
-from ..result import TaskResult
+from ..run.result import TaskResult
 
 COVERAGE_HEADS = ("Task", "Drafted", "Tried", "Rejected", "Proposed", "Measured", "Failed")
 COVERAGE_NOTE = (

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from ...figures import AFTER, BEFORE, INK, PEER, canvas, fragment, log_axis
 from ...page import Plot
-from ..result import TuneResult
+from ..run.result import TuneResult
 from .quantities import duration, milliseconds
 
 WIDE = 15.0

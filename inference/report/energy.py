@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UserError
-from ..result import TUNED, TuneResult, comparable
+from ..run.result import TUNED, TuneResult, comparable
 
 _JOULES_PER_KWH = 3.6e6
 

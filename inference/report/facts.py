@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ...page import Fact, significant
-from ..result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
+from ..run.result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
 from .alternatives import alternative_facts
 from .coverage import coverage
 from .energy import estimate_energy

@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from ...page import fact_html, figure_html, page_html, table_html, target_words
-from ..result import TuneResult
+from ..run.result import TuneResult
 from .alternatives import ALTERNATIVE_HEADS, ALTERNATIVE_NOTE, ALTERNATIVE_TITLE, alternative_rows
 from .contestants import EXPLANATION, HEADS, contestant_rows, left_out
 from .coverage import COVERAGE_HEADS, COVERAGE_NOTE, coverage_rows

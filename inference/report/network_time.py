@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ...page import significant
-from ..result import TUNED, TuneResult, by_tasks_s
+from ..run.result import TUNED, TuneResult, by_tasks_s
 from .quantities import milliseconds
 from .table import MISSING, rows
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...figures import AFTER, BAD, BEFORE, GRID, INK, PEER, canvas, fragment, log_axis
 from ...page import Plot
-from ..result import TUNED, UNTUNED, TuneResult
+from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
 from .curve import WIDE, curve_plot
 from .quantities import duration, milliseconds
@@ -179,7 +179,7 @@ def rank_correlation(result: TuneResult) -> float | None:
 
     Tasks with fewer than three candidates, or with equal scores, do not count. None if no task counts.
     """
-    from ...models.metrics import spearman  # SciPy's statistics take a second to import
+    from ...models.metrics.task_metrics import spearman  # SciPy's statistics take a second to import
 
     correlations = [
         spearman(np.asarray(task.predicted_scores), np.asarray(task.measured_scores))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from ...page import Fact, significant
-from ..result import TaskResult, TuneResult
+from ..run.result import TaskResult, TuneResult
 from .quantities import milliseconds
 from .table import MISSING
 

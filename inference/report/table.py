@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...page import significant
-from ..result import TaskResult, TuneResult, by_tasks_s
+from ..run.result import TaskResult, TuneResult, by_tasks_s
 
 MISSING = "-"
 WHOLE_NETWORK = "one run of the network"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..result import TuneResult
+from ..run.result import TuneResult
 from .alternatives import ALTERNATIVE_HEADS, ALTERNATIVE_TITLE, alternative_rows
 from .contestants import HEADS, contestant_rows, left_out
 from .facts import facts, notes

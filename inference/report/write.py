@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ..result import TuneResult
-from ..result_file import save_result
+from ..run.result import TuneResult
+from ..run.result_file import save_result
 from .html import render_page
 from .plots import Drawn
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.drafting.read_sketch import read_sketch
-from ...dataset.drafting.sketch import Sketch
-from ...dataset.drafting.structure import Access, Block, TaskStructure
+from ...compiler.replay import trace_content
+from ...compiler.structure.read_sketch import read_sketch
+from ...compiler.structure.sketch import Sketch
+from ...compiler.structure.structure import Access, Block, TaskStructure
+from ...compiler.task import Task
+from ...compiler.tvm_compat import design_spaces
 from ...dataset.features.reading import task_reading
-from ...dataset.replay import trace_content
-from ...dataset.task import Task
-from ...dataset.tvm_compat import design_spaces
 from ...errors import UserError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from ...configuration import check_least
-from ..strategies.checks import OneShotConfigError
+from ..search.settings_checks import OneShotConfigError
 
 OFF, AUTO, PAPER, TOP_K, SELECTIVE = REUSES = ("off", "auto", "paper", "top_k", "selective")
 """Values of `search.reuse`; conf/search/default.yaml says what each does."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from ...dataset.task import Task
-from .likeness import Loops
+from ...compiler.task import Task
 from .parent import ReuseParent
+from .similarity import Loops
 
 Adapt: TypeAlias = Callable[[Task, str, Task], str | None]
 """Trace of a program of the first task as a trace of the second; None where it does not fit."""

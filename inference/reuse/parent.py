@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...dataset.task import Task
+from ...compiler.task import Task
 
 
 @dataclass(frozen=True)

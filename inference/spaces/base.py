@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ...dataset.drafting.space import SketchSpace
+from ...compiler.structure.space import SketchSpace
 
 
 class DesignSpace(ABC):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tvm.target import Target
 
+from ...compiler.task import Task
+from ...compiler.templates.cpu.chains.chain import read_chain
+from ...compiler.templates.cpu.winograd import read_winograd
 from ...dataset.hardware import Hardware
-from ...dataset.task import Task
-from ...dataset.templates.chain import read_chain
-from ...dataset.templates.winograd import read_winograd
-from ..config import OneShotConfig
-from ..strategies.checks import OneShotConfigError
+from ..fasor.sub_space import SubSpace, check_sub_space
+from ..search.config import OneShotConfig
+from ..search.settings_checks import OneShotConfigError
 from .base import DesignSpace
 from .config import STOCK, SUB_SPACE
 from .stock import StockSpace
-from .sub_space import SubSpace, check_sub_space
 from .templates import TemplateSpace
 
 SKETCHES = 8

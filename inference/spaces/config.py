@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..strategies.checks import OneShotConfigError
+from ..search.settings_checks import OneShotConfigError
 
 STOCK, SUB_SPACE = SPACES = ("stock", "sub_space")
 """Values of `search.space`; conf/search/default.yaml says what each does."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ...dataset.measurable_space import measurable_space
+from ...compiler.spaces.measurable_space import measurable_space
 from .base import DesignSpace
 
 

@@ -9,9 +9,9 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Schedule
 from tvm.target import Target
 
+from ...compiler.templates.cpu.programs import template_programs
+from ...compiler.tvm_compat import stock_space
 from ...dataset.hardware import Hardware
-from ...dataset.templates.programs import template_programs
-from ...dataset.tvm_compat import stock_space
 from .base import DesignSpace
 
 

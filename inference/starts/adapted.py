@@ -11,18 +11,18 @@ import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ...dataset.drafting.adapting import adapted_choices, corresponds
-from ...dataset.drafting.limits import GpuLimits, within_limits
-from ...dataset.drafting.nest import Nest
-from ...dataset.drafting.read_spaces import gpu_limits, read_spaces
-from ...dataset.drafting.sketch import Sketch
-from ...dataset.drafting.space import SketchSpace
+from ...compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ...compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR, python_cause
+from ...compiler.structure.adapting import adapted_choices, corresponds
+from ...compiler.structure.limits import GpuLimits, within_limits
+from ...compiler.structure.nest import Nest
+from ...compiler.structure.read_spaces import gpu_limits, read_spaces
+from ...compiler.structure.sketch import Sketch
+from ...compiler.structure.space import SketchSpace
+from ...compiler.task import Task
+from ...compiler.tvm_compat import make_tune_context
 from ...dataset.features.reading import task_reading
-from ...dataset.measurable_space import PYTHON_POSTPROCESSOR, python_cause
-from ...dataset.program_sampling.counts import DUPLICATE
-from ...dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
-from ...dataset.task import Task
-from ...dataset.tvm_compat import make_tune_context
+from ...dataset.sampling.programs.counts import DUPLICATE
 from ..reuse.donors import Donor
 from ..reuse.parent import ReuseParent
 from ..spaces.base import DesignSpace
@@ -51,7 +51,7 @@ class _Opened:
 
 
 class ProgramAdapter:
-    """Programs of one task as programs of another (`dataset.drafting.adapting`), replayed and checked.
+    """Programs of one task as programs of another (`compiler.structure.adapting`), replayed and checked.
 
     A program that does not fit, because of the limits of a GPU's thread block, the code size on a CPU or
     another postprocessor, is passed over; `skipped` counts how often, by cause. Opening a child takes TVM a

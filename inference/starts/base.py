@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...dataset.task import Task
+from ...compiler.task import Task
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..strategies.checks import OneShotConfigError
+from ..search.settings_checks import OneShotConfigError
 
 KNOWN, PRETUNED = STARTS = ("known", "pretuned")
 """Values of `search.starts`; conf/search/default.yaml says what each does."""

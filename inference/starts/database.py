@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...dataset.task import Task
-from ..tuning_database import TuningDatabase
+from ...compiler.task import Task
+from ..database.tuning_database import TuningDatabase
 from .base import Start, StartSource
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from tvm.target import Target
 
+from ...compiler.task import Task
+from ...compiler.templates.cpu.overflow import AccumulatorOverflowError
+from ...compiler.templates.cpu.programs import template_traces
 from ...dataset.hardware import Hardware
-from ...dataset.task import Task
-from ...dataset.templates.overflow import AccumulatorOverflowError
-from ...dataset.templates.profiler import LightProfiler
-from ...dataset.templates.programs import template_traces
+from ...dataset.measure.worker.light_profiler import LightProfiler
 from .base import Start, StartSource
 
 _LOG = logging.getLogger(__name__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...dataset.program_sampling import AnnealingConfig as ChainConfig
-from ...dataset.program_sampling import AnnealingSampler
+from ...dataset.sampling.programs import AnnealingConfig as ChainConfig
+from ...dataset.sampling.programs import AnnealingSampler
+from ..search.settings_checks import at_least
 from .base import Strategy, StrategyConfig, StrategySetting
-from .checks import at_least
 from .sampled import SampledStrategy
 
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, TypeAlias
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ...dataset.drafting.space import SketchSpace
+from ...compiler.structure.space import SketchSpace
+from ...compiler.task import Task
 from ...dataset.hardware import Hardware
-from ...dataset.program_sampling.counts import CandidateCounts
-from ...dataset.task import Task
-from ..profiling import StageClock
+from ...dataset.sampling.programs.counts import CandidateCounts
 from ..reuse.parent import ReuseParent
+from ..run.profiling import StageClock
+from ..search.loop import RoundBudget
 from ..surrogate.base import Surrogate
-from .loop import RoundBudget
 
 Found: TypeAlias = tuple[str, ms.MeasureCandidate]
 """Canonical trace (JSON) of a candidate, and the candidate."""

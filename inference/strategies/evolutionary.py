@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...dataset.program_sampling import EvolutionConfig, evolutionary_sampler
+from ...dataset.sampling.programs import EvolutionConfig, evolutionary_sampler
+from ..search.settings_checks import at_least, shares
 from .base import Strategy, StrategyConfig, StrategySetting
-from .checks import at_least, shares
 from .sampled import SampledStrategy
 
 

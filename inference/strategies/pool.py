@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 
+from ...compiler.replay import RejectedError, replay_or_reject
+from ...compiler.tvm_compat import make_tune_context
 from ...dataset.hardware import Hardware
-from ...dataset.program_pool import ProgramPool
-from ...dataset.program_sampling.counts import LOWER_SCORE, CandidateCounts
-from ...dataset.replay import RejectedError, replay_or_reject
-from ...dataset.tvm_compat import make_tune_context
+from ...dataset.records.program_pool import ProgramPool
+from ...dataset.sampling.programs.counts import LOWER_SCORE, CandidateCounts
+from ..search.loop import RoundBudget
+from ..search.settings_checks import OneShotConfigError
 from .base import Found, Strategy, StrategyConfig, StrategySetting
-from .checks import OneShotConfigError
-from .loop import RoundBudget
 from .sampled import QUICK_PROPOSALS
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 from tvm.target import Target
 
+from ..search.settings_checks import OneShotConfigError, named_settings
 from .base import Strategy, StrategyConfig
-from .checks import OneShotConfigError, named_settings
 
 STRATEGIES = {
     "draft": ".draft.strategy:DraftStrategy",
     "evolutionary": ".evolutionary:EvolutionaryStrategy",
     "annealing": ".annealing:AnnealingStrategy",
-    "dqn": ".exploration.strategy:ExplorationStrategy",
-    "reuse": ".reuse.strategy:ReuseStrategy",
+    "dqn": "..fasor.explorer_strategy:ExplorationStrategy",
+    "reuse": "..eto.search.strategy:ReuseStrategy",
     "pool": ".pool:PoolStrategy",
     "stock": ".stock:StockStrategy",
 }
-"""Module and class of each strategy, imported when first used; a leading dot stands for this package."""
+"""Module and class of each strategy, imported when first used; relative to this package."""
 
 
 def strategy_class(name: str) -> type[Strategy]:

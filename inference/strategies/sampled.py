@@ -1,4 +1,4 @@
-"""Strategies that draw their candidates from a program sampler of `dataset.program_sampling`."""
+"""Strategies that draw their candidates from a program sampler of `dataset.sampling.programs`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from tvm.s_tir import meta_schedule as ms
 
+from ...compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ...dataset.measure import MeasureOutcome
-from ...dataset.program_sampling import ProgramSampler, RandomSampler
-from ...dataset.program_sampling.counts import DUPLICATE, CandidateCounts
-from ...dataset.records import FailureKind
-from ...dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ...dataset.records.schema import FailureKind
+from ...dataset.sampling.programs import ProgramSampler, RandomSampler
+from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
+from ..search.loop import RoundBudget
 from .base import Found, Strategy, StrategySetting
-from .loop import RoundBudget
 
 QUICK_PROPOSALS = 16
 """Candidates of a quick round, from a short search or drawn at random."""

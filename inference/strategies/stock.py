@@ -11,10 +11,10 @@ from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.program_sampling import EvolutionarySampler, EvolutionConfig
-from ...models.gbdt import require_xgboost
+from ...dataset.sampling.programs import EvolutionarySampler, EvolutionConfig
+from ...models.architectures.gbdt import require_xgboost
+from ..search.settings_checks import at_least, shares
 from .base import Strategy, StrategyConfig, StrategySetting
-from .checks import at_least, shares
 from .sampled import SampledStrategy
 
 

@@ -11,13 +11,13 @@ from tvm import IRModule
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 
-from ...dataset.drafting.features import DRAFT_DIM, DraftFeaturizer
-from ...dataset.drafting.input_locations import InputLocation, input_locations
-from ...dataset.drafting.nest import Nest
+from ...compiler.replay import candidate_trace_json
+from ...compiler.structure.input_locations import InputLocation, input_locations
+from ...compiler.structure.nest import Nest
 from ...dataset.features.decisions import DECISION_DIM, decision_features
+from ...dataset.features.draft_vector import DRAFT_DIM, DraftFeaturizer
 from ...dataset.features.reading import task_reading
 from ...dataset.hardware import Hardware
-from ...dataset.replay import candidate_trace_json
 
 _MAX_TOKENS = 20
 

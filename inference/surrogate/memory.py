@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..database_folder import append_notes, read_notes
+from ..database.folder import append_notes, read_notes
 from .base import Embedded
 
 MEMORY_FILE = "foretune_surrogate.json"

@@ -11,12 +11,12 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from ...dataset.program_sampling.counts import CandidateCounts
-from ...dataset.task import Task
-from ..proposal import Proposal
-from ..result import NOTHING_TO_TUNE
+from ...compiler.task import Task
+from ...dataset.sampling.programs.counts import CandidateCounts
 from ..reuse.parent import ReuseParent
-from ..strategies.loop import RoundBudget
+from ..run.result import NOTHING_TO_TUNE
+from ..search.loop import RoundBudget
+from ..search.proposal import Proposal
 
 _DECIMALS = 4
 """Decimals of embeddings on their way: as many as distances between them need."""

@@ -14,14 +14,14 @@ import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ...dataset.program_pool import ProgramPool
-from ...dataset.task import Task
-from ..config import OneShotConfig
-from ..proposal import Proposal
-from ..strategies.loop import RoundBudget
+from ...compiler.task import Task
+from ...dataset.records.program_pool import ProgramPool
+from ..search.config import OneShotConfig
+from ..search.loop import RoundBudget
+from ..search.proposal import Proposal
+from ..search.session import SearchSession
 from ..strategies.pool import PoolConfig, best_rows
 from ..strategies.sampled import QUICK_PROPOSALS
-from ..strategies.session import SearchSession
 from ..surrogate.base import Surrogate
 from ..surrogate.shared import Surrogates
 from .messages import RoundReply, RoundRequest

@@ -1,7 +1,7 @@
 """Search process: searches tasks beside others, and while programs are measured.
 
 Replaying and featurising candidates takes most of a tuning run's time. A second thread does not speed TVM up
-at it; a second process does. This module is what such a process runs, see `dataset.worker_loop.main`.
+at it; a second process does. This module is what such a process runs, see `dataset.measure.worker.loop.main`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import torch
 from tvm.target import Target
 
+from ...compiler.task import Task
+from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
 from ...dataset.hardware import Hardware
 from ...dataset.measure import MeasureConfig
-from ...dataset.measure.roles import Role
-from ...dataset.program_sampling.counts import CandidateCounts
-from ...dataset.task import Task
-from ...dataset.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics, load_tensor_intrinsics
-from ...dataset.worker_loop import main
-from ..config import OneShotConfig
-from ..cost_model import load_cost_model
+from ...dataset.measure.worker.loop import main
+from ...dataset.measure.worker.roles import Role
+from ...dataset.sampling.programs.counts import CandidateCounts
+from ..search.config import OneShotConfig
+from ..search.cost_model import load_cost_model
+from ..search.session import FixedSession, SearchSession, Session, over_scores
 from ..strategies.registry import strategy_class
-from ..strategies.session import FixedSession, SearchSession, Session, over_scores
 from ..surrogate.shared import Surrogates
 from .messages import RoundReply, RoundRequest
 

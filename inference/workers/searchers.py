@@ -15,12 +15,12 @@ from typing import Protocol
 
 from tvm.target import Target
 
+from ...compiler.tvm_compat import available_cores
 from ...dataset.hardware import Hardware
 from ...dataset.measure import Executor, MeasureConfig, WorkerPool
-from ...dataset.measure.process import WorkerProcess, WorkerSpec
-from ...dataset.records import FailureKind
-from ...dataset.tvm_compat import available_cores
-from ..config import OneShotConfig
+from ...dataset.measure.worker.process import WorkerProcess, WorkerSpec
+from ...dataset.records.schema import FailureKind
+from ..search.config import OneShotConfig
 from .messages import RoundReply, RoundRequest
 
 _NICENESS = 5

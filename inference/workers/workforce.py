@@ -7,14 +7,14 @@ from contextlib import ExitStack
 
 from tvm.target import Target
 
-from ...dataset.exchange import HERE, find_hardware
 from ...dataset.hardware import Hardware
+from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import Executor, ExecutorConfig, MeasureConfig, make_executor
-from ...dataset.measure.none import NoExecutor
-from ...dataset.target_hardware import target_hardware
+from ...dataset.measure.executors.none import NoExecutor
+from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
-from ..checkpoint_fit import fitting_checkpoint
-from ..config import OneShotConfig
+from ..search.checkpoint_fit import fitting_checkpoint
+from ..search.config import OneShotConfig
 from .searchers import Searcher, start_searchers
 
 

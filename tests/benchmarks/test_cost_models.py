@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.table import LabelledFeatures
-from foretune.dataset.split import SplitConfig, split_rows
-from foretune.dataset.store import RecordStore
-from foretune.models.card import Card
-from foretune.models.checkpoint import load_checkpoint, shipped_checkpoints
-from foretune.models.gbdt import GbdtConfig, GbdtPredictor
-from foretune.models.metrics import evaluate
-from foretune.models.registry import ModelConfig
-from foretune.training.config import TrainConfig, TrainerConfig
-from foretune.training.datamodule import DataConfig
-from foretune.training.labels import Labels
+from foretune.dataset.records.split import SplitConfig, split_rows
+from foretune.dataset.records.store import RecordStore
+from foretune.models.architectures.gbdt import GbdtConfig, GbdtPredictor
+from foretune.models.architectures.registry import ModelConfig
+from foretune.models.checkpoints.card import Card
+from foretune.models.checkpoints.checkpoint import load_checkpoint, shipped_checkpoints
+from foretune.models.metrics.task_metrics import evaluate
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
+from foretune.training.fitting.datamodule import DataConfig
+from foretune.training.fitting.labels import Labels
 from foretune.training.train import train_model
 from support.paths import ROOT
 from support.synthetic import dataset

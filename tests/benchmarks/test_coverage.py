@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretune.dataset.networks import load_network
-from foretune.inference.result_file import result_to_json
+from foretune.compiler.networks import load_network
+from foretune.inference.run.result_file import result_to_json
 from support.results import make_result
 
 from benchmarks import common

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from foretune.dataset.drafting.recorded_spaces import RecordedSpace
+from foretune.dataset.features.recorded_spaces import RecordedSpace
 from support.exploration import JudgedByHand, random_explorer, recorded, space_of
 
 from benchmarks.explorer.__main__ import means

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from foretune.dataset.fast_scheduling import with_bounded_scheduling
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import trace_to_json
-from foretune.dataset.templates.programs import template_programs
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.codegen.fast_scheduling import with_bounded_scheduling
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.replay import trace_to_json
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.tvm_compat import parse_target
 
 from benchmarks.fast_scheduling.__main__ import compared, unbounded
 from benchmarks.tables.templates import scheduling

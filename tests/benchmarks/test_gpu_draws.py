@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretune.dataset.operators import Dense, to_task
+from foretune.compiler.operators import Dense, to_task
 
 from benchmarks.gpu_draws.__main__ import AFTER, examples, passing, sampling
 

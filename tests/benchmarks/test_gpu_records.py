@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.dataset.store import RecordStore
+from foretune.dataset.records.store import RecordStore
 from support.paths import ROOT
 
 from benchmarks.gpu_records import __main__ as gpu_records

@@ -7,10 +7,10 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from foretune.dataset.networks.known import ZOO
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.task_shapes import shape_hash
+from foretune.compiler.networks.known import ZOO
+from foretune.compiler.operators import Dense, to_task
+from foretune.dataset.records.stored_tasks import task_row
+from foretune.dataset.records.task_shapes import shape_hash
 from support.paths import ROOT
 
 from benchmarks.checkouts import cause_of, python_in, tune_command

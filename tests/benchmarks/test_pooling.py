@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from foretune.dataset.templates.depthwise import read_depthwise
+from foretune.compiler.templates.cpu.depthwise import read_depthwise
 from foretune.errors import UserError
 from support.cpus import HERE, multiplies
 from tvm.target import Target

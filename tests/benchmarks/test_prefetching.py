@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretune.dataset.prefetching import with_prefetches
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.codegen.prefetching import with_prefetches
+from foretune.compiler.tvm_compat import parse_target
 from tvm.target import Target
 
 from benchmarks.prefetching import __main__ as subject

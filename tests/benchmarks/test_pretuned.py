@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoints.checkpoint import load_checkpoint
 from support.paths import ROOT
 
 from benchmarks.pretuned.__main__ import held_out

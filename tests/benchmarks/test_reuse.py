@@ -6,12 +6,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.operators.registry import OPERATOR_SETTINGS
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.operators.registry import OPERATOR_SETTINGS
+from foretune.compiler.tvm_compat import parse_target
 from foretune.errors import UserError
-from foretune.inference.network_set import members_of
-from foretune.inference.result import BY_LOAD, Contestant
+from foretune.inference.run.network_set import members_of
+from foretune.inference.run.result import BY_LOAD, Contestant
 from support.records import HARDWARE
 
 from benchmarks.common import write_json

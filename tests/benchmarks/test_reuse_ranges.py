@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from foretune.inference.eto.search.program_features import COUNTERPARTS
 from foretune.inference.reuse.conditions import Operator
-from foretune.inference.reuse.program_features import COUNTERPARTS
 from hypothesis import given
 from hypothesis import strategies as st
 from support.paths import ROOT

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretune.dataset.networks.known import ZOO
+from foretune.compiler.networks.known import ZOO
 from foretune.inference.deploy.rivals.registry import RIVALS
-from foretune.inference.result import EAGER, TUNED, UNTUNED, CallTime, Contestant, NetworkProfile
-from foretune.inference.result_file import result_to_json
+from foretune.inference.run.result import EAGER, TUNED, UNTUNED, CallTime, Contestant, NetworkProfile
+from foretune.inference.run.result_file import result_to_json
 from support.results import make_contestant, make_result
 
 from benchmarks import common

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 from support.paths import ROOT
 
 from benchmarks.single_tasks import __main__ as single_tasks

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.inference.spaces.primitives import PRIMITIVES
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.inference.fasor.primitives import PRIMITIVES
 from support.drafts import matmul, matmul_trace
 
 from benchmarks.sub_space.__main__ import means, summary, weights_of

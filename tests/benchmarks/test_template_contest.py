@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.runners import RunnerError
 
 from benchmarks.templates.contest import Found, Process, Ring, scheduled

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from foretune.dataset.operators import Dense
-from foretune.dataset.tvm_compat import argument_buffers
+from foretune.compiler.operators import Dense
+from foretune.compiler.tvm_compat import argument_buffers
 from support.cuda_emulation import Execution, NotBuiltError, Removal, Traffic
 from support.cuda_emulation.source import NotEmulatedError, translated
 from support.cuda_kernels import (

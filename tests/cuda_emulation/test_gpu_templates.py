@@ -6,15 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.templates.gpu.compilation import Compiled, Kernel
+from foretune.compiler.templates.gpu.function import kernel_function, kernel_modules, launches_template
+from foretune.compiler.templates.gpu.matching import Match, matched
+from foretune.compiler.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
+from foretune.compiler.templates.gpu.tiling import Gpu, Tiling
+from foretune.compiler.tvm_compat import argument_buffers
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.records import FailureKind
-from foretune.dataset.templates.gpu.compilation import Compiled, Kernel
-from foretune.dataset.templates.gpu.function import kernel_function, kernel_modules, launches_template
-from foretune.dataset.templates.gpu.matching import Match, matched
-from foretune.dataset.templates.gpu.problem import BackToBack, GpuTemplateError, Problem
-from foretune.dataset.templates.gpu.tiling import Gpu, Tiling
-from foretune.dataset.tvm_compat import argument_buffers
-from foretune.inference.gpu_templates import GpuTemplates
+from foretune.dataset.records.schema import FailureKind
+from foretune.inference.bolt.gpu_templates import GpuTemplates
 from support.emulated_network import run_with_templates
 from support.gpu_networks import NETWORKS, TARGET, lowered
 from support.results import make_task

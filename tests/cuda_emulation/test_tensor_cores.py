@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from foretune.dataset.operators import Dense
-from foretune.dataset.tvm_compat import MMA, WMMA
+from foretune.compiler.operators import Dense
+from foretune.compiler.tvm_compat import MMA, WMMA
 from support.cuda_emulation import EmulatedGpu, Removal
 from support.cuda_kernels import one_mma
 from support.cuda_programs import KINDS, OTHER_KINDS, TARGET, TENSOR_CORES, Prepared, tensor_core_programs

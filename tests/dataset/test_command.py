@@ -8,18 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from foretune.cli import main
-from foretune.dataset.drafting.recorded_spaces import load_recorded_spaces
-from foretune.dataset.features.dataset import (
-    EmptyDatasetError,
-    FeatureProcessError,
-    load_labelled_features,
-)
+from foretune.dataset.features.dataset import EmptyDatasetError, FeatureProcessError, load_labelled_features
+from foretune.dataset.features.recorded_spaces import load_recorded_spaces
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.merge import MergeCounts, merge_datasets
-from foretune.dataset.program_pool import ProgramPool
-from foretune.dataset.records import RECORD_SCHEMA, FailureKind
-from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
-from foretune.dataset.verification import problems
+from foretune.dataset.records.merge import MergeCounts, merge_datasets
+from foretune.dataset.records.program_pool import ProgramPool
+from foretune.dataset.records.schema import RECORD_SCHEMA, FailureKind
+from foretune.dataset.records.store import RecordStore, StoreError, StoreLockedError
+from foretune.dataset.records.verification import problems
 from support.paths import ROOT
 from support.records import HARDWARE, record, task_row
 

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foretune.compiler.networks import Lowering, extract_tasks, find_alternatives, load_network, to_relax
+from foretune.compiler.networks.alternatives import winograd as kind
+from foretune.compiler.networks.alternatives.alternatives import Alternative
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.networks import Lowering, extract_tasks, find_alternatives, load_network, to_relax
-from foretune.dataset.networks import winograd as kind
-from foretune.dataset.networks.alternatives import Alternative
-from foretune.dataset.target_hardware import target_hardware
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
 from foretune.inference.bundle.exporting import export_bundle
-from foretune.inference.config import OneShotConfig
+from foretune.inference.database.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.inspect import InspectConfig
 from foretune.inference.inspect import run as inspect
-from foretune.inference.result import NOTHING_TO_TUNE, TuneResult
-from foretune.inference.result_file import load_result
-from foretune.inference.tasks.alternatives import _expected, needed_tasks, preferred, take
-from foretune.inference.tasks.tuner import Limits, NetworkTuner
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.result import NOTHING_TO_TUNE, TuneResult
+from foretune.inference.run.result_file import load_result
+from foretune.inference.search.alternatives import _expected, needed_tasks, preferred, take
+from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
-from foretune.inference.tuning_database import MissingScheduleError, TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
 from support.checkpoints import random_checkpoint

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import foretune.inference
 import pytest
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.tvm_compat import parse_target
 from foretune.inference import OneShotConfig, api, tune_network, tune_tasks
-from foretune.models.checkpoint import CheckpointNotFoundError, shipped_checkpoints
+from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError, shipped_checkpoints
 from rich.console import Console
 from support.fake_executor import FakeExecutor
 from support.paths import ROOT

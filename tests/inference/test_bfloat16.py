@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretune.dataset.templates.instructions import MissingInstructionError
-from foretune.dataset.tvm_compat import OLDER_CPU
-from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.compiler.templates.cpu.instructions import MissingInstructionError
+from foretune.compiler.tvm_compat import OLDER_CPU
 from foretune.inference.deploy.load import load
 from foretune.inference.report.contestants import contestant_rows
 from foretune.inference.report.facts import facts
-from foretune.inference.result_file import load_result
+from foretune.inference.run.result_file import load_result
+from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.tune import run
 from support.cpus import multiplies
 from support.template_runs import template_run

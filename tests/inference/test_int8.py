@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretune.dataset.networks import load_network
-from foretune.dataset.networks.calibration import CalibrationError
-from foretune.dataset.networks.quantisation import quantised
-from foretune.dataset.templates.instructions import MissingInstructionError
+from foretune.compiler.networks import load_network
+from foretune.compiler.networks.low_precision.calibration import CalibrationError
+from foretune.compiler.networks.low_precision.quantisation import quantised
+from foretune.compiler.templates.cpu.instructions import MissingInstructionError
 from foretune.inference.deploy.load import load
 from foretune.inference.report.facts import facts
-from foretune.inference.result_file import load_result
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.result_file import load_result
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
 from rich.console import Console
 from support.cpus import multiplies
 from support.template_runs import template_run

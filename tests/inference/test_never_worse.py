@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 import tvm
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference import tuning_run
-from foretune.inference.config import OneShotConfig
+from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.deploy import trial
 from foretune.inference.deploy.compile import CompiledNetwork
+from foretune.inference.run import tuning_run
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
-from foretune.inference.tuning_database import TuningDatabase
 from rich.console import Console
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms

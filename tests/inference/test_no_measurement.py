@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foretune.compiler.codegen.linker import LinkerError
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.configuration import from_hydra
-from foretune.dataset.database_lines import RECORD_FILE, WORKLOAD_FILE
 from foretune.dataset.measure import (
     ExecutorConfig,
     ExecutorConfigError,
@@ -16,21 +19,18 @@ from foretune.dataset.measure import (
     MeasureOutcome,
     make_executor,
 )
-from foretune.dataset.measure.linker import LinkerError
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
+from foretune.inference.database.predicted_schedules import PredictedSchedules
+from foretune.inference.database.schedule_lines import DatabaseUnreadableError
+from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.deploy.compile import compile_network
-from foretune.inference.predicted_schedules import PredictedSchedules
-from foretune.inference.proposal import Candidate, Measurement
-from foretune.inference.result import TuneResult
-from foretune.inference.schedule_lines import DatabaseUnreadableError
+from foretune.inference.run.config import TuneConfig, TuneConfigError
+from foretune.inference.run.result import TuneResult
+from foretune.inference.search.config import OneShotConfig, OneShotConfigError
+from foretune.inference.search.proposal import Candidate, Measurement
+from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.tasks.tuner import Limits, NetworkTuner
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig, TuneConfigError
-from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers import workforce
 from foretune.inference.workers.messages import RoundReply
 from foretune.inference.workers.workforce import NoCostModelError

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.target_hardware import target_hardware
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.checkpoint_fit import CheckpointFitError
-from foretune.inference.config import OneShotConfig
-from foretune.inference.result import TuneResult
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.hardware.target_hardware import target_hardware
+from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.run.config import TuneConfig
+from foretune.inference.run.result import TuneResult
+from foretune.inference.search.checkpoint_fit import CheckpointFitError
+from foretune.inference.search.config import OneShotConfig
 from foretune.inference.tune import run
-from foretune.inference.tune_config import TuneConfig
-from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers import workforce
-from foretune.models.checkpoint import CheckpointNotFoundError
+from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms

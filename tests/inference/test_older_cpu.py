@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from foretune.compiler.tvm_compat import OLDER_CPU
 from foretune.dataset.measure import ExecutorConfigError
-from foretune.dataset.tvm_compat import OLDER_CPU
 from foretune.inference.tune import run
 from rich.console import Console
 from support.template_runs import template_run

@@ -9,32 +9,26 @@ import sys
 from dataclasses import replace
 
 import pytest
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset import generate
-from foretune.dataset.exchange import RECORD_FILE, read_database
 from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.hardware import UnfitHardwareError
-from foretune.dataset.measure.process import WorkerLostError
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import ProgramSamplingConfig
-from foretune.dataset.records import FailureKind
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.config import OneShotConfig
-from foretune.inference.proposal import Proposal, record_json
-from foretune.inference.proposal_folder import TAKEN_FILE, NoProposalsError, ProposalFolder
-from foretune.inference.propose import (
-    ProposeConfig,
-    ProposeConfigError,
-    chosen_tasks,
-    run,
-    searched,
-)
+from foretune.dataset.measure.worker.process import WorkerLostError
+from foretune.dataset.records.exchange import RECORD_FILE, read_database
+from foretune.dataset.records.schema import FailureKind
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import task_row
+from foretune.dataset.sampling.programs import ProgramSamplingConfig
+from foretune.inference.database.proposal_folder import TAKEN_FILE, NoProposalsError, ProposalFolder
+from foretune.inference.propose import ProposeConfig, ProposeConfigError, chosen_tasks, run, searched
+from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.proposal import Proposal, record_json
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.workers.messages import RoundReply
-from foretune.models.card import SplitSummary
-from foretune.models.checkpoint import load_checkpoint
+from foretune.models.checkpoints.card import SplitSummary
+from foretune.models.checkpoints.checkpoint import load_checkpoint
 from rich.console import Console
 from support.checkpoints import candidates_of
 from support.fake_executor import FakeExecutor

@@ -12,13 +12,13 @@ import pytest
 import torch
 from foretune.cli import main
 from foretune.dataset.features import FEATURE_VERSION
-from foretune.models import checkpoint as checkpoint_module
-from foretune.models.card import Card, DataSummary, SplitSummary
-from foretune.models.checkpoint import save_checkpoint
-from foretune.models.checkpoint_verification import made_up_features, problems
-from foretune.models.normaliser import Normaliser
-from foretune.models.registry import ModelConfig, build_model
-from foretune.models.target import TargetConfig
+from foretune.models.architectures.registry import ModelConfig, build_model
+from foretune.models.checkpoints import checkpoint as checkpoint_module
+from foretune.models.checkpoints.card import Card, DataSummary, SplitSummary
+from foretune.models.checkpoints.checkpoint import save_checkpoint
+from foretune.models.checkpoints.verification import made_up_features, problems
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
 from safetensors.torch import load, save
 from support.paths import ROOT
 from support.synthetic import table

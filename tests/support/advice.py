@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from foretune.dataset.operators.conv2d import Conv2d
-from foretune.dataset.task import Task
-from foretune.inference.advice.latencies import PREDICTED, Latency, LatencySource, Programs
-from foretune.inference.advice.layers import Layer, Variant
+from foretune.compiler.operators.convolutions.conv2d import Conv2d
+from foretune.compiler.task import Task
+from foretune.inference.bolt.advice.latencies import PREDICTED, Latency, LatencySource, Programs
+from foretune.inference.bolt.advice.layers import Layer, Variant
 from torch import nn
 
 CONV = Conv2d(

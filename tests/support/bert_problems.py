@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretune.dataset.templates.gpu.problem import Problem
+from foretune.compiler.templates.gpu.problem import Problem
 
 from benchmarks.gpu_templates.problems import HEADS, ONE_TEXT
 

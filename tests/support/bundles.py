@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from foretune.dataset.database_lines import (
+from foretune.dataset.records.database_lines import (
     RECORD_FILE,
     WORKLOAD_FILE,
     StoredRecord,
@@ -15,7 +15,7 @@ from foretune.dataset.database_lines import (
     parsed_workload,
 )
 from foretune.inference.bundle.format import SCHEMA_VERSION, Bundle, BundleTask, Manifest
-from foretune.inference.database_folder import append_rounds, whole_lines
+from foretune.inference.database.folder import append_rounds, whole_lines
 
 from .fake_executor import HARDWARE
 

@@ -1,7 +1,7 @@
 """Cache simulation of small programs: every access of the lowered loops, in order, through an LRU cache.
 
 The interpreter evaluates loops, indices and conditions of a scheduled module one iteration at a time, so that
-it shares nothing with the estimate of `dataset.traffic` but TVM's lowering.
+it shares nothing with the estimate of `compiler.counts.traffic` but TVM's lowering.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 import tvm
 import tvm_ffi
-from foretune.dataset.traffic import _LOWER
+from foretune.compiler.counts.traffic import _LOWER
 from tvm.ir import Call
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir.stmt import SBlock, SBlockRealize

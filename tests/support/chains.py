@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 import torch
 import tvm
-from foretune.dataset.measure.compilation import CHECKED, TIMED, compile_module, entries
-from foretune.dataset.networks import Lowering, Network, load_network, to_relax
-from foretune.dataset.networks.alternatives import Alternative
-from foretune.dataset.networks.fusion import fusion_alternatives, joined_arguments
-from foretune.dataset.templates.programs import template_programs
-from foretune.dataset.tvm_compat import as_task_module
+from foretune.compiler.codegen.compilation import CHECKED, TIMED, compile_module, entries
+from foretune.compiler.networks import Lowering, Network, load_network, to_relax
+from foretune.compiler.networks.alternatives.alternatives import Alternative
+from foretune.compiler.networks.alternatives.fusion import fusion_alternatives, joined_arguments
+from foretune.compiler.templates.cpu.programs import template_programs
+from foretune.compiler.tvm_compat import as_task_module
 from numpy.typing import NDArray
 from torch import nn
 from tvm.target import Target

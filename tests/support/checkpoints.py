@@ -2,17 +2,17 @@
 
 import numpy as np
 import torch
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.replay import replay
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import replay
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
-from foretune.models.card import Card, DataSummary, SplitSummary
-from foretune.models.checkpoint import save_checkpoint
-from foretune.models.normaliser import Normaliser
-from foretune.models.registry import ModelConfig, build_model
-from foretune.models.target import TargetConfig
+from foretune.models.architectures.registry import ModelConfig, build_model
+from foretune.models.checkpoints.card import Card, DataSummary, SplitSummary
+from foretune.models.checkpoints.checkpoint import save_checkpoint
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
 
 HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
 TARGET = parse_target("llvm")

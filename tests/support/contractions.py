@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import tvm
-from foretune.dataset.measure.compilation import compile_module, entries
-from foretune.dataset.operators.shared.matmul import matmul
-from foretune.dataset.tvm_compat import as_task_module, with_layout_free
+from foretune.compiler.codegen.compilation import compile_module, entries
+from foretune.compiler.operators.shared.matmul import matmul
+from foretune.compiler.tvm_compat import as_task_module, with_layout_free
 from numpy.typing import NDArray
 from tvm import te, topi
 from tvm.target import Target

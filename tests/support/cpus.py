@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from foretune.dataset.templates.instructions import INSTRUCTIONS, target_instructions
-from foretune.dataset.tvm_compat import missing_instruction_sets, parse_target
+from foretune.compiler.templates.cpu.instructions import INSTRUCTIONS, target_instructions
+from foretune.compiler.tvm_compat import missing_instruction_sets, parse_target
 from tvm.target import Target
 
 HERE = parse_target("llvm")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tvm
-from foretune.dataset.operators import (
+from foretune.compiler.operators import (
     BatchMatmul,
     Conv2d,
     Dense,
@@ -16,9 +16,9 @@ from foretune.dataset.operators import (
     Softmax,
     to_task,
 )
-from foretune.dataset.replay import RejectedError, candidate_trace_json, instantiate
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import MMA, WMMA, design_spaces, make_tune_context, tensor_core_way
+from foretune.compiler.replay import RejectedError, candidate_trace_json, instantiate
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import MMA, WMMA, design_spaces, make_tune_context, tensor_core_way
 from foretune.inference.spaces.stock import StockSpace
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace

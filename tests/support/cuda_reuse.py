@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import tvm
-from foretune.dataset.operators import (
+from foretune.compiler.operators import (
     BatchMatmul,
     CapsuleConv2d,
     Conv1d,
@@ -20,14 +20,14 @@ from foretune.dataset.operators import (
     WinogradConv2d,
     to_task,
 )
-from foretune.dataset.replay import candidate_trace_json
-from foretune.dataset.task import Task
+from foretune.compiler.replay import candidate_trace_json
+from foretune.compiler.task import Task
 from foretune.inference import OneShotConfig
+from foretune.inference.eto.search.config import ReuseConfig
+from foretune.inference.eto.search.strategy import NO_REUSE
 from foretune.inference.reuse.parent import ReuseParent
-from foretune.inference.strategies.loop import RoundBudget
-from foretune.inference.strategies.reuse.config import ReuseConfig
-from foretune.inference.strategies.reuse.strategy import NO_REUSE
-from foretune.inference.strategies.session import SearchSession
+from foretune.inference.search.loop import RoundBudget
+from foretune.inference.search.session import SearchSession
 from tvm.s_tir import meta_schedule as ms
 
 from .cuda_emulation.target import TARGET

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from foretune.dataset.drafting.read_sketch import read_sketch
-from foretune.dataset.drafting.sketch import Decision, Sketch
-from foretune.dataset.drafting.structure import Access, Block, TaskStructure, Term
+from foretune.compiler.structure.read_sketch import read_sketch
+from foretune.compiler.structure.sketch import Decision, Sketch
+from foretune.compiler.structure.structure import Access, Block, TaskStructure, Term
+from foretune.compiler.tvm_compat import make_tune_context
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.tvm_compat import make_tune_context
 from foretune.inference.strategies.draft.drafter import Drafter
 
 CPU = Hardware("test", "cpu", 2, 2.0, 512, 32768, 1048576, 33554432, 100.0, 10.0)

@@ -18,9 +18,9 @@ def run_with_templates(name: str, image: np.ndarray, parts: int = 1) -> tuple[li
     """
     if sys.modules.get("torch") is None:  # processes with an emulated device do without it otherwise
         sys.modules.pop("torch", None)
-    from foretune.dataset.templates.gpu.launches import power_of_two
-    from foretune.dataset.templates.gpu.rows import Rows
-    from foretune.dataset.templates.gpu.tiling import Tiling
+    from foretune.compiler.templates.gpu.launches import power_of_two
+    from foretune.compiler.templates.gpu.rows import Rows
+    from foretune.compiler.templates.gpu.tiling import Tiling
     from foretune.inference.deploy.compile import compile_network
     from tvm.relax import vm_build
 

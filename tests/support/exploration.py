@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from foretune.dataset.drafting.recorded_spaces import RecordedSpace
-from foretune.dataset.drafting.space import SketchSpace
+from foretune.compiler.structure.space import SketchSpace
+from foretune.dataset.features.recorded_spaces import RecordedSpace
 from foretune.dataset.features.vectors import TASK_DIM
-from foretune.models.card import Card, DataSummary, SplitSummary
-from foretune.models.checkpoint import save_checkpoint
-from foretune.models.explorer import STATE_VERSION, ActionValueNetwork, Explorer
-from foretune.models.normaliser import Normaliser
-from foretune.models.registry import ModelConfig
-from foretune.models.target import TargetConfig
+from foretune.models.architectures.explorer import STATE_VERSION, ActionValueNetwork, Explorer
+from foretune.models.architectures.registry import ModelConfig
+from foretune.models.checkpoints.card import Card, DataSummary, SplitSummary
+from foretune.models.checkpoints.checkpoint import save_checkpoint
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
 from foretune.training.exploration.environment import Environment, Observation, TaskSpace
 
 from .drafts import CPU, matmul, matmul_trace

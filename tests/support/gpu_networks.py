@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import tvm
-from foretune.dataset.networks import Lowering, Network, extract_tasks, to_relax
-from foretune.dataset.networks.gpu_chains import gpu_chains
-from foretune.dataset.task import Task
-from foretune.dataset.templates.gpu.compilation import Compiled
-from foretune.dataset.templates.gpu.function import kernel_function, launches_template
-from foretune.dataset.templates.gpu.matching import Match, matched
-from foretune.dataset.templates.gpu.problem import Problem
-from foretune.dataset.tvm_compat import as_task_module, parse_target, workload_hash
-from foretune.inference.gpu_placing import Template, placed
+from foretune.compiler.networks import Lowering, Network, extract_tasks, to_relax
+from foretune.compiler.networks.alternatives.gpu_chains import gpu_chains
+from foretune.compiler.task import Task
+from foretune.compiler.templates.gpu.compilation import Compiled
+from foretune.compiler.templates.gpu.function import kernel_function, launches_template
+from foretune.compiler.templates.gpu.matching import Match, matched
+from foretune.compiler.templates.gpu.problem import Problem
+from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_hash
+from foretune.inference.bolt.gpu_placing import Template, placed
 
 from .results import make_task
 

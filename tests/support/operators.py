@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 import torch
 import tvm
-from foretune.dataset.operators import OPERATOR_SETTINGS, OperatorSettings
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import argument_buffers
+from foretune.compiler.operators import OPERATOR_SETTINGS, OperatorSettings
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import argument_buffers
 from torch.nn import functional as F
 
 EXAMPLES: Mapping[str, OperatorSettings] = {

@@ -6,11 +6,11 @@ import math
 from contextlib import suppress
 from itertools import count as count_from
 
-from foretune.dataset.records import FailureKind, Record
-from foretune.dataset.replay import RejectedError, candidate_trace_json, instantiate
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context
+from foretune.compiler.replay import RejectedError, candidate_trace_json, instantiate
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context
+from foretune.dataset.records.schema import FailureKind, Record
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import task_row
 from tvm.s_tir.schedule import Trace
 
 from .checkpoints import HARDWARE, TARGET, TASK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretune.dataset.tvm_compat import as_task_module
+from foretune.compiler.tvm_compat import as_task_module
 from tvm import te
 from tvm.s_tir.schedule import Schedule
 

@@ -5,7 +5,7 @@ import hashlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 from foretune.dataset.hardware import Hardware
-from foretune.dataset.records import Record, TaskRow
+from foretune.dataset.records.schema import Record, TaskRow
 
 HARDWARE = Hardware("Some CPU", "cpu", 2, 2.5, 256, 32768, 524288, 33554432, 100.0, 20.0)
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from foretune.inference.result import EAGER, TUNED, UNTUNED, Contestant, TaskResult, TuneResult
+from foretune.inference.run.result import EAGER, TUNED, UNTUNED, Contestant, TaskResult, TuneResult
 
 
 def make_task(name: str = "fused_conv2d_add_relu", **changes: Any) -> TaskResult:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from foretune.dataset.drafting.read_spaces import read_spaces
-from foretune.dataset.drafting.space import SketchSpace
+from foretune.compiler.operators import Conv2d, to_task
+from foretune.compiler.structure.read_spaces import read_spaces
+from foretune.compiler.structure.space import SketchSpace
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from foretune.dataset.features.reading import task_reading
-from foretune.dataset.operators import Conv2d, to_task
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 

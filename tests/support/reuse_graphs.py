@@ -6,7 +6,7 @@ import itertools
 import math
 
 import networkx as nx
-from foretune.inference.reuse.graph import COST
+from foretune.inference.eto.graph.graph import COST
 from foretune.inference.reuse.tree import ROOT
 from hypothesis import strategies as st
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from foretune.dataset.drafting.read_spaces import gpu_limits
-from foretune.dataset.replay import candidate_trace_json, replay
-from foretune.dataset.task import Task
+from foretune.compiler.replay import candidate_trace_json, replay
+from foretune.compiler.structure.read_spaces import gpu_limits
+from foretune.compiler.task import Task
+from foretune.inference.eto.search.search import ReuseSearch, ReuseTarget, reuse_search
 from foretune.inference.reuse.parent import ReuseParent
-from foretune.inference.strategies.reuse.search import ReuseSearch, ReuseTarget, reuse_search
 
 from support.reuse import CPU, SM_80, context_of, spaces_of
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from foretune.dataset.operators import Dense, to_task
-from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.proposal import Proposal
+from foretune.compiler.operators import Dense, to_task
 from foretune.inference.reuse.donors import ParentsBest
+from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
+from foretune.inference.reuse.planner import ReusePlanner
 from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.tasks.reuse.order import ChildBudget, ReuseRules, Selected
-from foretune.inference.tasks.reuse.planner import ReusePlanner
-from foretune.inference.tasks.tuner import NetworkTuner
+from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.proposal import Proposal
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
 from .searchers import FakeDatabase, FakeSearcher, measuring_into

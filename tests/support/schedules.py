@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from foretune.dataset.replay import instantiate
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context
+from foretune.compiler.replay import instantiate
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 

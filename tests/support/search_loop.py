@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from foretune.inference.proposal import Measurement, Proposal
-from foretune.inference.strategies.loop import RoundBudget, SearchLoop
+from foretune.inference.search.loop import RoundBudget, SearchLoop
+from foretune.inference.search.measuring import jobs
+from foretune.inference.search.proposal import Measurement, Proposal
 from foretune.inference.surrogate.shared import own_surrogate
-from foretune.inference.tasks.measuring import jobs
 
 
 def proposal(score, knob, latency_s, **more):

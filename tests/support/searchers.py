@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.records import FailureKind
-from foretune.inference.config import OneShotConfig
-from foretune.inference.proposal import Proposal
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tuning_notes import TuningNotes
+from foretune.dataset.records.schema import FailureKind
+from foretune.inference.database.tuning_notes import TuningNotes
+from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.proposal import Proposal
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
 from .fake_executor import FakeExecutor

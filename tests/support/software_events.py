@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.dataset.measure.counters import CountersUnavailableError, Event, count_events
+from foretune.dataset.measure.worker.counters import CountersUnavailableError, Event, count_events
 
 TASK_CLOCK_NS, PAGE_FAULTS = Event(1, 1), Event(1, 2)
 

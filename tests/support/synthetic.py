@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from foretune.dataset.features.table import (
-    STORE_DIM,
-    CandidateFeatures,
-    FeatureTable,
-    LabelledFeatures,
-)
-from foretune.models.card import Card, DataSummary, SplitSummary
-from foretune.models.normaliser import Normaliser
-from foretune.models.registry import ModelConfig
-from foretune.models.target import TargetConfig
+from foretune.dataset.features.table import STORE_DIM, CandidateFeatures, FeatureTable, LabelledFeatures
+from foretune.models.architectures.registry import ModelConfig
+from foretune.models.checkpoints.card import Card, DataSummary, SplitSummary
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
 
 DECISION_DIM, TASK_DIM, HARDWARE_DIM = 12, 52, 9
 MODEL = ModelConfig("transformer", {"width": 16, "layers": 1, "heads": 2, "feedforward": 16})

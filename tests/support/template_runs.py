@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from foretune.configuration import from_hydra
-from foretune.inference.tune_config import TuneConfig
+from foretune.inference.run.config import TuneConfig
 from hydra import compose, initialize_config_module
 
 

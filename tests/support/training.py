@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from foretune.models.registry import ModelConfig
-from foretune.training.config import TrainConfig, TrainerConfig
-from foretune.training.datamodule import DataConfig
+from foretune.models.architectures.registry import ModelConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
+from foretune.training.fitting.datamodule import DataConfig
 
 TRANSFORMER = ModelConfig("transformer", {"width": 32, "layers": 1, "heads": 2, "feedforward": 64})
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from foretune.dataset.templates.gpu.attention import Attention, Layout, packed
-from foretune.dataset.templates.gpu.launch import launch, random_arrays
-from foretune.dataset.templates.gpu.library import by_library, strided
-from foretune.dataset.templates.gpu.problem import ACTIVATIONS, DTYPES, BackToBack, Problem, Product, Window
-from foretune.dataset.templates.gpu.rows import NormedProduct, Rows
-from foretune.dataset.templates.gpu.tiling import Tiling
+from foretune.compiler.templates.gpu.attention import Attention, Layout, packed
+from foretune.compiler.templates.gpu.launch import launch, random_arrays
+from foretune.compiler.templates.gpu.library import by_library, strided
+from foretune.compiler.templates.gpu.problem import ACTIVATIONS, DTYPES, BackToBack, Problem, Product, Window
+from foretune.compiler.templates.gpu.rows import NormedProduct, Rows
+from foretune.compiler.templates.gpu.tiling import Tiling
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F

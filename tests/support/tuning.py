@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from foretune.inference import OneShotConfig
-from foretune.inference.config import StopConfig
+from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.search.config import StopConfig
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tuning_database import TuningDatabase
 from foretune.inference.workers.searchers import start_searchers
 
 from .checkpoints import HARDWARE, TARGET, TASK

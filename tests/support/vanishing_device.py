@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from foretune.dataset.measure import MeasureConfig
-from foretune.dataset.measure.roles import Device
-from foretune.dataset.worker_loop import main
+from foretune.dataset.measure.worker.loop import main
+from foretune.dataset.measure.worker.roles import Device
 from tvm.target import Target
 
 _PROGRAMS = 2

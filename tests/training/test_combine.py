@@ -8,14 +8,14 @@ import pytest
 import torch
 from foretune.cli import main
 from foretune.configuration import ConfigError, from_hydra
-from foretune.dataset.split import SplitConfig
-from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint, save_checkpoint
-from foretune.models.registry import ModelConfig
-from foretune.models.target import TargetConfig
+from foretune.dataset.records.split import SplitConfig
+from foretune.models.architectures.registry import ModelConfig
+from foretune.models.checkpoints.checkpoint import CheckpointExistsError, load_checkpoint, save_checkpoint
+from foretune.models.scaling.target import TargetConfig
 from foretune.training import combine as module
 from foretune.training.combine import CombineConfig, combine, run
-from foretune.training.config import TrainConfig, TrainerConfig
-from foretune.training.datamodule import DataConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
+from foretune.training.fitting.datamodule import DataConfig
 from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from support.synthetic import dataset

@@ -12,27 +12,27 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from foretune.compiler.structure import DRAFT_VERSION
 from foretune.configuration import ConfigError, from_hydra
-from foretune.dataset.drafting import DRAFT_VERSION
-from foretune.dataset.split import SplitConfig, split_rows
-from foretune.models.checkpoint import load_checkpoint
-from foretune.models.gbdt import GbdtConfig
-from foretune.models.target import TargetConfig, TargetError
+from foretune.dataset.records.split import SplitConfig, split_rows
+from foretune.models.architectures.gbdt import GbdtConfig
+from foretune.models.checkpoints.checkpoint import load_checkpoint
+from foretune.models.scaling.target import TargetConfig, TargetError
 from foretune.training.compare import comparison_table, networks_table, run, train_settings
-from foretune.training.compare_config import CompareConfig, ContestantConfig, contestants_of, deep_merge
-from foretune.training.comparison import TaskSet
-from foretune.training.contestants import (
+from foretune.training.comparison.config import CompareConfig, ContestantConfig, contestants_of, deep_merge
+from foretune.training.comparison.contestants import (
     ChanceContestant,
     SeenTasksError,
     TrainedContestant,
     TreesContestant,
 )
-from foretune.training.evaluation import NothingToEvaluateError
-from foretune.training.feature_source import drafts_of
-from foretune.training.labels import Labels
-from foretune.training.learning_curve import CurveConfig, training_sets
-from foretune.training.other_test_data import with_other_test_data
-from foretune.training.other_training_data import OtherDataError, with_other_training_data
+from foretune.training.comparison.fits import TaskSet
+from foretune.training.comparison.learning_curve import CurveConfig, training_sets
+from foretune.training.comparison.other_test_data import with_other_test_data
+from foretune.training.comparison.other_training_data import OtherDataError, with_other_training_data
+from foretune.training.evaluation.task_scores import NothingToEvaluateError
+from foretune.training.fitting.feature_source import drafts_of
+from foretune.training.fitting.labels import Labels
 from foretune.training.train import train_model
 from hydra import compose, initialize_config_module
 from rich.console import Console

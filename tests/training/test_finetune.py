@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 import torch
 from foretune.configuration import ConfigError, from_hydra
-from foretune.dataset.records import TaskRow
-from foretune.dataset.split import SplitConfig
-from foretune.dataset.store import RecordStore
-from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
-from foretune.models.losses import LossConfig
-from foretune.models.metrics import scores_from_latency
-from foretune.models.registry import ModelConfig
-from foretune.models.target import TargetConfig
-from foretune.training.chosen_tasks import write_tasks
-from foretune.training.config import TrainConfig, TrainerConfig
-from foretune.training.datamodule import DataConfig
+from foretune.dataset.records.schema import TaskRow
+from foretune.dataset.records.split import SplitConfig
+from foretune.dataset.records.store import RecordStore
+from foretune.models.architectures.registry import ModelConfig
+from foretune.models.checkpoints.checkpoint import CheckpointExistsError, load_checkpoint
+from foretune.models.losses.losses import LossConfig
+from foretune.models.metrics.task_metrics import scores_from_latency
+from foretune.models.scaling.target import TargetConfig
 from foretune.training.finetune import finetune, transfer_table
-from foretune.training.finetune_config import FinetuneConfig, training_of
-from foretune.training.freezing import train_only
-from foretune.training.labels import Labels
-from foretune.training.module import OptimiserConfig
-from foretune.training.task_choice import ChoiceConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
+from foretune.training.fitting.datamodule import DataConfig
+from foretune.training.fitting.freezing import train_only
+from foretune.training.fitting.labels import Labels
+from foretune.training.fitting.module import OptimiserConfig
 from foretune.training.train import train_model
-from foretune.training.transfer import TransferError
+from foretune.training.transfer.chosen_tasks import write_tasks
+from foretune.training.transfer.config import FinetuneConfig, training_of
+from foretune.training.transfer.recorded_transfer import TransferError
+from foretune.training.transfer.task_choice import ChoiceConfig
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.synthetic import dataset

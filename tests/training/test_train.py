@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 import torch
 from foretune.configuration import ConfigError, from_hydra
-from foretune.dataset.split import SplitConfig, SplitError
+from foretune.dataset.records.split import SplitConfig, SplitError
 from foretune.errors import UserError, exits_cleanly
-from foretune.models.checkpoint import CheckpointExistsError, load_checkpoint
-from foretune.models.losses import LossConfig
-from foretune.models.normaliser import Normaliser
-from foretune.models.registry import ModelConfig, build_model
-from foretune.models.target import TargetConfig
-from foretune.training.compare_config import CompareConfig
-from foretune.training.config import EvaluateConfig, TrainConfig, TrainerConfig
-from foretune.training.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
-from foretune.training.evaluation import evaluate_checkpoint
+from foretune.models.architectures.registry import ModelConfig, build_model
+from foretune.models.checkpoints.checkpoint import CheckpointExistsError, load_checkpoint
+from foretune.models.losses.losses import LossConfig
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
+from foretune.training.comparison.config import CompareConfig
+from foretune.training.comparison.learning_curve import CurveConfig
+from foretune.training.evaluation.task_scores import evaluate_checkpoint
 from foretune.training.exploration.config import ReinforceConfig
-from foretune.training.finetune_config import FinetuneConfig
-from foretune.training.labels import LabelError, Labels, inverse_frequency
-from foretune.training.learning_curve import CurveConfig
-from foretune.training.module import CostModelModule, DivergedError, OptimiserConfig
-from foretune.training.task_choice import ChoiceConfig
+from foretune.training.fitting.config import EvaluateConfig, TrainConfig, TrainerConfig
+from foretune.training.fitting.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
+from foretune.training.fitting.labels import LabelError, Labels, inverse_frequency
+from foretune.training.fitting.module import CostModelModule, DivergedError, OptimiserConfig
 from foretune.training.train import data_sha256, train_model
+from foretune.training.transfer.config import FinetuneConfig
+from foretune.training.transfer.task_choice import ChoiceConfig
 from hydra import compose, initialize_config_module
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...configuration import ConfigError, check_seed
-from ..config import paths_to_text
+from ..fitting.config import paths_to_text
 from .reward import RewardConfig
 
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dataset.drafting import DRAFT_VERSION
-from ...dataset.drafting.features import DraftFeaturizer, moved_bytes
-from ...dataset.drafting.moves import AdjacentMoves
-from ...dataset.drafting.space import Choices, SketchSpace
-from ...dataset.drafting.structure import TaskStructure
+from ...compiler.structure import DRAFT_VERSION
+from ...compiler.structure.space import Choices, SketchSpace
+from ...compiler.structure.structure import TaskStructure
+from ...dataset.features.draft_vector import DraftFeaturizer, moved_bytes
+from ...dataset.features.moves import AdjacentMoves
+from ...dataset.features.roofline import intensity_ratio
 from ...dataset.features.table import FeatureTable, draft_table
 from ...dataset.features.vectors import TASK_DIM
 from ...dataset.hardware import Hardware
-from ...dataset.roofline import intensity_ratio
-from ...models.checkpoint import Checkpoint, load_checkpoint
-from ...models.cost_model import Predictor
+from ...models.architectures.cost_model import Predictor
+from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint
 
 _LEAST_SCORE = 1e-6
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.explorer import Explorer
+from ...models.architectures.explorer import Explorer
 from .config import JudgingConfig
 from .environment import Environment, TaskSpace
 from .walks import explore

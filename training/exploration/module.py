@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ...dataset.features.table import draft_table
-from ...models.cost_model import FeatureNetwork, FeatureTensors
-from ...models.explorer import MODES, Explorer
-from ...models.normaliser import Normaliser
+from ...models.architectures.cost_model import FeatureNetwork, FeatureTensors
+from ...models.architectures.explorer import MODES, Explorer
+from ...models.scaling.normaliser import Normaliser
 from .config import ReinforceConfig
 from .environment import Environment
 from .judging import best_times

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...configuration import ConfigError
-from ...models.explorer import MODES
+from ...models.architectures.explorer import MODES
 
 
 @dataclass(frozen=True)

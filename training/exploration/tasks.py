@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...dataset.drafting.recorded_spaces import RecordedSpace, load_recorded_spaces
-from ...dataset.records import TaskRow
-from ...dataset.stored_tasks import stored_rows
-from ...dataset.task_shapes import shape_hash
-from ...models.card import SplitSummary
+from ...dataset.features.recorded_spaces import RecordedSpace, load_recorded_spaces
+from ...dataset.records.schema import TaskRow
+from ...dataset.records.stored_tasks import stored_rows
+from ...dataset.records.task_shapes import shape_hash
+from ...models.checkpoints.card import SplitSummary
 from .config import ReinforceConfig
 from .environment import TaskSpace
 

@@ -21,12 +21,12 @@ from rich.markup import escape
 
 from ...configuration import ConfigError, from_hydra
 from ...dataset.features.table import FeatureTable
-from ...models.card import Card, DataSummary, SplitSummary
-from ...models.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
-from ...models.explorer import MODES, STATE_VERSION, Explorer
-from ...models.normaliser import Normaliser
-from ...models.registry import ModelConfig, build_network
-from ..fit import BEST, LAST
+from ...models.architectures.explorer import MODES, STATE_VERSION, Explorer
+from ...models.architectures.registry import ModelConfig, build_network
+from ...models.checkpoints.card import Card, DataSummary, SplitSummary
+from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
+from ...models.scaling.normaliser import Normaliser
+from ..fitting.fit import BEST, LAST
 from ..train import CONFIG
 from .config import ReinforceConfig
 from .environment import Environment
@@ -145,7 +145,7 @@ def _fit(module: ExplorerModule, config: ReinforceConfig) -> None:
         enable_model_summary=False,
     )
     with warnings.catch_warnings():
-        for category in (UserWarning, FutureWarning):  # as in `training.fit`
+        for category in (UserWarning, FutureWarning):  # as in `training.fitting.fit`
             warnings.simplefilter("ignore", category)
         resumed = folder / LAST if config.resume else None
         trainer.fit(module, ckpt_path=resumed, weights_only=True)

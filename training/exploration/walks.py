@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dataset.drafting.space import Choices
-from ...models.explorer import MODES, Explorer
+from ...compiler.structure.space import Choices
+from ...models.architectures.explorer import MODES, Explorer
 from .environment import Environment, TaskSpace
 from .policy import ranked
 from .replay_memory import Moves

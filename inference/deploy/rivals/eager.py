@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ...result import EAGER
+from ...run.result import EAGER
 from .base import CPU, CUDA, Call, Engine, Form, Source
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class TorchEngine(Engine):
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:
         """See Engine."""
-        from ....dataset.networks.outputs import output_arrays  # imports torch
+        from ....compiler.networks.outputs import output_arrays  # imports torch
 
         return output_arrays(outputs)
 

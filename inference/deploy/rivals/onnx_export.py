@@ -18,7 +18,7 @@ def missing() -> str:
 
 def export_onnx(source: Source, path: Path) -> None:
     """Writes the module of `source`, for inputs of its shapes."""
-    from ....dataset.networks import onnx_export  # imports torch
+    from ....compiler.networks.importing import onnx_export  # imports torch
 
     assert source.module is not None
     onnx_export.export_onnx(source.module, source.inputs, path)

@@ -1,4 +1,4 @@
-"""Process of one engine, or of the export to ONNX: what runs in it. See `dataset.worker_loop.main`."""
+"""Process of one engine, or of the export to ONNX. See `dataset.measure.worker.loop.main`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dataset.worker_loop import main
+from ....dataset.measure.worker.loop import main
 from ..turn import Meter, timed_turn
 from .base import CPU, Engine, Form, Source
 from .onnx_export import export_onnx
@@ -100,7 +100,7 @@ class ExportProcess:
 
 def module_source(network: Mapping[str, Any], inputs: tuple[NDArray[Any], ...]) -> Source:
     """The module that `load_network` builds from these arguments."""
-    from ....dataset.networks import load_network  # imports torch
+    from ....compiler.networks import load_network  # imports torch
 
     return Source(inputs, module=load_network(**network).module)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from tvm.target import Target
 
-from ....dataset.drafting import DRAFT_VERSION
-from ....models.checkpoint import load_checkpoint
+from ....compiler.structure import DRAFT_VERSION
+from ....models.checkpoints.checkpoint import load_checkpoint
 from .config import AUTO, DraftingConfig
 
 _LOG = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...search.settings_checks import at_least, shares
 from ..base import StrategyConfig
-from ..checks import at_least, shares
 
 AUTO = "auto"
 """Checkpoint name that stands for the shipped draft checkpoint that fits the target."""

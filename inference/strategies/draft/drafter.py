@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from ....dataset.drafting.input_locations import InputLocation, input_locations
-from ....dataset.drafting.limits import within_limits
-from ....dataset.drafting.nest import Nest
-from ....dataset.drafting.read_spaces import gpu_limits, read_spaces
-from ....dataset.drafting.space import SketchSpace
+from ....compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ....compiler.structure.input_locations import InputLocation, input_locations
+from ....compiler.structure.limits import within_limits
+from ....compiler.structure.nest import Nest
+from ....compiler.structure.read_spaces import gpu_limits, read_spaces
+from ....compiler.structure.space import SketchSpace
+from ....compiler.task import Task
+from ....compiler.tvm_compat import NoDesignSpaceError
 from ....dataset.features.reading import task_reading
-from ....dataset.program_sampling.counts import DUPLICATE
-from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
-from ....dataset.task import Task
-from ....dataset.tvm_compat import NoDesignSpaceError
+from ....dataset.sampling.programs.counts import DUPLICATE
 from ...surrogate.base import Surrogate
 from ..base import Narrow
 from .drafts import Draft, DraftConfig, measuring_cost_s

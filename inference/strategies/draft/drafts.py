@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dataset.drafting.nest import Nest
+from ....compiler.structure.nest import Nest
 from ....errors import UserError
 
 STORE_S = 1.1e-3

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dataset.drafting import DRAFT_VERSION
-from ....dataset.drafting.features import DraftFeaturizer
-from ....dataset.drafting.nest import Nest
-from ....dataset.drafting.sketch import Sketch
-from ....dataset.drafting.structure import TaskStructure
+from ....compiler.structure import DRAFT_VERSION
+from ....compiler.structure.nest import Nest
+from ....compiler.structure.sketch import Sketch
+from ....compiler.structure.structure import TaskStructure
+from ....compiler.tvm_compat import available_cores
+from ....dataset.features.draft_vector import DraftFeaturizer
 from ....dataset.features.table import draft_table
 from ....dataset.hardware import Hardware
-from ....dataset.target_hardware import host_hardware
-from ....dataset.tvm_compat import available_cores
-from ....models.checkpoint import Checkpoint, load_checkpoint
-from ....models.cost_model import Predictor
+from ....dataset.hardware.target_hardware import host_hardware
+from ....models.architectures.cost_model import Predictor
+from ....models.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from ...surrogate.embedding import embeddings_of
 from .config import DraftingConfig
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ....dataset.drafting.domains import DomainError
-from ....dataset.drafting.nest import Nest
-from ....dataset.drafting.space import Choices, SketchSpace
+from ....compiler.structure.domains import DomainError
+from ....compiler.structure.nest import Nest
+from ....compiler.structure.space import Choices, SketchSpace
 
 Rate: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 """Values of candidates of one sketch, int64 [n, width], to scores [n], higher is faster."""

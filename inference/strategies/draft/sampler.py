@@ -10,13 +10,13 @@ from dataclasses import replace
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
+from ....compiler.host.threads import linear_algebra_threads
+from ....compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ....compiler.task import Task
 from ....dataset.measure import MeasureOutcome
-from ....dataset.program_sampling.counts import DUPLICATE, CandidateCounts
-from ....dataset.program_sampling.sampler import Proposal
-from ....dataset.replay import RejectedError, candidate_trace_json, replay_or_reject
-from ....dataset.task import Task
-from ....dataset.threads import linear_algebra_threads
-from ...profiling import StageClock
+from ....dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
+from ....dataset.sampling.programs.sampler import Proposal
+from ...run.profiling import StageClock
 from ...surrogate.base import Surrogate
 from ..base import Narrow
 from ..sampled import DescendingSampler

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from foretune.compiler.replay import trace_to_json
+from foretune.compiler.task import Task
 from foretune.dataset.features import dataset as subject
 from foretune.dataset.hardware import named_hardware
-from foretune.dataset.records import WIDE_VECTORS_SINCE
-from foretune.dataset.replay import trace_to_json
-from foretune.dataset.store import RecordStore
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.task import Task
+from foretune.dataset.records.schema import WIDE_VECTORS_SINCE
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.stored_tasks import task_row
 from support.products import matmul
 from support.records import record
 from tvm.s_tir.schedule import Schedule

@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-from foretune.dataset.drafting.features import DRAFT_DIM, draft_vectors
-from foretune.dataset.drafting.read_structure import read_structure
-from foretune.dataset.drafting.read_traces import SketchReader
+from foretune.compiler.counts.program_counts import count_program
+from foretune.compiler.replay import trace_to_json
+from foretune.compiler.structure.read_structure import read_structure
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.compiler.task import count_flops
+from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.features.decisions import DECISION_DIM, decision_features
+from foretune.dataset.features.draft_vector import DRAFT_DIM, draft_vectors
 from foretune.dataset.features.table import COUNT_DIM, STORE_DIM, CandidateFeatures, FeatureTable
 from foretune.dataset.features.task import task_features
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM, named_hardware
-from foretune.dataset.program_counts import count_program
-from foretune.dataset.replay import trace_to_json
-from foretune.dataset.task import count_flops
-from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from hypothesis import given
 from hypothesis import strategies as st
 from support.synthetic import table

@@ -1,11 +1,11 @@
 """Tests of the number of processes and tasks that keep a machine busy."""
 
 import pytest
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.generation import crew as crew_module
 from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.generation.crew import Crew, plan_crew
 from foretune.dataset.measure import ExecutorConfig
-from foretune.dataset.tvm_compat import parse_target
 from support.cpus import cpu
 
 CUDA = parse_target({"kind": "cuda", "arch": "sm_90"})

@@ -19,6 +19,9 @@ import numpy as np
 import psutil
 import pytest
 import tvm
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.spaces.measurable_space import CODE_SIZE
+from foretune.compiler.tvm_compat import UnknownTargetError, parse_target
 from foretune.configuration import from_hydra
 from foretune.dataset import generate
 from foretune.dataset.features.dataset import EmptyDatasetError, load_labelled_features
@@ -30,21 +33,18 @@ from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
 from foretune.dataset.generation.sampling import Round
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
-from foretune.dataset.measurable_space import CODE_SIZE
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import (
+from foretune.dataset.records.schema import FailureKind
+from foretune.dataset.records.store import RecordStore, StoreError, StoreLockedError
+from foretune.dataset.sampling.programs import (
     EvolutionConfig,
     ProgramSamplingConfig,
     RandomSampler,
     SamplingError,
     make_scorer,
 )
-from foretune.dataset.records import FailureKind
-from foretune.dataset.store import RecordStore, StoreError, StoreLockedError
-from foretune.dataset.task_sampling import sample_tasks
-from foretune.dataset.tvm_compat import UnknownTargetError, parse_target
+from foretune.dataset.sampling.tasks import sample_tasks
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.fake_executor import HARDWARE, FakeExecutor

@@ -7,24 +7,25 @@ import json
 from dataclasses import replace
 
 import pytest
+from foretune.compiler.networks import UnknownNetworkError, extract_tasks, load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.configuration import from_hydra
 from foretune.dataset import generate
-from foretune.dataset.datasheet.content import networks_section, sections
-from foretune.dataset.datasheet.overview import read_overview
 from foretune.dataset.generation.config import GenerateConfig, GenerateConfigError
-from foretune.dataset.generation.network_tasks import (
-    NetworkRequest,
-    NetworkRequestError,
-    tasks_of_networks,
+from foretune.dataset.generation.network_tasks import NetworkRequest, NetworkRequestError, tasks_of_networks
+from foretune.dataset.records.datasheet.content import networks_section, sections
+from foretune.dataset.records.datasheet.overview import read_overview
+from foretune.dataset.records.merge import merge_datasets
+from foretune.dataset.records.network_weights import (
+    NetworksFileError,
+    merged_networks,
+    read_networks,
+    write_networks,
 )
-from foretune.dataset.merge import merge_datasets
-from foretune.dataset.network_weights import NetworksFileError, merged_networks, read_networks, write_networks
-from foretune.dataset.networks import UnknownNetworkError, extract_tasks, load_network, to_relax
-from foretune.dataset.program_sampling import ProgramSamplingConfig
-from foretune.dataset.records import TaskRow
-from foretune.dataset.store import RecordStore
-from foretune.dataset.tvm_compat import parse_target
-from foretune.dataset.verification import problems
+from foretune.dataset.records.schema import TaskRow
+from foretune.dataset.records.store import RecordStore
+from foretune.dataset.records.verification import problems
+from foretune.dataset.sampling.programs import ProgramSamplingConfig
 from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.fake_executor import FakeExecutor

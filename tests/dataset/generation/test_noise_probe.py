@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.tvm_compat import available_cores, parse_target
 from foretune.dataset.generation import noise_probe
 from foretune.dataset.generation.noise_probe import NoiseConfig, NoiseConfigError, NoiseProbe, probe_module
 from foretune.dataset.generation.testbed import Testbed
 from foretune.dataset.generation.throughput import StageClock, per_minute
 from foretune.dataset.measure import MeasureJob, MeasureOutcome
-from foretune.dataset.records import FailureKind
-from foretune.dataset.tvm_compat import available_cores, parse_target
+from foretune.dataset.records.schema import FailureKind
 from support.fake_executor import FakeExecutor
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import tvm
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import NoDesignSpaceError
 from foretune.dataset.generation.config import GenerateConfig
 from foretune.dataset.generation.samplers import (
     SamplerProcesses,
@@ -19,10 +21,8 @@ from foretune.dataset.generation.samplers import (
 )
 from foretune.dataset.generation.sampling import SamplingRequest
 from foretune.dataset.generation.throughput import StageClock
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import EvolutionConfig, ProgramSamplingConfig
-from foretune.dataset.stored_tasks import task_row
-from foretune.dataset.tvm_compat import NoDesignSpaceError
+from foretune.dataset.records.stored_tasks import task_row
+from foretune.dataset.sampling.programs import EvolutionConfig, ProgramSamplingConfig
 from support.cpus import cpu
 from support.programs import Doubled
 

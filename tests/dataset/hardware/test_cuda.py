@@ -7,12 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from foretune.dataset.hardware import (
-    NoCudaDeviceError,
-    cuda,
-    named_hardware,
-    probe_cuda,
-)
+from foretune.dataset.hardware import NoCudaDeviceError, cuda, named_hardware, probe_cuda
 
 # Answers of an H200's driver, by CUdevice_attribute.
 H200_ATTRIBUTES = {

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from foretune import conf
+from foretune.compiler.tvm_compat import parse_target
 from foretune.configuration import from_hydra
 from foretune.dataset.measure import ExecutorConfig, ExecutorConfigError, MeasureConfig, make_executor
 from foretune.dataset.measure.config import KINDS
-from foretune.dataset.tvm_compat import parse_target
 from omegaconf import OmegaConf
 
 GROUP = Path(str(conf.__file__)).parent / "executor"

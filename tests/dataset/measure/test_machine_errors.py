@@ -8,7 +8,7 @@ from foretune.dataset.measure.machine_errors import (
     check_machine,
     machine_problem,
 )
-from foretune.dataset.records import FailureKind
+from foretune.dataset.records.schema import FailureKind
 
 FULL = "OSError: [Errno 28] No space left on device: '/tmp/foretune-1/3.so'"
 OLD = "CUDAError: cuModuleLoadData failed: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"

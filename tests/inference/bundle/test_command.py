@@ -9,8 +9,8 @@ import pytest
 from foretune.cli import main
 from foretune.inference import tune_network
 from foretune.inference.bundle.format import write_bundle
-from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.tuning_database import MissingScheduleError
+from foretune.inference.database.tuning_database import MissingScheduleError
+from foretune.inference.search.config import OneShotConfig, StopConfig
 from rich.console import Console
 from support.bundles import bundle_of, make_folder
 

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from foretune.dataset.database_lines import RECORD_FILE, StoredRecord
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.records import FailureKind
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.dataset.records.database_lines import RECORD_FILE, StoredRecord
+from foretune.dataset.records.schema import FailureKind
 from foretune.inference import export_bundle, import_bundle, read_bundle
 from foretune.inference.bundle import exporting, importing
 from foretune.inference.bundle.archive import BundleError
 from foretune.inference.bundle.format import Bundle, write_bundle
 from foretune.inference.bundle.instructions import KINDS
-from foretune.inference.config import OneShotConfig
-from foretune.inference.database_folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tuning_database import TuningDatabase
+from foretune.inference.database.folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
+from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.searchers import start_searchers
 from support.fake_executor import HARDWARE, FakeExecutor
 from tvm.s_tir import meta_schedule as ms

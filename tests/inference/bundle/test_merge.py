@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from foretune.dataset.database_lines import RECORD_FILE, WORKLOAD_FILE
-from foretune.inference import database_folder
+from foretune.dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
 from foretune.inference.bundle.merge import MergedTask, merge
-from foretune.inference.database_folder import (
+from foretune.inference.database import folder as database_folder
+from foretune.inference.database.folder import (
     ROUNDS_FILE,
     DatabaseInUseError,
     held_alone,

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foretune.dataset.networks import load_network
-from foretune.dataset.networks.onnx_import import runtime_outputs
-from foretune.dataset.networks.quantisation import quantised
+from foretune.compiler.networks import load_network
+from foretune.compiler.networks.importing.onnx_import import runtime_outputs
+from foretune.compiler.networks.low_precision.quantisation import quantised
 from foretune.inference.deploy.agreement import measure_agreement, top_1
 from foretune.inference.deploy.outputs import compare_narrow_outputs
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from foretune.dataset.networks import Network, load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import Network, load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy import comparison as subject
 from foretune.inference.deploy.comparison import Comparison, CompiledForm
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from foretune.inference.deploy.rivals import registry
 from foretune.inference.deploy.trial import comparison_in_float32
-from foretune.inference.result import TUNED, UNTUNED, Contestant
+from foretune.inference.run.result import TUNED, UNTUNED, Contestant
 from support import engines
 from support.paths import ROOT
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import (
+from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import (
     argument_buffers,
     as_task_module,
     chooses_layout,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from foretune.dataset.networks import load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target, target_to_json
+from foretune.compiler.networks import load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target, target_to_json
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.description import (
     Description,

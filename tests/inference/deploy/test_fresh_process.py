@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretune.dataset.networks import Network, extract_tasks, load_network, to_relax
-from foretune.dataset.tvm_compat import available_cores, parse_target
+from foretune.compiler.networks import Network, extract_tasks, load_network, to_relax
+from foretune.compiler.tvm_compat import available_cores, parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.fresh_process import CALLS, FreshProcessError, time_in_fresh_process
 from foretune.inference.deploy.rivals.process import save_arrays
-from foretune.inference.result import BY_LOAD, BY_STOCK
+from foretune.inference.run.result import BY_LOAD, BY_STOCK
 from support.schedules import database_of
 from tvm.support.cc import get_cc
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 import tvm
 import tvm_ffi
-from foretune.dataset.networks import Lowering, Network, load_network, to_relax
-from foretune.dataset.tvm_compat import OLDER_CPU, host_cpu, parse_target
+from foretune.compiler.networks import Lowering, Network, load_network, to_relax
+from foretune.compiler.tvm_compat import OLDER_CPU, host_cpu, parse_target
 from foretune.inference.deploy import load as subject
 from foretune.inference.deploy.arrays import InputError
 from foretune.inference.deploy.compile import compile_network

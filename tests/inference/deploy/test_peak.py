@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import tvm
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy import peak as subject
 from foretune.inference.deploy.peak import fma_peak_gflops
 from tvm.target.codegen import llvm_get_system_triple

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import tvm
-from foretune.dataset.networks import Network, load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import Network, load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy import profile as subject
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from foretune.inference.deploy.load import load
 from foretune.inference.deploy.profile import ProfileError, profile_network
-from foretune.inference.result import CallTime, NetworkProfile
+from foretune.inference.run.result import CallTime, NetworkProfile
 from tvm import relax
 from tvm.support.cc import get_cc
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tvm_ffi
-from foretune.dataset.tvm_compat import available_cores, configure_thread_pool
+from foretune.compiler.tvm_compat import available_cores, configure_thread_pool
 from foretune.inference.deploy import threads as subject
 from foretune.inference.deploy.threads import PoolOfThread, ThreadsError, checked_threads, process_cores
 

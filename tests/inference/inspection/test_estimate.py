@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.hardware import Hardware, named_hardware
-from foretune.inference.config import OneShotConfig
+from foretune.inference.database.tuning_notes import RunNote
 from foretune.inference.inspection.estimate import REFERENCES, SPREAD, WITH_REUSE, estimate
-from foretune.inference.tuning_notes import RunNote
+from foretune.inference.search.config import OneShotConfig
 from support.paths import ROOT
 
 FOLDERS = {"AMD Zen 5, 2 cores": "zen5", "AMD Zen 3, 2 cores": "zen3"}

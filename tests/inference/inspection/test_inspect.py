@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretune.dataset.networks import extract_tasks, load_network, to_relax
-from foretune.dataset.target_hardware import target_hardware
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
-from foretune.inference.config import OneShotConfig
+from foretune.compiler.networks import extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.hardware.target_hardware import target_hardware
+from foretune.inference.database.tuning_database import TuningDatabase
+from foretune.inference.database.tuning_notes import RunNote
 from foretune.inference.inspect import InspectConfig, InspectConfigError, run
 from foretune.inference.inspection.content import NetworkOutlook
-from foretune.inference.tuning_database import TuningDatabase
-from foretune.inference.tuning_notes import RunNote
-from foretune.models.target import TargetError
+from foretune.inference.search.config import OneShotConfig
+from foretune.models.scaling.target import TargetError
 from rich.console import Console
 from support.schedules import add_schedules
 from tvm.s_tir import meta_schedule as ms

@@ -9,21 +9,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tvm
-from foretune.dataset.operators import Dense, Softmax, to_task
-from foretune.dataset.program_sampling import AnnealingConfig as ChainConfig
-from foretune.dataset.program_sampling import AnnealingSampler, SamplingError
-from foretune.dataset.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
+from foretune.compiler.operators import Dense, Softmax, to_task
+from foretune.compiler.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
+from foretune.dataset.sampling.programs import AnnealingConfig as ChainConfig
+from foretune.dataset.sampling.programs import AnnealingSampler, SamplingError
 from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
-from foretune.inference.config import OneShotConfigError, StopConfig
+from foretune.inference.eto.search.config import ReuseConfig
+from foretune.inference.fasor.explorer_config import ExplorationConfig
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
+from foretune.inference.search.config import OneShotConfigError, StopConfig
 from foretune.inference.spaces.config import SubSpaceConfig
 from foretune.inference.starts.config import PretunedConfig
 from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
-from foretune.inference.strategies.exploration.config import ExplorationConfig
-from foretune.inference.strategies.reuse.config import ReuseConfig
 from support.drafts import CPU
 from support.made_up_runs import Builder, Future
 from tvm import relax, te

@@ -9,8 +9,8 @@ from foretune.inference.report.alternatives import ALTERNATIVE_HEADS, alternativ
 from foretune.inference.report.html import render_page
 from foretune.inference.report.reuse import reuse_facts
 from foretune.inference.report.terminal import print_report
-from foretune.inference.result import AlternativeResult
-from foretune.inference.result_file import result_from_json, result_to_json
+from foretune.inference.run.result import AlternativeResult
+from foretune.inference.run.result_file import result_from_json, result_to_json
 from rich.console import Console
 from support.results import make_result, make_task
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from foretune.inference.report.energy import ReportConfig, ReportConfigError, estimate_energy
 from foretune.inference.report.facts import facts, notes
-from foretune.inference.result import BY_LOAD, BY_STOCK, EAGER, TUNED, UNTUNED, Contestant
+from foretune.inference.run.result import BY_LOAD, BY_STOCK, EAGER, TUNED, UNTUNED, Contestant
 from support.results import NO_DATA, make_contestant, make_result, make_task
 
 

@@ -9,7 +9,7 @@ import pytest
 from foretune.figures import CSS_VARIABLES
 from foretune.inference.report.html import render_page
 from foretune.inference.report.table import COLUMNS
-from foretune.inference.result import TUNED
+from foretune.inference.run.result import TUNED
 from support.results import NO_DATA, make_contestant, make_result, make_task
 
 

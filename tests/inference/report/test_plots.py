@@ -6,7 +6,7 @@ import math
 
 import pytest
 from foretune.inference.report.plots import MAX_TASKS, plots, rank_correlation
-from foretune.inference.result import ComparisonRun
+from foretune.inference.run.result import ComparisonRun
 from support.results import NO_DATA, make_result, make_task
 
 

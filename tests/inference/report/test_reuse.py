@@ -10,8 +10,8 @@ from foretune.inference.report.facts import facts
 from foretune.inference.report.html import render_page
 from foretune.inference.report.reuse import NO_PAIR, reuse_rows
 from foretune.inference.report.terminal import print_report
-from foretune.inference.result import untuned_by_tasks_s
-from foretune.inference.result_file import result_from_json, result_to_json
+from foretune.inference.run.result import untuned_by_tasks_s
+from foretune.inference.run.result_file import result_from_json, result_to_json
 from rich.console import Console
 from support.results import make_result, make_task
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from foretune.inference.report.terminal import print_profile, print_report
-from foretune.inference.result import EAGER, TUNED, Contestant, TuneResult
+from foretune.inference.run.result import EAGER, TUNED, Contestant, TuneResult
 from rich.console import Console
 from support.results import NO_DATA, make_contestant, make_result, make_task
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from foretune.dataset.operators import BatchMatmul, Dense, to_task
-from foretune.dataset.task import Task
+from foretune.compiler.operators import BatchMatmul, Dense, to_task
+from foretune.compiler.task import Task
 from foretune.inference.reuse.conditions import (
     Operator,
     SketchSignature,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.inference.reuse.least_cost import LeastCostSelection
+from foretune.inference.eto.graph.least_cost import LeastCostSelection
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 

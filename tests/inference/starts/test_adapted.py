@@ -7,10 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from foretune.dataset.measurable_space import CODE_SIZE
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import replay
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.replay import replay
+from foretune.compiler.spaces.measurable_space import CODE_SIZE
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.reuse.donors import Donor
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.spaces.stock import StockSpace

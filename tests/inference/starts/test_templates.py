@@ -7,19 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from foretune.dataset.described_task import described_task
-from foretune.dataset.replay import trace_to_json
-from foretune.dataset.target_hardware import target_hardware
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
-from foretune.inference.config import OneShotConfig, OneShotConfigError
+from foretune.compiler.described_task import described_task
+from foretune.compiler.replay import trace_to_json
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.dataset.hardware.target_hardware import target_hardware
+from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.reuse.donors import Donor, NearestPrograms
-from foretune.inference.reuse.likeness import loops_of
+from foretune.inference.reuse.similarity import loops_of
+from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.spaces.templates import TemplateSpace
 from foretune.inference.starts.adapted import ProgramAdapter
-from foretune.inference.starts.asked import asked_starts
+from foretune.inference.starts.configured import asked_starts
 from foretune.inference.starts.templates import TemplateStarts
-from foretune.inference.tuning_database import TuningDatabase
 from tvm.target import Target
 
 from tests.support.contractions import Convolution, Product

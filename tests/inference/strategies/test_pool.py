@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.measure import ExecutorConfig
-from foretune.dataset.measure.replay import ReplayExecutor
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_pool import ProgramPool
+from foretune.dataset.measure.executors.replay import ReplayExecutor
+from foretune.dataset.records.program_pool import ProgramPool
 from foretune.inference import OneShotConfig
-from foretune.inference.config import OneShotConfigError
+from foretune.inference.run.config import TuneConfig, TuneConfigError
+from foretune.inference.search.config import OneShotConfigError
+from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.strategies.pool import PoolConfig, best_rows
-from foretune.inference.tasks.tuner import NetworkTuner
-from foretune.inference.tune_config import TuneConfig, TuneConfigError
 from foretune.inference.workers.pooled import PooledSearcher, load_rated, rate, save_rated
 from foretune.inference.workers.searchers import start_searchers
 from support.checkpoints import HARDWARE, TARGET, TASK

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.replay import candidate_trace_json, instantiate
-from foretune.dataset.tvm_compat import design_spaces, make_tune_context, parse_target
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.replay import candidate_trace_json, instantiate
+from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse_target
 from foretune.inference import OneShotConfig
-from foretune.inference.config import OneShotConfigError
+from foretune.inference.search.config import OneShotConfigError
+from foretune.inference.search.loop import RoundBudget
+from foretune.inference.search.session import SearchSession
 from foretune.inference.spaces.base import DesignSpace
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import Strategy, StrategyConfig
-from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.strategies.registry import STRATEGIES, strategy_class, strategy_config
-from foretune.inference.strategies.session import SearchSession
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
 

@@ -7,9 +7,9 @@ import sys
 import pytest
 from foretune.dataset.measure import MeasureOutcome
 from foretune.inference import OneShotConfig
-from foretune.inference.config import OneShotConfigError, StopConfig
+from foretune.inference.search.config import OneShotConfigError, StopConfig
 from foretune.inference.strategies.stock import StockConfig, StockStrategy
-from foretune.models.gbdt import GbdtError
+from foretune.models.architectures.gbdt import GbdtError
 from support.fake_executor import FakeExecutor
 from support.tuning import tuned
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from foretune.dataset.drafting.read_traces import SketchReader
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import RandomSampler
-from foretune.dataset.task import Task
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.structure.read_traces import SketchReader
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import parse_target
+from foretune.dataset.sampling.programs import RandomSampler
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM, CandidateEmbedder
 from foretune.inference.surrogate.residual import ResidualModel
 from support.drafts import CPU

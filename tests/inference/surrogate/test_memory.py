@@ -6,15 +6,15 @@ import json
 import math
 
 import numpy as np
-from foretune.dataset.measure.process import WorkerLostError
-from foretune.dataset.records import FailureKind
-from foretune.inference.config import OneShotConfig, StopConfig
-from foretune.inference.strategies.selection import Selector
+from foretune.dataset.measure.worker.process import WorkerLostError
+from foretune.dataset.records.schema import FailureKind
+from foretune.inference.planners.registry import make_planner
+from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.opening import opened_searches
+from foretune.inference.search.persistence import Ledger
+from foretune.inference.search.selection import Selector
 from foretune.inference.surrogate.memory import MEMORY_FILE, SurrogateMemory
 from foretune.inference.surrogate.shared import Surrogates
-from foretune.inference.tasks.budget.registry import make_planner
-from foretune.inference.tasks.due import opened_searches
-from foretune.inference.tasks.persistence import Ledger
 from support.search_loop import proposal
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from foretune.inference.proposal import Proposal
+from foretune.inference.search.proposal import Proposal
 from foretune.inference.surrogate.shared import Surrogates, own_surrogate
 from support.search_loop import proposal
 

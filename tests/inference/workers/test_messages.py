@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling.counts import CandidateCounts
-from foretune.inference.proposal import Proposal
+from foretune.compiler.operators import Dense, to_task
+from foretune.dataset.sampling.programs.counts import CandidateCounts
 from foretune.inference.reuse.parent import ReuseParent
-from foretune.inference.strategies.loop import RoundBudget
+from foretune.inference.search.loop import RoundBudget
+from foretune.inference.search.proposal import Proposal
 from foretune.inference.workers.messages import RoundReply, RoundRequest, SiblingProgram
 
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))

@@ -16,19 +16,19 @@ from types import SimpleNamespace
 
 import pytest
 import tvm
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import as_task_module, parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import WorkerPool
-from foretune.dataset.measure.process import WorkerLostError
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import EvolutionarySampler
-from foretune.dataset.tvm_compat import as_task_module, parse_target
+from foretune.dataset.measure.worker.process import WorkerLostError
+from foretune.dataset.sampling.programs import EvolutionarySampler
 from foretune.inference import OneShotConfig, PretrainedCostModel
+from foretune.inference.search.loop import RoundBudget
+from foretune.inference.search.session import SearchSession
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.strategy import DraftStrategy
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig
-from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.strategies.sampled import QUICK_PROPOSALS
-from foretune.inference.strategies.session import SearchSession
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM
 from foretune.inference.workers import searchers
 from foretune.inference.workers.messages import RoundReply, RoundRequest
@@ -276,8 +276,8 @@ def test_a_process_that_dies_is_replaced(searcher):
 def test_a_search_for_a_cpu_does_without_the_intrinsics_of_other_devices():
     code = """
 import sys
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import design_spaces, load_cpu_intrinsics, make_tune_context, parse_target
 load_cpu_intrinsics()
 task = to_task(Dense(rows=8, in_features=64, out_features=32))
 target = parse_target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2})  # its rules ask for VNNI's

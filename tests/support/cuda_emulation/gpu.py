@@ -158,8 +158,8 @@ def _run(
     checked: bool,
 ) -> list[Execution]:
     import tvm
-    from foretune.dataset.measure import compilation
-    from foretune.dataset.tvm_compat import argument_buffers, parse_target
+    from foretune.compiler.codegen import compilation
+    from foretune.compiler.tvm_compat import argument_buffers, parse_target
 
     mod = compilation.load(module)
     _emulation.trace, _emulation.edit = trace, removed or str

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.tvm_compat import parse_target
 
 TARGET = parse_target("nvidia/nvidia-a100")

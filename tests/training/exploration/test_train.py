@@ -10,21 +10,16 @@ import numpy as np
 import pytest
 import torch
 from foretune.configuration import ConfigError, from_hydra
-from foretune.dataset.records import TaskRow
-from foretune.models.card import SplitSummary
-from foretune.models.checkpoint import CheckpointExistsError, load_explorer, load_network
-from foretune.models.checkpoint_verification import problems
-from foretune.models.normaliser import FeatureDims, Normaliser
-from foretune.models.registry import ModelConfig, ModelConfigError, build_model
-from foretune.training.config import TrainConfig
-from foretune.training.exploration.config import (
-    JudgingConfig,
-    LearningConfig,
-    ReinforceConfig,
-    WalkConfig,
-)
+from foretune.dataset.records.schema import TaskRow
+from foretune.models.architectures.registry import ModelConfig, ModelConfigError, build_model
+from foretune.models.checkpoints.card import SplitSummary
+from foretune.models.checkpoints.checkpoint import CheckpointExistsError, load_explorer, load_network
+from foretune.models.checkpoints.verification import problems
+from foretune.models.scaling.normaliser import FeatureDims, Normaliser
+from foretune.training.exploration.config import JudgingConfig, LearningConfig, ReinforceConfig, WalkConfig
 from foretune.training.exploration.tasks import ExplorationTasks, parts_of
 from foretune.training.exploration.train import run, train_explorer
+from foretune.training.fitting.config import TrainConfig
 from hydra import compose, initialize_config_module
 from support.exploration import JudgedByHand, recorded
 from support.synthetic import make_card, table

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from foretune.dataset.networks import load_network, to_relax
-from foretune.dataset.tvm_compat import parse_target
+from foretune.compiler.networks import load_network, to_relax
+from foretune.compiler.tvm_compat import parse_target
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.deploy.outputs import compare_narrow_outputs, compare_outputs
 from foretune.inference.deploy.rivals import inductor, onnx_export

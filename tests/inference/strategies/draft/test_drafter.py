@@ -7,30 +7,35 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from foretune.dataset.drafting import DRAFT_VERSION
-from foretune.dataset.drafting.features import DRAFT_DIM
-from foretune.dataset.drafting.input_locations import InputLocation, input_locations
-from foretune.dataset.drafting.nest import Nest
-from foretune.dataset.drafting.space import SketchSpace
+from foretune.compiler.operators import Conv2d, Dense
+from foretune.compiler.structure import DRAFT_VERSION
+from foretune.compiler.structure.input_locations import InputLocation, input_locations
+from foretune.compiler.structure.nest import Nest
+from foretune.compiler.structure.space import SketchSpace
+from foretune.compiler.task import Task, count_flops
+from foretune.compiler.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.dataset.features import FEATURE_VERSION
+from foretune.dataset.features.draft_vector import DRAFT_DIM
 from foretune.dataset.features.table import draft_table
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM
-from foretune.dataset.operators import Conv2d, Dense
-from foretune.dataset.task import Task, count_flops
-from foretune.dataset.tvm_compat import as_task_module, make_tune_context, parse_target
 from foretune.inference.strategies.draft.drafter import Drafter, verified
 from foretune.inference.strategies.draft.drafts import Draft, DraftConfig, DraftConfigError
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.draft.population import Population
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM
 from foretune.inference.surrogate.shared import own_surrogate
-from foretune.models.cost_model import FeatureTensors, Predictor
-from foretune.models.draft import DraftCostModel
-from foretune.models.ensemble import EnsembleCostModel
-from foretune.models.normaliser import FeatureDims, Normaliser
-from foretune.models.registry import ModelConfig, ModelConfigError, build_model, feature_version_of
-from foretune.models.target import TargetConfig
+from foretune.models.architectures.cost_model import FeatureTensors, Predictor
+from foretune.models.architectures.draft import DraftCostModel
+from foretune.models.architectures.ensemble import EnsembleCostModel
+from foretune.models.architectures.registry import (
+    ModelConfig,
+    ModelConfigError,
+    build_model,
+    feature_version_of,
+)
+from foretune.models.scaling.normaliser import FeatureDims, Normaliser
+from foretune.models.scaling.target import TargetConfig
 from support.drafts import CPU, StandInRater, drafter_of, matmul, matmul_trace
 
 SMALL = DraftConfig(population=128, generations=2, keep=12)

@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from foretune.compiler.host.threads import linear_algebra_threads
+from foretune.compiler.operators import Dense, to_task
+from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.operators import Dense, to_task
-from foretune.dataset.program_sampling import ProgramSampler
-from foretune.dataset.threads import linear_algebra_threads
-from foretune.dataset.tvm_compat import make_tune_context, parse_target
+from foretune.dataset.sampling.programs import ProgramSampler
 from foretune.inference import OneShotConfig
-from foretune.inference.config import OneShotConfigError
 from foretune.inference.plugins.search_strategy import OneShotStrategy
+from foretune.inference.search.config import OneShotConfigError
+from foretune.inference.search.loop import RoundBudget
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
 from foretune.inference.strategies.draft.config import DraftingConfig
@@ -23,9 +24,8 @@ from foretune.inference.strategies.draft.drafts import DraftConfig
 from foretune.inference.strategies.draft.sampler import DraftSampler
 from foretune.inference.strategies.draft.strategy import DraftStrategy
 from foretune.inference.strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
-from foretune.inference.strategies.loop import RoundBudget
 from foretune.inference.surrogate.shared import own_surrogate
-from foretune.models.checkpoint import CheckpointNotFoundError, FeatureVersionError
+from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError, FeatureVersionError
 from support.drafts import CPU, StandInRater
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms

@@ -1,0 +1,1 @@
+"""Code generation: passes around TVM's own, compilation and linking."""

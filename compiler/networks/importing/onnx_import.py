@@ -1,0 +1,125 @@
+"""Inputs, Relax module and reference outputs of ONNX files. Needs the `onnx` extra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import UserError
+from ..known import require_extra
+
+if TYPE_CHECKING:
+    import tvm
+
+
+_Result = TypeVar("_Result")
+
+
+class BadOnnxError(UserError, ValueError):
+    """The file is not a readable ONNX model."""
+
+
+def _load(path: Path) -> Any:
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    try:
+        return onnx.load(path)
+    except Exception as error:  # protobuf and onnx raise several types
+        raise BadOnnxError(
+            f"network={path}: no readable ONNX model ({error}); export it again, data files beside it"
+        ) from error
+
+
+def _graph_inputs(model: Any) -> list[Any]:
+    """Graph inputs without the initializers, which older files list among them."""
+    weights = {initializer.name for initializer in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def input_signature(path: Path) -> list[tuple[str, list[int | None], str]]:
+    """Name, shape (None where the extent is dynamic) and numpy dtype of each input."""
+    model = _load(path)
+    onnx = require_extra("onnx", "onnx", f"network={path}")
+    signature = []
+    for value in _graph_inputs(model):
+        tensor = value.type.tensor_type
+        shape = [d.dim_value if d.dim_value > 0 else None for d in tensor.shape.dim]
+        signature.append((value.name, shape, str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))))
+    return signature
+
+
+def operators(path: Path) -> set[str]:
+    """Names of the operators of the graph."""
+    return {node.op_type for node in _load(path).graph.node}
+
+
+def products_of_activations(path: Path) -> list[str]:
+    """Names of the nodes that multiply matrices of which neither is a weight."""
+    graph = _load(path).graph
+    weights = {initializer.name for initializer in graph.initializer}
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type in ("MatMul", "Gemm") and not weights.intersection(node.input[:2])
+    ]
+
+
+def to_relax(path: Path, inputs: Sequence[NDArray[Any]]) -> tvm.IRModule:
+    """Relax module of the graph with the shapes and dtypes of `inputs`, weights bound as constants."""
+    from tvm.relax.frontend.onnx import from_onnx  # imports onnx
+
+    model = _load(path)
+    names = [value.name for value in _graph_inputs(model)]
+    return from_onnx(
+        model,
+        shape_dict={name: list(array.shape) for name, array in zip(names, inputs, strict=True)},
+        dtype_dict={name: str(array.dtype) for name, array in zip(names, inputs, strict=True)},
+    )
+
+
+def reference_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Outputs of ONNX's own evaluator, which is written in numpy and slow."""
+    evaluator = require_extra("onnx.reference", "onnx", f"network={path}").ReferenceEvaluator
+    model = _load(path)
+    names = [value.name for value in _graph_inputs(model)]
+    return [
+        np.asarray(output) for output in evaluator(model).run(None, dict(zip(names, inputs, strict=True)))
+    ]
+
+
+def runtime_outputs(path: Path, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]] | None:
+    """Outputs of an ONNX file by ONNX Runtime; None where that is not installed, or does not run it.
+
+    Its graph is run as it is. On a CPU without VNNI the fused integer operators have other outputs.
+    """
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        return None
+
+    def run() -> list[NDArray[Any]]:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_inputs()]
+        found = session.run(None, dict(zip(names, inputs, strict=True)))
+        return [np.asarray(output) for output in found]
+
+    try:
+        return in_thread(run)
+    except Exception:  # its own types
+        return None
+
+
+def in_thread(work: Callable[[], _Result]) -> _Result:
+    """Result of ONNX Runtime's work in a thread that ends with it.
+
+    ONNX Runtime configures the tiles of AMX once in a thread. Where a network of TVM has configured them
+    otherwise since, its next product ends the process.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()

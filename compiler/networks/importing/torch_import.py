@@ -1,0 +1,71 @@
+"""PyTorch modules as Relax modules: export, decomposition, folding, conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import tvm
+from torch import nn
+from torch.export import ExportedProgram
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from ..outputs import TensorsOnly
+from .decompositions import CONVERTERS, decomposed
+from .fold_constants import fold_constants
+from .type_promotion import promote_types
+from .wrap_indices import wrap_indices
+
+
+class ConversionError(RuntimeError):
+    """TVM's importer does not know an operator, or cannot convert it; the message names it."""
+
+
+class _Importer(ExportedProgramImporter):
+    """TVM's importer with the conversions of CONVERTERS, whose errors name the operator."""
+
+    def create_convert_map(self) -> dict[str, Callable[..., Any]]:
+        known = super().create_convert_map()
+        further = {name: self._bound(convert) for name, convert in CONVERTERS.items()}
+        return {name: _naming(name, convert) for name, convert in {**known, **further}.items()}
+
+    def _bound(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda node: convert(node, self)
+
+
+def _naming(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
+    def named(node: Any) -> Any:
+        try:
+            return convert(node)
+        except ConversionError:  # of an operator inside
+            raise
+        except Exception as error:  # converters raise many types
+            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise ConversionError(f"TVM's importer fails on {name}: {reason}") from error
+
+    return named
+
+
+def export(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> ExportedProgram:
+    """The program of the module for inputs of these shapes, whose outputs are its tensors alone."""
+    with torch.no_grad():
+        return torch.export.export(TensorsOnly(module).eval(), inputs)
+
+
+def to_relax(program: ExportedProgram) -> tvm.IRModule:
+    """Relax module of an exported program, weights bound as constants. Raises ConversionError."""
+    importer = _Importer()
+    program, unknown = decomposed(program, importer.convert_map.keys())
+    if unknown:
+        raise ConversionError(f"TVM's importer has no {', '.join(unknown)}")
+    promote_types(program)
+    wrap_indices(program)
+    fold_constants(program)
+    return importer.from_exported_program(
+        program,
+        keep_params_as_input=False,
+        unwrap_unit_return_tuple=False,
+        no_bind_return_tuple=False,
+        custom_convert_map=None,
+    )

@@ -1,0 +1,301 @@
+"""Networks by name, import path or ONNX file, with example inputs. Works without TVM."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ...errors import UserError
+from .importing import onnx_import
+from .inputs import BadInputShapeError, InputSpec, example_inputs
+from .known import ZOO, draw_statistics
+from .outputs import BadOutputError, output_arrays
+
+
+class UnknownNetworkError(UserError, ValueError):
+    """No network has this name, import path or file."""
+
+
+ROUNDINGS = 3
+"""Evaluations of inputs that differ in their last bit, by which rounding errors are found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network with fixed input shapes: a PyTorch module, or an ONNX file."""
+
+    name: str
+    inputs: tuple[NDArray[Any], ...]
+    """Example inputs in the order of the network's arguments."""
+    module: nn.Module | None = None
+    """The module in evaluation mode; None for an ONNX file."""
+    onnx_path: Path | None = None
+    quantised_path: Path | None = None
+    """ONNX file in QDQ form that is tuned in its place; see `quantisation.quantised`."""
+    quantised_s: float = 0.0
+    """Seconds that the quantisation took; 0 where the network was given quantised."""
+
+    def torch_inputs(self) -> tuple[torch.Tensor, ...]:
+        """The example inputs as tensors that share their memory."""
+        return tuple(torch.from_numpy(array) for array in self.inputs)
+
+    def reference_outputs(self) -> list[NDArray[Any]]:
+        """Outputs for the example inputs, by PyTorch eager or by ONNX's own (slow) reference evaluator.
+
+        ONNX Runtime runs files with operators that the evaluator lacks, such as those of com.microsoft.
+        Raises BadInputShapeError where neither runs the file, MissingExtraError.
+        """
+        if self.module is None:
+            return self._onnx_outputs
+        with torch.inference_mode():
+            return output_arrays(self.module(*self.torch_inputs()))
+
+    @cached_property
+    def _onnx_outputs(self) -> list[NDArray[Any]]:
+        assert self.onnx_path is not None
+        try:
+            return onnx_import.reference_outputs(self.onnx_path, self.inputs)
+        except UserError:
+            raise
+        except Exception as error:  # NumPy and onnx raise many types
+            outputs = onnx_import.runtime_outputs(self.onnx_path, self.inputs)
+            if outputs is None:
+                raise _does_not_run(
+                    self.onnx_path, self.inputs, error, "or install onnxruntime for operators that onnx lacks"
+                ) from error
+            return outputs
+
+    def outputs_in(self, dtype: torch.dtype) -> list[NDArray[Any]] | None:
+        """Outputs of the module in another floating type, by PyTorch eager; None where it runs in none."""
+        if self.module is None:
+            return None
+        try:
+            with torch.inference_mode():
+                inputs = [
+                    tensor.to(dtype) if tensor.is_floating_point() else tensor
+                    for tensor in self.torch_inputs()
+                ]
+                return output_arrays(copy.deepcopy(self.module).to(dtype)(*inputs))
+        except (RuntimeError, TypeError, ValueError):  # of a module that mixes in float32
+            return None
+
+    def with_other_inputs(self, seed: int) -> Network:
+        """The network with other random inputs: normal ones, and permuted integers."""
+        rng = np.random.default_rng(seed)
+        inputs = tuple(
+            rng.standard_normal(array.shape).astype(array.dtype)
+            if array.dtype.kind == "f"
+            else rng.permutation(array.reshape(-1)).reshape(array.shape)
+            for array in self.inputs
+        )
+        return replace(self, inputs=inputs)
+
+    def rounding_errors(self, reference: Sequence[NDArray[Any]]) -> list[float]:
+        """Largest difference of each of `reference`, the module's own outputs, from that in double precision.
+
+        Deep networks amplify roundings, and one evaluation may happen to come near: ResNeSt-50 is off by
+        0.05 to 0.2 of 2,000. So others count as well, which round otherwise: by PyTorch's own kernels, and of
+        inputs that differ in their last bit. Integers, booleans and infinite differences do not count. 0
+        where double precision is not to be had.
+        """
+        exact = self.outputs_in(torch.float64)
+        if exact is None:
+            return [0.0] * len(reference)
+        evaluations = [reference, *(nudged.reference_outputs() for nudged in self._nudged())]
+        with torch.backends.mkldnn.flags(enabled=False):
+            evaluations.append(self.reference_outputs())
+        return [
+            max(_rounding(array, wide) for array in arrays)
+            for *arrays, wide in zip(*evaluations, exact, strict=True)
+        ]
+
+    def _nudged(self) -> Iterator[Network]:
+        """The network with inputs that are rounded otherwise, ROUNDINGS times; none without such inputs."""
+        if not any(array.dtype.kind == "f" for array in self.inputs):
+            return
+        for seed in range(ROUNDINGS):
+            rng = np.random.default_rng(seed)
+            inputs = tuple(
+                (array * (1 + rng.standard_normal(array.shape) * np.finfo(array.dtype).epsneg)).astype(
+                    array.dtype
+                )
+                if array.dtype.kind == "f"
+                else array
+                for array in self.inputs
+            )
+            yield replace(self, inputs=inputs)
+
+
+def _rounding(array: NDArray[Any], exact: NDArray[Any]) -> float:
+    """Largest finite difference of floating elements, 0 for others."""
+    if array.dtype.kind in "biu":
+        return 0.0
+    with np.errstate(invalid="ignore"):  # of infinite elements
+        gap = np.abs(exact.astype(np.float64) - array.astype(np.float64))
+    return float(gap.max(initial=0.0, where=np.isfinite(gap)))
+
+
+def load_network(
+    name_or_path: str,
+    *,
+    inputs: Sequence[InputSpec] | None = None,
+    batch: int = 1,
+    seed: int = 0,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Network:
+    """Builds a network and its example inputs; `seed` fixes weights and inputs.
+
+    Args:
+        name_or_path: a name of `known.ZOO`, `package.module:Factory`, or a path that ends in `.onnx`.
+        inputs: one specification per argument, instead of the default; an import path has no default.
+            Floating inputs are standard normal, integer ones lie in [0, high), high being 2 by default.
+        batch: the leading extent of the default inputs; given `inputs` have it in their shapes.
+        kwargs: keyword arguments of an import path's factory.
+
+    Raises UnknownNetworkError, BadInputShapeError, BadOutputError, MissingExtraError.
+    """
+    if batch < 1 or (batch > 1 and inputs is not None):
+        raise BadInputShapeError(
+            f"batch={batch}: must be at least 1, and with inputs= it belongs into the shapes there"
+        )
+    if kwargs and ":" not in name_or_path:
+        raise UnknownNetworkError(
+            f"network={name_or_path}: kwargs= is for the factory of an import path, package.module:Factory"
+        )
+    if name_or_path.endswith(".onnx"):
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
+        specs = _onnx_specs(path, batch) if inputs is None else _of_each_input(path, inputs)
+        return Network(path.stem, example_inputs(specs, seed), onnx_path=path)
+
+    factory: Callable[[], nn.Module]
+    if ":" in name_or_path:
+        if inputs is None:
+            raise BadInputShapeError(
+                f"network={name_or_path}: an import path needs input shapes, such as inputs=[[1,3,224,224]]"
+            )
+        name = name_or_path.rpartition(":")[2]
+        specs, factory = inputs, partial(_call_import_path, name_or_path, dict(kwargs or {}))
+    elif name_or_path in ZOO:
+        entry, name = ZOO[name_or_path], name_or_path
+        specs = inputs if inputs is not None else [_with_batch(spec, batch) for spec in entry.inputs]
+        factory = partial(_with_statistics, entry.build)
+    else:
+        raise UnknownNetworkError(_unknown_name(name_or_path))
+
+    arrays = example_inputs(specs, seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = factory().eval()
+    network = Network(name, arrays, module)
+    try:
+        network.reference_outputs()
+    except BadOutputError as error:
+        raise BadOutputError(f"network={name_or_path}: {error}") from error
+    except Exception as error:  # a user's forward may raise anything
+        raise _does_not_run(name_or_path, arrays, error) from error
+    return network
+
+
+def _does_not_run(
+    name_or_path: str | Path, arrays: Sequence[NDArray[Any]], error: Exception, remedy: str = ""
+) -> BadInputShapeError:
+    return BadInputShapeError(
+        f"network={name_or_path} does not run on inputs {[list(a.shape) for a in arrays]} "
+        f"of {[str(a.dtype) for a in arrays]}: {first_line(error)}; correct inputs="
+        + (f", {remedy}" if remedy else "")
+    )
+
+
+def first_line(error: Exception) -> str:
+    """Kind of an error and the first line of its message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _unknown_name(name: str) -> str:
+    close = difflib.get_close_matches(name, ZOO, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return (
+        f"network={name}: unknown; {hint}Known by name: {', '.join(ZOO)}. Or give package.module:Factory, or "
+        "a path that ends in .onnx"
+    )
+
+
+def _with_statistics(build: Callable[[], nn.Module]) -> nn.Module:
+    return draw_statistics(build())
+
+
+def _call_import_path(path: str, kwargs: dict[str, Any]) -> nn.Module:
+    module_name, _, attribute = path.rpartition(":")
+    try:
+        with _working_directory_importable():
+            factory = getattr(importlib.import_module(module_name), attribute)
+        module = factory(**kwargs)
+    except Exception as error:  # a user's module or factory may raise anything
+        raise UnknownNetworkError(
+            f"network={path}: cannot build it ({first_line(error)}); give package.module:Factory, "
+            "importable from here, and the factory's arguments in kwargs="
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise UnknownNetworkError(
+            f"network={path}: the factory returned {type(module).__name__}; it must return a torch.nn.Module"
+        )
+    return module
+
+
+@contextmanager
+def _working_directory_importable() -> Iterator[None]:
+    """Appends the working directory to the import path, where console commands lack it."""
+    here = str(Path.cwd())
+    if here in sys.path:
+        yield
+        return
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _with_batch(spec: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    return {**spec, "shape": [batch, *spec["shape"][1:]]}
+
+
+def _of_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence[InputSpec]:
+    """The specifications, one for each input of the file; raises BadInputShapeError for another number."""
+    names = [name for name, *_ in onnx_import.input_signature(path)]
+    if len(specs) != len(names):
+        raise BadInputShapeError(
+            f"network={path}: inputs= has {len(specs)} specifications, and the file takes {len(names)} "
+            f"inputs: {', '.join(names)}"
+        )
+    return specs
+
+
+def _onnx_specs(path: Path, batch: int) -> list[dict[str, Any]]:
+    """Specifications from the file; a dynamic leading extent is the batch. Raises for other dynamic ones."""
+    specs = []
+    for name, shape, dtype in onnx_import.input_signature(path):
+        extents = [batch if extent is None and axis == 0 else extent for axis, extent in enumerate(shape)]
+        if None in extents or (batch > 1 and extents[:1] != [batch]):
+            raise BadInputShapeError(
+                f"network={path}: input {name} has shape {shape}, so batch={batch} leaves extents open; give "
+                "every input's shape, such as inputs=[[1,3,224,224]]"
+            )
+        specs.append({"shape": extents, "dtype": dtype})
+    return specs

@@ -1,0 +1,1 @@
+"""Networks in bfloat16 and in 8-bit integers."""

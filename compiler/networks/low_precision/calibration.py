@@ -1,0 +1,85 @@
+"""Inputs by which the scales of a quantised network are found: a user's, or random ones."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import UserError
+from ..loading import Network
+
+RANDOM_INPUTS = 8
+"""Random inputs where the user gives none, the example inputs among them."""
+
+_FIRST_SEED = 1000
+"""Seeds of other random inputs than those on which outputs are compared."""
+
+
+class CalibrationError(UserError, ValueError):
+    """The file of calibration inputs does not fit the network."""
+
+
+def calibration_inputs(network: Network, file: str | Path | None) -> list[tuple[NDArray[Any], ...]]:
+    """Inputs of the network's shapes, one tuple for each run.
+
+    `file` is a .npz with one array for each input, in their order. Along its first axis, an array has the
+    inputs of one run after the other. None takes the example inputs and random ones. Raises CalibrationError.
+    """
+    if file is None:
+        others = (network.with_other_inputs(_FIRST_SEED + number) for number in range(1, RANDOM_INPUTS))
+        return [network.inputs, *(other.inputs for other in others)]
+    return list(_of_file(network, file))
+
+
+def _of_file(network: Network, file: str | Path) -> Iterator[tuple[NDArray[Any], ...]]:
+    field = f"lowering.calibration={file}"
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            arrays = [found[name] for name in found.files]
+    except FileNotFoundError as error:
+        raise CalibrationError(f"{field}: no such file; give a .npz of calibration inputs") from error
+    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise CalibrationError(
+            f"{field}: no readable .npz of plain arrays ({error}); write one with numpy.savez"
+        ) from error
+    if len(arrays) != len(network.inputs):
+        raise CalibrationError(
+            f"{field}: {len(arrays)} arrays, but network={network.name} has {len(network.inputs)} inputs; "
+            "give one array for each, in their order"
+        )
+    pairs = enumerate(zip(arrays, network.inputs, strict=True))
+    counts = {_runs(field, number, array, shaped) for number, (array, shaped) in pairs}
+    if len(counts) > 1:
+        raise CalibrationError(
+            f"{field}: the arrays hold {' and '.join(map(str, sorted(counts)))} runs; give as many of each "
+            "input"
+        )
+    for run in range(counts.pop()):
+        yield tuple(
+            np.ascontiguousarray(array[run * len(shaped) : (run + 1) * len(shaped)], dtype=shaped.dtype)
+            for array, shaped in zip(arrays, network.inputs, strict=True)
+        )
+
+
+def _runs(field: str, number: int, array: NDArray[Any], shaped: NDArray[Any]) -> int:
+    """Runs that an array holds inputs for. Raises CalibrationError where it does not fit."""
+    fits = array.ndim == shaped.ndim > 0 and array.shape[1:] == shaped.shape[1:]
+    if not fits or not len(array) or len(array) % len(shaped):
+        raise CalibrationError(
+            f"{field}: array {number} has shape {list(array.shape)}, and the input {list(shaped.shape)}; the "
+            "first axis may hold several inputs, one after the other, the others must be equal"
+        )
+    if array.dtype.kind != shaped.dtype.kind:
+        raise CalibrationError(
+            f"{field}: array {number} is {array.dtype}, and the input is {shaped.dtype}; convert it"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise CalibrationError(
+            f"{field}: array {number} has values that are not finite; leave those inputs out"
+        )
+    return len(array) // len(shaped)

@@ -1,0 +1,1 @@
+"""Lowering of Relax operators to fused TIR functions: layouts, fusion and rewriting."""

@@ -1,0 +1,232 @@
+"""Lowering of Relax operators to fused TIR functions, in the form whose tuned programs are fastest.
+
+On a CPU this takes changes outside the search over schedules:
+
+- Channels last. The innermost loop of a convolution runs over its many output channels, not over the width of
+  an image, which is 7 in deep layers.
+- Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
+  layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
+  its constants into that layout once.
+- Depthwise convolutions that average their channels, too, where the network asks for it: see `pooled`.
+- bfloat16, where it is asked for: see `low_precision`, and `filled` for layers of few channels. A network
+  in int8 comes with products of integers: see `integer_products`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, wildcard
+from tvm.s_tir.stmt import SBlock
+from tvm.target import Target
+from tvm.tirx import IterVar
+
+from ....errors import UserError
+from ...operators.convolutions.winograd import TRANSFORMS
+from ...templates.cpu.instructions import MissingInstructionError, require_instructions
+from ...templates.gpu.tiling import GPUS, gpu_of
+from ...tvm_compat import layout_free, register_clip_layouts, with_layout_free
+from ..low_precision.narrowing import in_bfloat16
+from ..low_precision.quantisation import INT8
+from ..low_precision.stored_type import NARROW, WIDE
+from .channels_last import shuffles_last
+from .filled import ALIGNED, PAIR, filled_channels
+from .later_reshapes import later_reshapes
+from .pooled import pooled_images
+from .rewriting import rewritten
+from .widened import LANES, widened_channels
+
+OFF, AUTO = "off", "auto"
+
+DTYPES = (WIDE, NARROW, INT8)
+"""Data types that a network is lowered in."""
+
+CHANNELS_LAST = {
+    "relax.nn.conv1d": ["NWC", "WIO"],
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    "relax.nn.conv3d": ["NDHWC", "DHWIO"],
+}
+"""Layouts of data and weight by operator; operators between convolutions follow them."""
+
+
+class LoweringError(UserError, ValueError):
+    """A setting of the lowering cannot be."""
+
+
+WINOGRAD_TILES = {WIDE: tuple(TRANSFORMS), NARROW: (2,)}
+"""Tile sizes of Winograd's algorithm whose transformed values have digits enough, by data type."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """Options of the lowering. None is True on a CPU, where that is fastest, and False elsewhere."""
+
+    channels_last: bool | None = None
+    """Convert convolutions, and the operators between them, to channels last; in bfloat16 GPUs do, too."""
+    prepack: bool | None = None
+    """Let schedules choose the layout of constant weights, which only schedules for a CPU do."""
+    dtype: str = WIDE
+    """Data type of activations and of weights of products: float32, bfloat16 or int8."""
+    calibration: str | None = None
+    """File of `calibration_inputs` for int8; None for random inputs."""
+    fill_channels: bool | None = None
+    """In bfloat16 and int8, and with channels last, fill up few input channels to whole pairs (`filled`) and
+    output channels to whole vectors (`widened`); on a GPU, both to multiples of eight."""
+    winograd: Any = AUTO
+    """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
+    all sizes where it applies."""
+    fusion: str = OFF
+    """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
+
+    def __post_init__(self) -> None:
+        if self.fusion not in (OFF, AUTO):
+            raise LoweringError(f"lowering.fusion={self.fusion}: use {OFF} or {AUTO}")
+        if self.winograd not in (OFF, AUTO):
+            sizes = self.winograd
+            listed = isinstance(sizes, Sequence) and not isinstance(sizes, str) and len(sizes) > 0
+            if not listed or any(size not in TRANSFORMS for size in sizes):
+                raise LoweringError(
+                    f"lowering.winograd={sizes}: use off, auto, or a list of tile sizes among "
+                    f"{', '.join(map(str, TRANSFORMS))}, as in lowering.winograd=[4]"
+                )
+        exact = WINOGRAD_TILES.get(self.dtype, ())
+        if self.demands_winograd and not set(self.winograd) <= set(exact):
+            advice = f"use lowering.winograd={list(exact)}" if exact else "leave one of them out"
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.dtype={self.dtype}: transformed values have too "
+                f"few digits in {self.dtype}; {advice}"
+            )
+        if self.demands_winograd and self.channels_last is False:
+            raise LoweringError(
+                f"lowering.winograd={self.winograd} lowering.channels_last=false: the algorithm has channels "
+                "last; leave one of them out"
+            )
+        if self.dtype not in DTYPES:
+            raise LoweringError(f"lowering.dtype={self.dtype}: use one of {', '.join(DTYPES)}")
+        if self.calibration is not None and self.dtype != INT8:
+            raise LoweringError(
+                f"lowering.calibration={self.calibration}: lowering.dtype={self.dtype} needs none; leave it "
+                f"out, or use lowering.dtype={INT8}"
+            )
+
+    @property
+    def demands_winograd(self) -> bool:
+        """Whether `winograd` lists tile sizes: a setting that rules them out is an error then."""
+        return self.winograd not in (OFF, AUTO)
+
+    @property
+    def winograd_tiles(self) -> tuple[int, ...]:
+        """Tile sizes that `winograd` asks for; none where it is off, or another setting rules auto out."""
+        if self.demands_winograd:
+            return tuple(self.winograd)
+        applies = self.winograd == AUTO and self.channels_last is not False
+        return WINOGRAD_TILES.get(self.dtype, ()) if applies else ()
+
+    def check_for(self, target: Target) -> None:
+        """Raises MissingInstructionError where the target lacks the products that are asked for."""
+        if self.dtype == NARROW and target.kind.name == "cuda":
+            if gpu_of(target) is None:
+                arch = target.attrs.get("arch", "unknown")
+                raise MissingInstructionError(
+                    f"target=cuda lowering.dtype={self.dtype}: {arch} multiplies no bfloat16; use a GPU from "
+                    f"sm_{min(GPUS)} on, or float32"
+                )
+        elif self.dtype == INT8:
+            require_instructions(target, "uint8", INT8, "int32")
+        elif self.dtype != WIDE or self.demands_winograd:
+            require_instructions(target, self.dtype, self.dtype, WIDE)
+
+
+AS_FASTEST = Lowering()
+
+
+def lower(mod: tvm.IRModule, target: Target, lowering: Lowering) -> tvm.IRModule:
+    """Fused TIR functions and a Relax `main` that calls them, of a module whose weights are constants."""
+    on_cpu = target.kind.name == "llvm"
+    passes: list[Any] = [
+        relax.transform.DecomposeOpsForInference(),
+        relax.transform.CanonicalizeBindings(),
+    ]
+    fastest = on_cpu or lowering.dtype == NARROW  # tensor cores take channels as the depth of a product
+    channels_last = fastest if lowering.channels_last is None else lowering.channels_last
+    if channels_last:
+        register_clip_layouts()
+        passes += [
+            _counted_axes,
+            relax.transform.ConvertLayout(CHANNELS_LAST),
+            relax.transform.CanonicalizeBindings(),
+            shuffles_last,
+        ]
+    passes.append(_moved_constants)
+    passes.append(later_reshapes)
+    fill = fastest if lowering.fill_channels is None else lowering.fill_channels
+    if channels_last and fill and lowering.dtype == NARROW:
+        passes.append(filled_channels(PAIR if on_cpu else ALIGNED))
+    if channels_last and fill and lowering.dtype != WIDE:
+        passes.append(widened_channels(LANES if on_cpu else ALIGNED))
+    passes += [relax.transform.LegalizeOps(), relax.get_pipeline("zero")]
+    if lowering.dtype == NARROW:
+        passes.append(in_bfloat16)
+    if on_cpu:
+        passes.append(pooled_images)
+    if on_cpu if lowering.prepack is None else lowering.prepack:
+        passes += [relax.transform.AttachAttrLayoutFreeBuffers(), _only_weights]
+    with target:
+        return tvm.transform.Sequential(passes)(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="CountedAxes")
+def _counted_axes(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Counts the axes that a squeeze removes from the front; ConvertLayout runs out of memory otherwise."""
+    squeezed = is_op("relax.squeeze")(wildcard())
+
+    def rewrite(expr: relax.Expr, _: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
+        data, axes = expr.args[0], expr.attrs.axis
+        if axes is None or all(int(axis) >= 0 for axis in axes):
+            return expr
+        return relax.op.squeeze(data, [int(axis) % len(data.ty.shape) for axis in axes])
+
+    return rewritten(mod, squeezed, rewrite)
+
+
+@tvm.transform.module_pass(opt_level=0, name="MovedConstants")
+def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Transposes constants at once; TVM would compile a program for each of their shapes and run it once."""
+    constant = is_const()
+    moved = is_op("relax.permute_dims")(constant)
+
+    def rewrite(expr: relax.Expr, matches: Mapping[DFPattern, relax.Expr]) -> relax.Expr:
+        values, axes = matches[constant].value.numpy(), matches[moved].attrs.axes
+        turned = values.transpose(None if axes is None else [int(axis) for axis in axes])
+        return relax.const(np.ascontiguousarray(turned), str(matches[constant].ty.dtype))
+
+    return rewritten(mod, moved, rewrite)
+
+
+@tvm.transform.module_pass(opt_level=0, name="OnlyWeights")
+def _only_weights(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+    """Keeps constants layout-free only where a reduction reads them; a bias gains nothing."""
+    changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
+    for var, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            read = _read_by_reductions(func)
+            weights = [index for index in sorted(layout_free(func)) if func.params[index] in read]
+            changed[var] = with_layout_free(func, weights)
+    return changed
+
+
+def _read_by_reductions(func: tvm.tirx.PrimFunc) -> set[Any]:
+    found: set[Any] = set()
+
+    def visit(block: SBlock) -> None:
+        if any(iterator.iter_type == IterVar.CommReduce for iterator in block.iter_vars):
+            found.update(read.source for read in block.reads)
+
+    tvm_ffi.structural_walk(func.body, (SBlock, visit))
+    return found

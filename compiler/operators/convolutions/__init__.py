@@ -1,0 +1,1 @@
+"""Convolutions: their settings, bases and Winograd's algorithm."""

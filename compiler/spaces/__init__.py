@@ -1,0 +1,1 @@
+"""Design spaces of MetaSchedule without programs that are not worth measuring."""

@@ -1,0 +1,1 @@
+"""Tensor intrinsics of templates, and their registration by name."""

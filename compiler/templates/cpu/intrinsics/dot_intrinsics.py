@@ -1,0 +1,129 @@
+"""Tensor intrinsics of vector instructions: each lane adds the dot product of two or four elements.
+
+The implementation is LLVM IR, which TVM links and inlines, so that it needs no compiler. Operands are passed
+as pointers: bfloat16 vectors do not pass TVM's code generation. They are access pointers, as TVM stores a
+buffer of bfloat16 in float32 where all accesses are loads and stores. The accesses say that sums and operands
+are of different types (`!tbaa`): LLVM stored each sum in the loop otherwise, as an operand could be the same
+memory, which took 2.4 times as long on Zen 4. They share no root with TVM's own types, whose accesses of the
+same sums they must not pass.
+"""
+
+from __future__ import annotations
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx import PrimFunc
+from tvm.tirx.script.builder import ir as T
+
+from ....tvm_compat import IMPORT_LLVM
+from ..instructions import Instruction
+
+_LLVM = {
+    ("float32", 16, 1): ("<16 x float>", "<16 x float>", "llvm.fma.v16f32"),
+    ("float32", 8, 1): ("<8 x float>", "<8 x float>", "llvm.fma.v8f32"),
+    ("float32", 16, 2): ("<16 x float>", "<32 x bfloat>", "llvm.x86.avx512bf16.dpbf16ps.512"),
+    ("int32", 16, 4): ("<16 x i32>", "<64 x i8>", "llvm.x86.avx512.vpdpbusd.512"),
+    ("int32", 8, 4): ("<8 x i32>", "<32 x i8>", "llvm.x86.avx512.vpdpbusd.256"),
+}
+"""Types and intrinsic by data type and lanes of the accumulators, and elements that each takes at once."""
+
+
+def dot_name(instruction: Instruction) -> str:
+    """Name of the intrinsic in traces."""
+    return f"foretune.{instruction.name}"
+
+
+def accumulators_and_operands(instruction: Instruction) -> tuple[str, str, str]:
+    """LLVM's types of accumulators and operands, and its intrinsic."""
+    return _LLVM[instruction.accumulator, instruction.lanes, instruction.step]
+
+
+def pointer_to(buffer: tirx.Buffer, access: str, offset: tirx.Expr | int = 0) -> tirx.Expr:
+    """Pointer to the element of a buffer at an offset; `access` is made of r and w.
+
+    TVM lowers bfloat16 to 16-bit integers, but would call those that a pointer points to float32.
+    """
+    pointer = buffer.access_ptr(access, offset=offset)
+    if str(buffer.dtype) != "bfloat16":
+        return pointer
+    element = tirx.type_annotation("uint16")
+    return tirx.call_intrin(pointer.ty, "tirx.tvm_access_ptr", element, *pointer.args[1:])
+
+
+def dot_description(instruction: Instruction) -> PrimFunc:
+    """TIR of C[lanes] += A[step] * B[lanes, step], by which TVM recognises the loops to replace."""
+    lanes, step, wide = instruction.lanes, instruction.step, instruction.accumulator
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        a, b, c = _arguments(instruction)
+        with T.sblock("root"):
+            T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
+            T.writes(c[0:lanes])
+            with T.grid(lanes, step) as (i, k), T.sblock("update"):
+                lane, term = T.axis.spatial(lanes, i), T.axis.reduce(step, k)
+                T.reads(c[lane], a[term], b[lane, term])
+                T.writes(c[lane])
+                product = tirx.Cast(wide, a[term]) * tirx.Cast(wide, b[lane, term])
+                T.buffer_store(c, c[lane] + product, [lane])
+    return builder.get()
+
+
+def dot_implementation(instruction: Instruction) -> PrimFunc:
+    """The same as one instruction."""
+    lanes, step = instruction.lanes, instruction.step
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        a, b, c = _arguments(instruction)
+        with T.sblock("root"):
+            T.reads(c[0:lanes], a[0:step], b[0:lanes, 0:step])
+            T.writes(c[0:lanes])
+            with T.attr(tirx.const(0, "int32"), IMPORT_LLVM, _llvm_ir(instruction)):
+                pointers = [pointer_to(c, "rw"), pointer_to(a, "r"), pointer_to(b, "r")]
+                T.evaluate(tirx.call_extern("int32", _function(instruction), *pointers))
+    return builder.get()
+
+
+def _arguments(instruction: Instruction) -> tuple[tirx.Buffer, tirx.Buffer, tirx.Buffer]:
+    T.func_name("main")
+    lanes, step = instruction.lanes, instruction.step
+    return (
+        T.arg("A", T.buffer((step,), instruction.data, offset_factor=1)),
+        T.arg("B", T.buffer((lanes, step), instruction.weight, offset_factor=1)),
+        T.arg("C", T.buffer((lanes,), instruction.accumulator, scope="local", offset_factor=1)),
+    )
+
+
+def _function(instruction: Instruction) -> str:
+    return f"foretune_{instruction.name}"
+
+
+def _llvm_ir(instruction: Instruction) -> str:
+    """Function of pointers to accumulators, data and weights."""
+    lanes = instruction.lanes
+    sums, operand, intrinsic = accumulators_and_operands(instruction)
+    # vpdpbusd takes unsigned data. Signed data is shifted by 128, and 128 times the weights is subtracted,
+    # which all rows of a register tile share.
+    signed = instruction.types == ("int8", "int8", "int32")
+    word = "%shifted" if signed else "%word"
+    correction = f"""
+  %all = bitcast <{lanes} x i32> splat (i32 -2139062144) to {operand}
+  %excess = call {sums} @{intrinsic}({sums} zeroinitializer, {operand} %all, {operand} %y)
+  %result = sub {sums} %sum, %excess"""
+    return f"""
+declare {sums} @{intrinsic}({sums}, {operand}, {operand})
+define i32 @{_function(instruction)}(ptr %c, ptr %a, ptr %b) alwaysinline {{
+  %word = load i32, ptr %a, align 1, !tbaa !3
+  %shifted = xor i32 %word, -2139062144
+  %first = insertelement <{lanes} x i32> poison, i32 {word}, i64 0
+  %words = shufflevector <{lanes} x i32> %first, <{lanes} x i32> poison, <{lanes} x i32> zeroinitializer
+  %x = bitcast <{lanes} x i32> %words to {operand}
+  %y = load {operand}, ptr %b, align 1, !tbaa !3
+  %before = load {sums}, ptr %c, align 4, !tbaa !4
+  %sum = call {sums} @{intrinsic}({sums} %before, {operand} %x, {operand} %y){correction if signed else ""}
+  store {sums} {"%result" if signed else "%sum"}, ptr %c, align 4, !tbaa !4
+  ret i32 0
+}}
+!0 = !{{!"foretune"}}
+!1 = !{{!"operand", !0, i64 0}}
+!2 = !{{!"sum", !0, i64 0}}
+!3 = !{{!1, !1, i64 0}}
+!4 = !{{!2, !2, i64 0}}
+"""

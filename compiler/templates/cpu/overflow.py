@@ -1,0 +1,35 @@
+"""Check that sums of 8-bit products fit 32 bits."""
+
+from __future__ import annotations
+
+from ....errors import UserError
+from .contraction import Contraction
+
+_LARGEST = {"uint8": 255, "int8": 128}
+"""Largest magnitude by data type."""
+
+
+class AccumulatorOverflowError(UserError, ValueError):
+    """Sums of a contraction may exceed the range of its accumulator."""
+
+
+def most_products(data: str, weight: str) -> int:
+    """Products of these 8-bit types that a sum of 32 bits holds, whatever their values."""
+    return (2**31 - 1) // (_LARGEST[data] * _LARGEST[weight])
+
+
+def check_accumulator(task: Contraction) -> None:
+    """Raises AccumulatorOverflowError where 8-bit operands may overflow the 32-bit sums.
+
+    The instructions have no intermediate of 16 bits, so that only the sum itself can overflow. Partial sums
+    wrap around and back again.
+    """
+    data, weight, accumulator = task.types
+    if accumulator != "int32" or data not in _LARGEST or weight not in _LARGEST:
+        return
+    most = most_products(data, weight)
+    if task.depth > most:
+        raise AccumulatorOverflowError(
+            f"{task.block}: {task.depth} products of {data} and {weight} may overflow {accumulator}, which "
+            f"holds {most} of the largest; split the reduction, or use float32"
+        )

@@ -1,0 +1,73 @@
+"""This machine's CPU restricted to the cores, instruction sets and vectors that programs use."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tvm.target import Target
+
+from ...compiler.tvm_compat import host_features, older_cpu, parse_target, target_cores, target_vectors
+from . import Hardware, probe_cpu
+
+_DOUBLE_PUMPED_BITS = {("AuthenticAMD", "25"): 256}
+"""Arithmetic width in bits of CPU families below their widest vectors: Zen 4 splits 512 bits in halves."""
+
+
+def target_hardware(target: Target, measured: bool = True) -> Hardware:
+    """Probe this machine and restrict it to what the target's generated code uses.
+
+    `measured` False leaves out the figures that take seconds to measure; see `probe_cpu`.
+
+    Records for x86-64-v2, -v3 and -v4 on one machine thus belong to three devices with different ids and
+    features. A target that uses the whole machine gives the machine's own description. Raises OlderCpuError.
+    """
+    return limit_vectors(host_hardware(target_cores(target), measured), *target_vectors(target))
+
+
+def host_hardware(cores: int, measured: bool = True) -> Hardware:
+    """Probe this machine's CPU, restricted to the older one that FORETUNE_CPU names; see `probe_cpu`.
+
+    Such a device has a name and an id of its own, and its peak is the estimate of `limit_vectors`. Raises
+    OlderCpuError.
+    """
+    machine = probe_cpu(cores, measured)
+    older = older_cpu()
+    if older is None:
+        return machine
+    limited = limit_vectors(machine, *target_vectors(parse_target("llvm")))
+    here = {_plain(name) for name, is_there in host_features().items() if is_there}
+    found = [name for name in limited.details.get("instruction_sets", ()) if _plain(name) in here]
+    return replace(
+        limited, name=f"{machine.name} as {older}", details={**limited.details, "instruction_sets": found}
+    )
+
+
+def _plain(feature: str) -> str:
+    """Name of a CPU feature as both Linux and LLVM have it: avx512_bf16 and avx512bf16, sse4_2 and sse4.2."""
+    return re.sub(r"[-_.]", "", feature)
+
+
+def limit_vectors(hardware: Hardware, vector_bits: int | None, fused: bool) -> Hardware:
+    """Device as seen by code with vectors of at most `vector_bits`, None for no limit.
+
+    The measured arithmetic peak is scaled by the lost arithmetic width, and halved if code does not use the
+    device's fused multiply-add (`fused`). This estimates the lower peak, as torch, which measures the peak,
+    generates code of its own.
+    """
+    if vector_bits is None:
+        return hardware
+    bits = min(vector_bits, hardware.vector_bits)
+    loses_fusion = not fused and "fma" in hardware.details.get("instruction_sets", ())
+    if bits == hardware.vector_bits and not loses_fusion:
+        return hardware
+    family = (str(hardware.details.get("vendor")), str(hardware.details.get("family")))
+    unit_bits = min(_DOUBLE_PUMPED_BITS.get(family, hardware.vector_bits), hardware.vector_bits)
+    share = min(bits, unit_bits) / unit_bits * (0.5 if loses_fusion else 1.0)
+    machine = {"machine_vector_bits": hardware.vector_bits, "machine_peak_gflops": hardware.peak_gflops}
+    return replace(
+        hardware,
+        vector_bits=bits,
+        peak_gflops=hardware.peak_gflops * share,
+        details={**hardware.details, **machine, "fused_multiply_add": fused},
+    )

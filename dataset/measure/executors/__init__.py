@@ -1,0 +1,1 @@
+"""Executors: the devices that measure programs."""

@@ -1,0 +1,43 @@
+"""Interface of all executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from typing_extensions import Self
+
+from ...hardware import Hardware
+from ..job import MeasureJob, MeasureOutcome
+
+
+class Executor(Protocol):
+    """Executor that builds candidates in parallel and times one at a time on each of its devices."""
+
+    @property
+    def devices(self) -> int:
+        """Number of devices, which time in parallel."""
+
+    @property
+    def batches_overlap(self) -> bool:
+        """Whether concurrent calls of `measure` are processed in parallel instead of one after the other."""
+
+    @property
+    def stage_pids(self) -> Mapping[str, Sequence[int]]:
+        """Processes on this machine by what they do: building, timing, or measuring for both."""
+
+    def hardware(self) -> Hardware:
+        """Description of the devices, which are all of one kind."""
+
+    def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        """Measure jobs; returns one outcome for each, in order. A failing candidate never raises."""
+
+    def close(self) -> None:
+        """Stop processes and close connections; later calls do nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

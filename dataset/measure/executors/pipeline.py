@@ -1,0 +1,386 @@
+"""Measurement in two stages: compiler processes feed one timing process for each device.
+
+Both stages run at the same time, as the device is not the CPU that compiles. One thread watches all
+processes; callers of `measure` wait for their outcomes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from ...hardware import Hardware
+from ...records.schema import FailureKind
+from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
+from ..machine_errors import BatchEndedError, DevicesLostError
+from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError
+from ..worker.roles import LIBRARIES_KEPT
+from ..worker.scratch import ScratchFolder
+from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT, warn_unchecked
+from .stages import Candidate, Reference, StageWorker, WorkItem
+
+_MAX_LOSSES = 1
+"""Number of retries of a candidate whose device was lost while it ran: a dead process or connection."""
+
+
+class Pipeline:
+    """Executor that compiles on this machine and times on one or several devices; thread-safe.
+
+    `describe` returns the description of the devices. A process that dies, hangs or whose device has become
+    unusable is replaced. A candidate whose device is lost is timed once more.
+    """
+
+    batches_overlap = True
+
+    def __init__(
+        self,
+        config: MeasureConfig,
+        compilers: Sequence[WorkerSpec],
+        devices: Sequence[WorkerSpec],
+        describe: Callable[[], Hardware],
+    ) -> None:
+        self.config = config
+        self.devices = len(devices)
+        self._describe = describe
+        self._folder = ScratchFolder()
+        self._numbers = iter(range(2**62))
+        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._to_compile: deque[WorkItem] = deque()
+        self._to_time: deque[Candidate] = deque()
+        self._pending: set[Candidate] = set()
+        self._compilers: list[StageWorker] = []
+        self._timers: list[StageWorker] = []
+        self._inbox: deque[Candidate] = deque()
+        self._wake_sender, self._wake_receiver = Pipe()
+        self._closing = False
+        self._stopping = False
+        self._inbox_lock = threading.Lock()
+        self._ended_by: Exception | None = None
+        # A worker ends with the thread that starts it, so this thread lives until `close`.
+        self._thread = threading.Thread(target=self._work, args=(compilers, devices), daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._wake_sender.send_bytes(b".")
+            self._thread.join()
+            self._wake_sender.close()
+            self._wake_receiver.close()
+            self._folder.cleanup()
+
+    @property
+    def compiler_pids(self) -> list[int]:
+        return [worker.process.process.pid for worker in self._compilers]
+
+    @property
+    def device_pids(self) -> list[int]:
+        return [worker.process.process.pid for worker in self._timers]
+
+    @property
+    def stage_pids(self) -> dict[str, list[int]]:
+        return {"building": self.compiler_pids, "timing": self.device_pids}
+
+    def hardware(self) -> Hardware:
+        return self._describe()
+
+    def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        """Measure jobs; returns one outcome for each, in order.
+
+        A latency measured earlier in a call also counts as the best one that cuts slow programs short. Raises
+        DevicesLostError if no process starts or no device is available, and BatchEndedError after
+        `stop_waiting`; both have the outcomes so far.
+        """
+        best_s: dict[str, float] = {}
+        for job in jobs:
+            best_s[job.task] = min(best_s.get(job.task, float("inf")), job.best_latency_s)
+            if job.device is not None and not 0 <= job.device < self.devices:
+                raise ValueError(f"device={job.device}: must be from 0 to {self.devices - 1}")
+        candidates = [Candidate(job, best_s, self._new_path(".so"), device=job.device) for job in jobs]
+        with self._inbox_lock:
+            if self._ended_by is not None:
+                raise self._ended_by
+            self._inbox.extend(candidates)
+        self._wake_sender.send_bytes(b".")
+        errors = [error for candidate in candidates if (error := candidate.future.exception()) is not None]
+        if not errors:
+            return [candidate.future.result() for candidate in candidates]
+        outcomes = [c.future.result() if c.future.exception() is None else None for c in candidates]
+        if isinstance(errors[0], WorkerStartError):
+            raise DevicesLostError(str(errors[0]), outcomes) from errors[0]
+        if isinstance(errors[0], BatchEndedError):
+            raise BatchEndedError(outcomes)
+        raise errors[0]
+
+    def stop_waiting(self) -> None:
+        """Give up all programs that no process has begun to build, now and from now on."""
+        self._stopping = True
+        self._wake_sender.send_bytes(b".")
+
+    def _new_path(self, suffix: str) -> Path:
+        return self._folder.path / f"{next(self._numbers)}{suffix}"
+
+    def _work(self, compilers: Sequence[WorkerSpec], devices: Sequence[WorkerSpec]) -> None:
+        """Loop of the thread: assign work to idle processes and handle replies until `close`."""
+        ended: Exception = RuntimeError("the executor was closed")
+        try:
+            self._compilers += [StageWorker(spec) for spec in compilers]
+            self._timers += [StageWorker(spec) for spec in devices]
+            while not self._closing:
+                self._take_inbox()
+                if self._stopping:
+                    self._give_up_waiting()
+                self._dispatch()
+                self._wait_and_handle()
+        except Exception as error:  # callers of `measure` would wait forever
+            ended = error
+        finally:
+            for worker in self._all_workers:
+                worker.process.kill()
+            with self._inbox_lock:
+                self._ended_by = ended
+                self._pending.update(self._inbox)
+            self._fail_all(ended)
+
+    @property
+    def _all_workers(self) -> list[StageWorker]:
+        return [*self._compilers, *self._timers]
+
+    def _fail_all(self, error: Exception) -> None:
+        for candidate in self._pending:
+            candidate.future.set_exception(error)
+        self._pending.clear()
+        self._references.clear()
+        self._to_compile.clear()
+        self._to_time.clear()
+
+    def _give_up_waiting(self) -> None:
+        begun = {worker.item for worker in self._compilers if isinstance(worker.item, Candidate)}
+        waiting = {c for c in self._pending if c not in begun and not c.ready}
+        self._pending -= waiting
+        self._to_compile.clear()
+        for candidate in waiting:
+            candidate.future.set_exception(BatchEndedError([]))
+
+    def _take_inbox(self) -> None:
+        """Accept new candidates, and restart processes that were given up."""
+        arrived = False
+        while self._inbox:
+            candidate = self._inbox.popleft()
+            arrived = True
+            self._pending.add(candidate)
+            self._attach_reference(candidate)
+            if candidate.job.keep_built and candidate.job.key in self._kept:
+                candidate.artefact = self._kept[candidate.job.key]
+                self._forward(candidate)
+            else:
+                self._to_compile.append(candidate)
+        if arrived:
+            for worker in self._all_workers:
+                if worker.missing:
+                    worker.failed_starts = 0
+                    worker.restart()
+
+    def _attach_reference(self, candidate: Candidate) -> None:
+        """Attach the candidate to its reference, which is scheduled if it is new."""
+        job = candidate.job
+        if job.reference is None:
+            return
+        if job.reference_key not in self._references:
+            reference = Reference(job.reference_key, job.reference, self._new_path(".npz"))
+            self._references[reference.key] = reference
+            self._to_compile.append(reference)
+            self._forget_references()
+        self._references.move_to_end(job.reference_key)
+        candidate.reference = self._references[job.reference_key]
+        candidate.reference.waiting.append(candidate)
+
+    def _forget_references(self) -> None:
+        in_use = {candidate.reference.key for candidate in self._pending if candidate.reference}
+        for key in list(self._references)[:-REFERENCES_KEPT]:
+            if key not in in_use and self._references[key].done:
+                self._references.pop(key).path.unlink(missing_ok=True)
+
+    def _forward(self, candidate: Candidate) -> None:
+        if candidate.ready and candidate in self._pending:
+            self._to_time.append(candidate)
+
+    def _dispatch(self) -> None:
+        for worker in self._compilers:
+            if self._to_compile and self._is_free(worker):
+                item = self._to_compile.popleft()
+                is_reference = isinstance(item, Reference)
+                worker.assign(item, REFERENCE_TIMEOUT_S if is_reference else self.config.build_timeout_s)
+        for index, worker in enumerate(self._timers):
+            candidate = next((c for c in self._to_time if c.device in (None, index)), None)
+            if candidate is not None and self._is_free(worker):
+                self._to_time.remove(candidate)
+                worker.assign(candidate, self.config.run_timeout_s)
+
+    def _is_free(self, worker: StageWorker) -> bool:
+        """Whether a worker can take an item; restarts a worker that was killed while idle."""
+        if worker.idle and not worker.process.alive:
+            worker.restart()
+        return worker.idle
+
+    def _wait_and_handle(self) -> None:
+        """Wait for the next message or deadline and handle it."""
+        busy = [worker for worker in self._all_workers if not worker.idle and not worker.missing]
+        now = time.monotonic()
+        timeout = min((max(0.0, worker.deadline - now) for worker in busy), default=None)
+        wait([self._wake_receiver, *(worker.process.connection for worker in busy)], timeout)
+        if self._wake_receiver.poll():
+            self._wake_receiver.recv_bytes()
+        for worker in busy:
+            if worker.process.connection.poll() or time.monotonic() >= worker.deadline:
+                self._handle_message(worker)
+
+    def _handle_message(self, worker: StageWorker) -> None:
+        item, worker.item = worker.item, None
+        timing = worker in self._timers
+        try:
+            if item is None:
+                worker.process.receive_ready(0.0)
+                worker.failed_starts = 0
+                self._clear_suspect(worker)
+                return
+            reply = worker.process.receive(
+                0.0, FailureKind.RUN_TIMEOUT if timing else FailureKind.BUILD_TIMEOUT
+            )
+        except WorkerLostError as lost:
+            self._handle_loss(worker, item, lost)
+            return
+        if isinstance(item, Reference):
+            self._finish_reference(item, reply.get("error"))
+        elif timing:
+            self._timed(worker, item, reply)
+        else:
+            self._compiled(item, reply, time.monotonic() - worker.asked_at)
+
+    def _handle_loss(self, worker: StageWorker, item: WorkItem | None, lost: WorkerLostError) -> None:
+        """Replace a process that died or hangs, and finish its item."""
+        message = str(lost)
+        if lost.kind is not FailureKind.WORKER_DIED:
+            message = f"no answer within {worker.deadline - worker.asked_at:g} s"
+        if isinstance(item, Candidate) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED:
+            self._time_again(worker, item, message)
+        elif isinstance(item, Candidate):
+            self._fail(item, lost.kind, message, self._device_of(worker))
+        elif isinstance(item, Reference):
+            self._finish_reference(item, message)
+        else:
+            worker.failed_starts += 1
+            if worker.missing:
+                worker.process.kill()
+                self._handle_missing(worker, message)
+                return
+        worker.restart()
+
+    def _handle_missing(self, worker: StageWorker, reason: str) -> None:
+        """Continue without a worker; fail all candidates if it was the last of its stage."""
+        stage = self._timers if worker in self._timers else self._compilers
+        if all(other.missing for other in stage):
+            self._fail_all(WorkerStartError(worker.process.start_failure_message(reason)))
+        elif stage is self._timers:
+            if worker.suspect is not None:
+                self._to_time.appendleft(worker.suspect[0])
+                worker.suspect = None
+            index = stage.index(worker)
+            for candidate in self._pending:
+                if candidate.device == index:
+                    candidate.device = None
+
+    def _finish_reference(self, reference: Reference, problem: str | None) -> None:
+        """Release the candidates that wait for a reference; a failed one is not run again."""
+        reference.done, reference.failed = True, problem is not None
+        if problem is not None:
+            warn_unchecked(problem)
+        for candidate in reference.waiting:
+            self._forward(candidate)
+        reference.waiting.clear()
+
+    def _compiled(self, candidate: Candidate, reply: dict[str, Any], build_s: float) -> None:
+        candidate.build_s = build_s
+        if "error" in reply:
+            self._fail(candidate, FailureKind.BUILD_ERROR, reply["error"])
+            return
+        candidate.artefact = reply
+        if candidate.job.keep_built:
+            self._kept[candidate.job.key] = reply
+            if len(self._kept) > LIBRARIES_KEPT:
+                self._discard(self._kept.popitem(last=False)[1])
+        self._forward(candidate)
+
+    def _timed(self, worker: StageWorker, candidate: Candidate, reply: dict[str, Any]) -> None:
+        if "stale" in reply:
+            worker.prepare()
+            self._to_time.appendleft(candidate)
+            return
+        if "lost" in reply:
+            worker.prepare()
+            self._time_again(worker, candidate, reply["lost"])
+            return
+        outcome = outcome_from_reply(reply, candidate.build_s, self._device_of(worker))
+        unchecked = candidate.reference is not None and candidate.reference.failed
+        outcome = replace(outcome, unchecked=unchecked)
+        if reply.get("usable", True):
+            self._finish(candidate, outcome)
+        else:
+            # The program is to blame only if the device works without it.
+            worker.suspect = candidate, outcome
+            worker.restart()
+
+    def _clear_suspect(self, worker: StageWorker) -> None:
+        if worker.suspect is not None:
+            self._finish(*worker.suspect)
+            worker.suspect = None
+
+    def _time_again(self, worker: StageWorker, candidate: Candidate, reason: str) -> None:
+        """Queue a candidate again that lost its device, or fail it if that happens too often."""
+        candidate.losses += 1
+        if candidate.losses <= _MAX_LOSSES:
+            self._to_time.appendleft(candidate)
+        else:
+            self._fail(candidate, FailureKind.WORKER_DIED, reason, self._device_of(worker))
+
+    def _device_of(self, worker: StageWorker) -> int:
+        """Index of a worker's device, 0 for a compiler."""
+        return self._timers.index(worker) if worker in self._timers else 0
+
+    def _fail(self, candidate: Candidate, kind: FailureKind, message: str, device: int = 0) -> None:
+        self._finish(
+            candidate,
+            MeasureOutcome(failure=kind, message=message, build_s=candidate.build_s, device=device),
+        )
+
+    def _discard(self, artefact: dict[str, Any]) -> None:
+        """Delete a library that is neither kept nor needed by a pending candidate."""
+        in_use = [*self._kept.values(), *(candidate.artefact for candidate in self._pending)]
+        if "library" in artefact and not any(other is artefact for other in in_use):
+            Path(artefact["library"]).unlink(missing_ok=True)
+
+    def _finish(self, candidate: Candidate, outcome: MeasureOutcome) -> None:
+        if candidate not in self._pending:
+            return
+        self._pending.remove(candidate)
+        if candidate.artefact is not None:
+            self._discard(candidate.artefact)
+        else:
+            candidate.path.unlink(missing_ok=True)
+        task = candidate.job.task
+        candidate.best_s[task] = min(candidate.best_s[task], outcome.latency_s)
+        candidate.future.set_result(outcome)

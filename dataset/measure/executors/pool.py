@@ -1,0 +1,285 @@
+"""Measurement on the local CPU: worker processes build in parallel and time one at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from tvm.target import Target
+
+from ....compiler.tvm_compat import available_cores, target_cores
+from ...hardware import Hardware
+from ...hardware.target_hardware import target_hardware
+from ...records.schema import FailureKind
+from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
+from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
+from ..worker.roles import LIBRARIES_KEPT
+from ..worker.scratch import ScratchFolder
+
+REFERENCE_TIMEOUT_S = 60.0
+"""Time limit of an unscheduled program in seconds, which is slow and runs once for each task."""
+
+REFERENCES_KEPT = 16
+
+_LOG = logging.getLogger(__name__)
+
+
+def warn_unchecked(problem: str) -> None:
+    """Warn that an unscheduled program failed, so that nothing is compared with its outputs."""
+    _LOG.warning(
+        "an unscheduled program failed (%s); the programs of its task are measured unchecked", problem
+    )
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Request that any worker can serve, with its time limit."""
+
+    message: Mapping[str, Any]
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """Reply of a worker, or the way in which it was lost."""
+
+    worker: WorkerProcess
+    reply: Mapping[str, Any]
+    gone: WorkerLostError | None = None
+
+    @property
+    def problem(self) -> str | None:
+        return str(self.gone) if self.gone else self.reply.get("error")
+
+
+class WorkerPool:
+    """Executor for the local CPU.
+
+    Building uses all workers at once. Timing uses one worker while the others wait, as programs timed
+    together disturb each other. A worker that dies or hangs is replaced; its candidate becomes a typed
+    failure, and its other built candidates are built again.
+    """
+
+    devices = 1
+    batches_overlap = False
+
+    def __init__(
+        self, target: Target, config: MeasureConfig | None = None, workers: int | None = None
+    ) -> None:
+        self.target = target
+        self.config = config or MeasureConfig()
+        self.timing_context: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Context entered while programs are timed, not while they are built; can pause other work."""
+        cores = str(target_cores(target))
+        self._spec = WorkerSpec(
+            "host", target, self.config, environment={"TVM_NUM_THREADS": cores, "OMP_NUM_THREADS": cores}
+        )
+        self._measuring = threading.Lock()
+        self._folder = ScratchFolder()
+        # By content key of the module or reference, least recently used first.
+        self._kept: OrderedDict[str, WorkerProcess] = OrderedDict()
+        self._expected: OrderedDict[str, Path | None] = OrderedDict()  # None for a reference that failed
+        # A worker ends with the thread that starts it, and `measure` may run in a short-lived thread.
+        self._starter = ThreadPoolExecutor(1)
+        self._workers = [self._start() for _ in range(workers or available_cores())]
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self._workers = []
+        self._starter.shutdown()
+        self._folder.cleanup()
+
+    @property
+    def worker_pids(self) -> list[int]:
+        return [worker.process.pid for worker in self._workers]
+
+    @property
+    def stage_pids(self) -> dict[str, list[int]]:
+        return {"measuring": self.worker_pids}
+
+    def hardware(self) -> Hardware:
+        """Description of this machine's CPU as used by programs of the target."""
+        return target_hardware(self.target)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits for the measurement under way, and measures nothing during the block, which times itself."""
+        with self._measuring, self.timing_context():
+            yield
+
+    def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        """Measure jobs; returns one outcome for each, in order.
+
+        A latency measured earlier in a call also counts as the best one that cuts slow programs short.
+        """
+        outcomes: dict[int, MeasureOutcome] = {}
+        best_s: defaultdict[str, float] = defaultdict(lambda: float("inf"))
+        for job in jobs:
+            best_s[job.task] = min(best_s[job.task], job.best_latency_s)
+        with self._measuring:
+            while len(outcomes) < len(jobs):
+                pending = {number: job for number, job in enumerate(jobs) if number not in outcomes}
+                self._make_references(pending)
+                built = self._build(pending, outcomes)
+                with self.timing_context():
+                    for number, (worker, build_s) in built.items():
+                        if worker not in self._workers:
+                            continue  # its worker was just replaced: build again in the next round
+                        job = jobs[number]
+                        outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
+                        best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
+        return [outcomes[number] for number in range(len(jobs))]
+
+    def _make_references(self, jobs: Mapping[int, MeasureJob]) -> None:
+        """Run missing references; one that failed is not run again, and its jobs are measured unchecked."""
+        wanted = {job.reference_key: job.reference for job in jobs.values() if job.reference is not None}
+        requests = {
+            key: _Request(
+                {"op": "reference", "module": module, "path": str(self._expected_path(key))},
+                REFERENCE_TIMEOUT_S,
+            )
+            for key, module in wanted.items()
+            if key not in self._expected
+        }
+        for key, answer in self._ask_all(requests).items():
+            self._expected[key] = None if answer.problem else self._expected_path(key)
+            if answer.problem:
+                warn_unchecked(answer.problem)
+        for key in wanted:
+            self._expected.move_to_end(key)
+        while len(self._expected) > max(REFERENCES_KEPT, len(wanted)):
+            forgotten, _ = self._expected.popitem(last=False)
+            self._expected_path(forgotten).unlink(missing_ok=True)
+
+    def _expected_path(self, key: str) -> Path:
+        return self._folder.path / f"{key}.npz"
+
+    def _build(
+        self, jobs: Mapping[int, MeasureJob], outcomes: dict[int, MeasureOutcome]
+    ) -> dict[int, tuple[WorkerProcess, float]]:
+        """Build jobs without a kept library; returns worker and build time by job, and records failures."""
+        self._kept = OrderedDict((key, at) for key, at in self._kept.items() if at in self._workers)
+        kept = {n: self._kept[job.key] for n, job in jobs.items() if job.keep_built and job.key in self._kept}
+        requests = {
+            number: _Request(
+                {
+                    "op": "build",
+                    "key": _name(number, job),
+                    "module": job.module,
+                    "checked": job.reference is not None,
+                },
+                self.config.build_timeout_s,
+            )
+            for number, job in jobs.items()
+            if number not in kept
+        }
+        built = {number: (worker, 0.0) for number, worker in kept.items()}
+        for number, answer in self._ask_all(requests).items():
+            if answer.gone is not None:
+                message = str(answer.gone)
+                if answer.gone.kind is FailureKind.BUILD_TIMEOUT:
+                    message = f"not built within {self.config.build_timeout_s:g} s"
+                outcomes[number] = MeasureOutcome(failure=answer.gone.kind, message=message)
+            elif answer.problem is not None:
+                outcomes[number] = MeasureOutcome(failure=FailureKind.BUILD_ERROR, message=answer.problem)
+            else:
+                built[number] = answer.worker, answer.reply["build_s"]
+        return dict(sorted(built.items()))
+
+    def _ask_all(self, requests: Mapping[Any, _Request]) -> dict[Any, _Answer]:
+        """Distribute requests over the workers and collect one answer each; replaces lost workers."""
+        queue = deque(requests.items())
+        in_flight: dict[int, tuple[Any, float]] = {}  # slot -> key of the request, deadline
+        answers: dict[Any, _Answer] = {}
+        while queue or in_flight:
+            for slot in range(len(self._workers)):
+                if queue and slot not in in_flight:
+                    key, request = queue.popleft()
+                    self._ready_worker(slot).send(request.message)
+                    in_flight[slot] = key, time.monotonic() + request.timeout_s
+            next_deadline = min(deadline for _, deadline in in_flight.values())
+            wait(
+                [self._workers[slot].connection for slot in in_flight],
+                timeout=max(0.0, next_deadline - time.monotonic()),
+            )
+            for slot, (key, deadline) in list(in_flight.items()):
+                worker = self._workers[slot]
+                if not worker.connection.poll() and time.monotonic() < deadline:
+                    continue
+                del in_flight[slot]
+                try:
+                    answers[key] = _Answer(worker, worker.receive(0.0, FailureKind.BUILD_TIMEOUT))
+                except WorkerLostError as gone:
+                    answers[key] = _Answer(worker, {}, gone)
+                    self._replace(slot)
+        return answers
+
+    def _run(
+        self, worker: WorkerProcess, number: int, job: MeasureJob, best_s: float, build_s: float
+    ) -> MeasureOutcome:
+        key = _name(number, job)
+        expected = self._expected[job.reference_key] if job.reference is not None else None
+        worker.send(
+            {
+                "op": "run",
+                "key": key,
+                "best_latency_s": best_s,
+                "expected": str(expected) if expected else None,
+                "keep": job.keep_built,
+                "count": job.count_bytes,
+            }
+        )
+        try:
+            reply = worker.receive(self.config.run_timeout_s, FailureKind.RUN_TIMEOUT)
+        except WorkerLostError as gone:
+            self._replace(self._workers.index(worker))
+            return MeasureOutcome(failure=gone.kind, message=str(gone), build_s=build_s)
+        if job.keep_built:
+            self._kept[key] = worker
+            self._kept.move_to_end(key)
+            if len(self._kept) > LIBRARIES_KEPT:
+                self._kept.popitem(last=False)
+        unchecked = job.reference is not None and expected is None
+        return replace(outcome_from_reply(reply, build_s), unchecked=unchecked)
+
+    def _ready_worker(self, slot: int) -> WorkerProcess:
+        """Worker of a slot, started; a worker that fails to start is tried again."""
+        if self._workers[slot].ready and not self._workers[slot].alive:
+            self._replace(slot)  # killed while idle, so no candidate is to blame
+        for attempts_left in reversed(range(self._spec.start_attempts)):
+            try:
+                self._workers[slot].wait_ready()
+                break
+            except WorkerStartError:
+                if not attempts_left:
+                    raise
+                self._replace(slot)
+        return self._workers[slot]
+
+    def _replace(self, slot: int) -> None:
+        self._workers[slot].kill()
+        self._workers[slot] = self._start()
+
+    def _start(self) -> WorkerProcess:
+        return self._starter.submit(WorkerProcess, self._spec).result()
+
+
+def _name(number: int, job: MeasureJob) -> str:
+    """Name of a job's module within a worker: its content key if it is kept, else the job's number."""
+    return job.key if job.keep_built else str(number)

@@ -1,0 +1,92 @@
+"""Replay: latencies of a pool of measured programs in place of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...hardware import Hardware
+from ...records.program_pool import PoolError, ProgramPool
+from ...records.schema import FailureKind
+from ..config import ExecutorConfig
+from ..job import MeasureJob, MeasureOutcome
+
+
+class ReplayExecutor:
+    """Executor that answers with what a pool has measured, at once.
+
+    A search under replay draws its candidates from the pool (`search/strategy=pool`); one from elsewhere is
+    an error, as no latency would be right for it. A task without a schedule gets the longest latency of its
+    programs, since a pool has none of it. Outcomes are marked as simulated.
+    """
+
+    devices = 1
+    batches_overlap = False
+    stage_pids: Mapping[str, Sequence[int]] = {}
+
+    def __init__(self, pool: ProgramPool) -> None:
+        self._pool = pool
+        self._built: set[tuple[str, str]] = set()
+        self._elapsed_s = 0.0
+
+    def hardware(self) -> Hardware:
+        """The device of the pool under a name of its own, so that its schedules are kept apart."""
+        return replace(self._pool.hardware, name=f"replay of {self._pool.hardware.name}")
+
+    def elapsed_s(self) -> float:
+        """Seconds that building and running took when the pool was measured, a program built once."""
+        return self._elapsed_s
+
+    @property
+    def measured(self) -> int:
+        """Number of different programs that it was asked for."""
+        return len(self._built)
+
+    def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
+        """Outcomes of the pool, in order; raises PoolError for a candidate that is not in it."""
+        return [self._outcome(job) if job.trace else self._untuned(job.task) for job in jobs]
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def __enter__(self) -> ReplayExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _outcome(self, job: MeasureJob) -> MeasureOutcome:
+        record = self._pool.programs(job.task).get(job.trace)
+        if record is None:
+            raise PoolError(
+                f"executor=replay: the pool {self._pool.folder} has no such program of task {job.task}; "
+                "search among its programs, with search/strategy=pool and the same pool"
+            )
+        again = (job.task, job.trace) in self._built
+        self._built.add((job.task, job.trace))
+        build_s = 0.0 if again else record.build_s
+        self._elapsed_s += build_s + record.run_s
+        return MeasureOutcome(
+            run_secs=record.run_secs,
+            failure=record.failure,
+            message=record.failure_message,
+            cut_short=record.cut_short,
+            build_s=build_s,
+            run_s=record.run_s,
+            simulated=True,
+        )
+
+    def _untuned(self, workload: str) -> MeasureOutcome:
+        slowest_s = self._pool.slowest_s(workload)
+        if slowest_s is None:
+            return MeasureOutcome(
+                failure=FailureKind.RUN_ERROR,
+                message=f"no program of task {workload or 'without a name'} ran in {self._pool.folder}",
+                simulated=True,
+            )
+        return MeasureOutcome((slowest_s,), simulated=True)
+
+
+def make_replay_executor(config: ExecutorConfig) -> ReplayExecutor:
+    """Creates the executor of `executor.pool`; raises what ProgramPool raises."""
+    return ReplayExecutor(ProgramPool(config.pool, config.hardware))

@@ -1,0 +1,1 @@
+"""Records of a dataset: schema, store, splits, exchange and datasheet."""

@@ -1,0 +1,349 @@
+"""Contents of a datasheet, shared by the terminal, the Markdown and the HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ....page import Fact, significant
+from ...generation.core_use import IDLE
+from .overview import Overview
+
+FEW_RECORDS = 10
+"""Number of valid records below which a task says little about the ranking of its programs."""
+
+_QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Table with a title; all cells are plain text."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def facts(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[Fact]:
+    """Key figures of the dataset; `label_noise` is the result of remeasuring some records."""
+    return list(_facts(overview, label_noise))
+
+
+def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[Fact]:
+    tasks, records, valid = overview.tasks, overview.records, overview.valid
+    operators = tasks.operator.nunique()
+    yield Fact(
+        "Tasks", _count(len(tasks)), f"of {operators} operators, {_count((tasks.valid > 0).sum())} measured"
+    )
+    failed = len(records) - len(valid)
+    yield Fact("Records", _count(len(records)), f"{_count(len(valid))} valid, {_count(failed)} failed")
+    if valid.empty:
+        return
+    measured = tasks[tasks.records > 0]
+    per_task = measured.records
+    yield Fact("Records per task", _count(per_task.median()), _range(per_task, _count, "from "))
+    yield Fact(
+        "Measured",
+        _day(records.timestamp.min()),
+        f"until {_day(records.timestamp.max())} (UTC), with TVM {', '.join(_versions(records))}",
+    )
+    yield Fact(
+        "Latency of the best programs",
+        _milliseconds(measured.best_s[measured.valid > 0].median()),
+        "median over the tasks, " + _range(measured.best_s[measured.valid > 0], _milliseconds, "from "),
+    )
+    yield Fact(
+        "Rate of the best programs",
+        f"{significant(measured.gflops.max())} GFLOP/s",
+        f"maximum over the tasks; their median is {significant(measured.gflops.median())}",
+    )
+    if valid.spread.notna().any():
+        yield Fact(
+            "Spread of the repeats",
+            f"{valid.spread.median():.1%}",
+            f"median over minimum within a record, minus 1; 90% are below {valid.spread.quantile(0.9):.1%}",
+        )
+    if label_noise:
+        yield Fact(
+            "Label noise",
+            f"{label_noise['median_relative_difference']:.1%}",
+            f"median difference of {_count(label_noise['records'])} records remeasured "
+            f"{label_noise['median_hours_between']:.1f} hours later on {label_noise['hardware']}",
+        )
+    yield Fact(
+        "Cut short",
+        _count(records.cut_short.sum()),
+        "single runs of programs far slower than the best of their task",
+    )
+    if probed := records.probe_ratio.notna().sum():
+        yield Fact(
+            "Disturbed",
+            _count(records.disturbed.sum()),
+            f"measured under noise and kept, out of {_count(probed)} records with a noise probe",
+        )
+    yield Fact(
+        "Counted",
+        _count(records.moved_bytes.notna().sum()),
+        "records whose memory traffic was read from the CPU's performance counters",
+    )
+    if simulated := int(records.simulated.sum()):
+        yield Fact("Simulated", _count(simulated), "not measured on a device", good=False)
+
+
+def sections(overview: Overview) -> list[Section]:
+    """Tables of counts and distributions."""
+    found = [operators_section(overview), samplers_section(overview), devices_section(overview)]
+    if overview.records.failure.notna().any():
+        found.append(failures_section(overview))
+    if not overview.valid.empty:
+        found.append(distributions_section(overview))
+    if overview.networks:
+        found.append(networks_section(overview))
+    if overview.runs:
+        found.append(runs_section(overview))
+    return [*found, sources_section(overview)]
+
+
+def operators_section(overview: Overview) -> Section:
+    rows = []
+    for operator, tasks in _by_size(overview.tasks.groupby("operator")):
+        records = overview.records[overview.records.operator == operator]
+        rows.append(
+            [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
+        )
+    columns = ["operator", "tasks", "records", "valid", "median score", "best GFLOP/s"]
+    return Section(
+        "Operators", columns, rows, "Best GFLOP/s is the median over the tasks of their best program's rate."
+    )
+
+
+def samplers_section(overview: Overview) -> Section:
+    rows = [
+        [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
+        for sampler, records in _by_size(overview.records.groupby("sampler"))
+    ]
+    return Section("Samplers", ["sampler", "records", "valid", "median score", "rounds"], rows)
+
+
+def devices_section(overview: Overview) -> Section:
+    rows = []
+    for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
+        hardware = overview.hardware.get(device)
+        cells = [device, "not described", "-", "-", "-"]
+        if hardware:
+            cells = [device, hardware.name, str(hardware.cores)]
+            cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
+        rows.append([*cells, _target(target), _count(len(records))])
+    columns = ["device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records"]
+    return Section("Devices", columns, rows)
+
+
+def runs_section(overview: Overview) -> Section:
+    stages = sorted({stage for run in overview.runs for stage in run.core_shares if stage != IDLE})
+    rows = [
+        [
+            _day(run.ended_at),
+            f"{run.seconds:.0f}",
+            _count(run.measured),
+            _count(run.valid),
+            f"{sum(run.cpu_s.values()) / max(1, run.valid):.2f}",
+            *(f"{run.core_shares.get(stage, 0.0):.0%}" for stage in (*stages, IDLE)),
+            f"{run.device_share:.0%}",
+        ]
+        for run in overview.runs
+    ]
+    columns = ["until", "seconds", "records", "valid", "CPU s per valid record", *stages, IDLE, "devices"]
+    return Section(
+        "Runs",
+        columns,
+        rows,
+        "Share of the machine's cores that each stage used, and of the time in which devices ran programs; "
+        "without the start of processes.",
+    )
+
+
+def failures_section(overview: Overview) -> Section:
+    counts = overview.records.failure.value_counts()
+    rows = [[kind, _count(n), _share(n, len(overview.records))] for kind, n in counts.items()]
+    return Section("Failures", ["kind", "records", "share"], rows)
+
+
+def distributions_section(overview: Overview) -> Section:
+    tasks, valid = overview.tasks[overview.tasks.valid > 0], overview.valid
+    quantities = [
+        ("latency of a record, ms", valid.latency_s * 1e3),
+        ("score of a record", valid.score),
+        ("best GFLOP/s of a task", tasks.gflops),
+        ("MFLOP of a task", tasks.flops / 1e6),
+        ("records of a task", tasks.records),
+        ("spread of the repeats, %", 100 * valid.spread.dropna()),
+        ("probe ratio", overview.records.probe_ratio.dropna()),
+    ]
+    rows = [
+        [name, *(significant(float(values.quantile(at))) for at in _QUANTILES)]
+        for name, values in quantities
+        if len(values)
+    ]
+    return Section("Distributions", ["of valid records", "minimum", "10%", "median", "90%", "maximum"], rows)
+
+
+def sources_section(overview: Overview) -> Section:
+    rows = [
+        [source, dtype or "-", _count(len(tasks))]
+        for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
+    ]
+    return Section("Sources of the tasks", ["source", "data type", "tasks"], rows)
+
+
+def networks_section(overview: Overview) -> Section:
+    valid = overview.tasks.valid
+    rows = []
+    for name, weights in overview.networks.items():
+        known = valid.reindex(list(weights), fill_value=0)
+        calls = sum(weight for task, weight in weights.items() if known[task] > 0)
+        share = _share(calls, sum(weights.values()))
+        rows.append([name, _count(len(weights)), _count((known > 0).sum()), share, _count(known.sum())])
+    columns = ["network", "tasks", "measured", "share of calls", "valid records"]
+    return Section("Networks", columns, rows, "A task shared by several networks counts for each of them.")
+
+
+def tasks_section(overview: Overview) -> Section:
+    """Table of all tasks, which is too long for a datasheet."""
+    tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
+    rows = [
+        [
+            *(row["name"], row["workload_hash"], _count(row["records"]), _count(row["valid"])),
+            *(_best(row["best_s"]), _median([row["gflops"]])),
+        ]
+        for row in tasks.to_dict("records")
+    ]
+    return Section("Tasks", ["task", "workload hash", "records", "valid", "best ms", "GFLOP/s"], rows)
+
+
+def method(overview: Overview) -> list[str]:
+    """Paragraphs that explain how to read a record."""
+    paragraphs = [
+        "A record is one program of a task on one device: its trace, and either the repeats of its run time "
+        "in seconds or a typed failure. Its latency is the shortest repeat, since disturbances only add "
+        "time. Its score is the best latency of its task on the device divided by its own.",
+        "A task is a fused subgraph with fixed shapes, stored as a TIR function. Rates count a multiply-add "
+        "as two operations, as TVM's estimate of the unscheduled function does.",
+    ]
+    if (overview.records["sampler"] == "import").any():
+        paragraphs.append(
+            "Records of the sampler `import` come from a MetaSchedule database. Their time is that of its "
+            "file, and their device was given at the import."
+        )
+    return paragraphs
+
+
+def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[str]:
+    """Conclusions that the dataset does not support."""
+    return list(_limits(overview, label_noise))
+
+
+def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[str]:
+    tasks, records, valid = overview.tasks, overview.records, overview.valid
+    if overview.bad_shards:
+        yield f"{len(overview.bad_shards)} damaged shards are not counted here."
+    if simulated := int(records.simulated.sum()):
+        yield f"{_count(simulated)} records are simulated: training leaves them out."
+    if len(overview.hardware) == 1:
+        (hardware,) = overview.hardware.values()
+        yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
+    dtypes = sorted(set(tasks.dtype) - {""})
+    if len(dtypes) == 1:
+        yield f"All tasks compute in {dtypes[0]}."
+    if few := int((tasks.valid < FEW_RECORDS).sum()):
+        yield f"{_count(few)} of {_count(len(tasks))} tasks have fewer than {FEW_RECORDS} valid records."
+    yield from _sampling_limits(records["sampler"])
+    if unprobed := int(records.probe_ratio.isna().sum()):
+        yield f"{_count(unprobed)} records have no noise probe, so disturbances are not marked."
+    if uncounted := int(valid.moved_bytes.isna().sum()):
+        yield (
+            f"{_count(uncounted)} of {_count(len(valid))} valid records have no performance counters: their "
+            "memory scores use the memory traffic counted from the lowered program."
+        )
+    if label_noise is None:
+        yield "The label noise, the difference from a measurement on another day, was not measured."
+    elif label_noise.get("content_hash") != overview.content_hash:
+        yield "The label noise was measured on an earlier version of this dataset."
+
+
+NO_SEARCH = {
+    "random": "",
+    "database": (
+        "come from a database of programs: the records do not tell whether a search or chance drew them."
+    ),
+    "import": "were imported: the records do not tell how their programs were chosen.",
+}
+"""Samplers that search nothing, and the end of the sentence on their records, if there is one to make."""
+
+
+def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
+    """Sentences on records whose programs chance did not draw, by their samplers."""
+    if searched := int((~samplers.isin(NO_SEARCH)).sum()):
+        which = "Programs" if searched == len(samplers) else f"Programs of {_count(searched)} records"
+        yield f"{which} were not sampled uniformly from their space: a search proposes more fast ones."
+    for sampler, sentence in NO_SEARCH.items():
+        if sentence and (count := int((samplers == sampler).sum())):
+            which = "All records" if count == len(samplers) else f"{_count(count)} records"
+            yield f"{which} {sentence}"
+
+
+def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
+    """Groups sorted by size, largest first."""
+    return sorted(groups, key=lambda group: -len(group[1]))
+
+
+def _record_counts(records: pd.DataFrame) -> list[str]:
+    valid = records[records.failure.isna()]
+    return [_count(len(records)), _count(len(valid)), _median(valid.score)]
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _median(values: Any) -> str:
+    return significant(float(np.median(values))) if len(values) else "-"
+
+
+def _best(seconds: float) -> str:
+    return significant(seconds * 1e3) if np.isfinite(seconds) else "-"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{significant(seconds * 1e3)} ms"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{significant(100 * part / whole, 2)}%" if whole else "-"
+
+
+def _range(values: pd.Series, show: Any, prefix: str = "") -> str:
+    return f"{prefix}{show(values.min())} to {show(values.max())}"
+
+
+def _day(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, tz=timezone.utc).strftime("%Y-%m-%d %H:%M")
+
+
+def _versions(records: pd.DataFrame) -> list[str]:
+    return sorted(version or "of unknown version" for version in records.tvm_version.unique())
+
+
+def _target(text: str) -> str:
+    """Short description of a target."""
+    target = json.loads(text)
+    words = [target["kind"], target.get("mcpu") or target.get("arch") or target.get("tag") or ""]
+    if "num-cores" in target:
+        words.append(f"{target['num-cores']} cores")
+    return " ".join(filter(None, words))

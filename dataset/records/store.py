@@ -1,0 +1,398 @@
+"""Record store: a folder of append-only Parquet shards that survives a kill at any moment.
+
+A shard is written to a temporary name, flushed to disk and renamed. Its name contains the start of its
+SHA-256. Readers therefore see whole shards only, and detect truncated or corrupted ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...compiler.host.interruption import interrupts_deferred
+from ...errors import UserError
+from ..hardware import Hardware
+from .schema import (
+    COLUMN_DEFAULTS,
+    KEY_COLUMNS,
+    READABLE_VERSIONS,
+    RECORD_SCHEMA,
+    TASK_SCHEMA,
+    FailureKind,
+    Record,
+    TaskRow,
+    record_key,
+)
+
+SHARD_ROWS = 20_000
+"""Largest number of rows of a shard, so that a full one is never read and written again to compact."""
+
+_HASH_DIGITS = 16
+_SET_ASIDE = "set-aside"
+
+
+class StoreError(UserError, RuntimeError):
+    """The folder is not a usable record store."""
+
+
+class StoreLockedError(StoreError):
+    """Another run is writing to this dataset."""
+
+
+@dataclass(frozen=True)
+class BadShard:
+    """Shard that could not be read, with the reason."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One of the two tables of a store."""
+
+    name: str
+    schema: pa.Schema
+    key_columns: Sequence[str]
+    key: Callable[..., str]
+    """Key of a row from the values of `key_columns`; rows with equal keys are duplicates."""
+
+    def keys(self, rows: pa.Table) -> list[str]:
+        return list(map(self.key, *(rows[name].to_pylist() for name in self.key_columns)))
+
+
+_TASKS = _Table("tasks", TASK_SCHEMA, ("workload_hash",), str)
+_RECORDS = _Table("records", RECORD_SCHEMA, KEY_COLUMNS, record_key)
+
+
+class RecordStore:
+    """Tasks, records and hardware descriptions of one dataset.
+
+    Reading needs no lock. Writing requires `with store.writing():`, held by one process at a time.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.bad_shards: list[BadShard] = []
+        """Damaged shards that the last read left out."""
+        self._staged: list[Path] | None = None
+
+    # -- reading
+
+    def require(self) -> RecordStore:
+        """Raise StoreError unless the folder holds a dataset."""
+        if not self._shards(_TASKS):
+            raise StoreError(
+                f"dataset={self.folder} has no dataset (no tasks-*.parquet); create one with foretune "
+                "generate, or use another folder"
+            )
+        return self
+
+    def require_intact(self) -> RecordStore:
+        """Read all shards; raises StoreError for a damaged one, for callers that need every record."""
+        for bad in self.check_shards():
+            raise StoreError(
+                f"{bad.path}: damaged ({bad.reason}); restore it from a copy, or set it aside: "
+                f"foretune dataset merge {self.folder} into={self.folder} skip_damaged=true"
+            )
+        return self
+
+    def tasks(self) -> list[TaskRow]:
+        """Distinct tasks in the order of writing; sets `bad_shards`."""
+        return [TaskRow(**row) for row in self._rows(_TASKS, _TASKS.schema.names).to_pylist()]
+
+    def records(self, workload_hashes: Iterable[str] | None = None) -> list[Record]:
+        """Distinct records in the order of writing, of all tasks or of some; sets `bad_shards`."""
+        rows = self.columns(*RECORD_SCHEMA.names)
+        if workload_hashes is not None:
+            rows = rows.filter(pc.is_in(rows["workload_hash"], pa.array(workload_hashes, pa.string())))
+        return [_record(row) for batch in rows.to_batches() for row in batch.to_pylist()]
+
+    def columns(self, *names: str) -> pa.Table:
+        """Columns of the distinct records in the order of writing; sets `bad_shards`.
+
+        Only the requested columns are kept in memory. `key`, the key of a record, counts as a column.
+        """
+        return self._rows(_RECORDS, names)
+
+    def count_stored_rows(self) -> int:
+        """Number of records in the readable shards, including duplicates."""
+        return sum(len(rows) for _, rows in self._read(_RECORDS, ["round"]))
+
+    def hardware(self) -> dict[str, Hardware]:
+        """Hardware descriptions by id; raises StoreError for a damaged one."""
+        described = {}
+        for path in sorted(self.folder.glob("hardware-*.json")):
+            try:
+                hardware = Hardware.from_json(path.read_text())
+            except (OSError, ValueError) as error:
+                raise StoreError(f"{path}: {error}; restore it from a copy of the dataset") from error
+            if path.stem != f"hardware-{hardware.hardware_id}":
+                raise StoreError(
+                    f"{path}: has another hardware_id, {hardware.hardware_id}; restore it from a copy of "
+                    "the dataset"
+                )
+            described[hardware.hardware_id] = hardware
+        return described
+
+    def hardware_of(self, hardware_ids: Iterable[str]) -> dict[str, Hardware]:
+        """Descriptions of the devices of records, by id; raises StoreError for one without a description."""
+        described = self.hardware()
+        wanted = sorted(set(hardware_ids))
+        if missing := [name for name in wanted if name not in described]:
+            raise StoreError(
+                f"{self.folder}/hardware-{missing[0]}.json: is missing, and describes the device of some "
+                "records; copy it from the dataset they are from, or merge that one: foretune dataset merge "
+                f"{self.folder} OTHER into={self.folder}"
+            )
+        return {name: described[name] for name in wanted}
+
+    def content_hash(self) -> str:
+        """32 hex digits over the devices and the names of all shards, which contain content hashes."""
+        names = [path.name for table in (_TASKS, _RECORDS) for path in self._shards(table)]
+        devices = [hardware.to_json() for hardware in self.hardware().values()]
+        return hashlib.sha256("\n".join([*names, *devices]).encode()).hexdigest()[:32]
+
+    def check_shards(self) -> list[BadShard]:
+        """Read all shards; returns the damaged ones."""
+        damaged = []
+        for table in (_TASKS, _RECORDS):
+            for _ in self._read(table, table.schema.names):
+                pass
+            damaged += self.bad_shards
+        return damaged
+
+    # -- writing
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the write lock of the dataset; raises StoreLockedError if another process has it."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / ".lock").open("w")
+        except OSError as error:
+            raise StoreError(
+                f"dataset={self.folder}: cannot be written ({error.strerror}); use another folder"
+            ) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreLockedError(
+                    f"dataset={self.folder}: another run is writing to it; wait for it, stop it, or use "
+                    "another folder"
+                ) from error
+            _unlink(self.folder.glob("*.partial"))
+            yield
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all writes of the block visible at its end, or none of them if the block fails.
+
+        A kill during the few renames at the end leaves a valid dataset with a part of the writes: records
+        come last, after their tasks and devices. Ctrl-C waits for the renames.
+        """
+        self._staged = []
+        try:
+            yield
+            staged = dict.fromkeys(self._staged)
+            with interrupts_deferred():
+                for partial in sorted(staged, key=lambda path: path.name.startswith(f"{_RECORDS.name}-")):
+                    partial.rename(partial.with_suffix(""))
+        except BaseException:
+            _unlink(self._staged)
+            raise
+        finally:
+            self._staged = None
+
+    def append_tasks(self, rows: Sequence[TaskRow]) -> None:
+        self._append(_TASKS, pa.Table.from_pylist([vars(row) for row in rows], schema=TASK_SCHEMA))
+
+    def append_records(self, records: Sequence[Record]) -> None:
+        self.append_columns(pa.Table.from_pylist(list(map(_row, records)), schema=RECORD_SCHEMA))
+
+    def append_columns(self, records: pa.Table) -> None:
+        """Append records given as a table with all columns of RECORD_SCHEMA, such as from `columns`."""
+        self._append(_RECORDS, records.select(RECORD_SCHEMA.names))
+
+    def put_hardware(self, hardware: Hardware) -> None:
+        """Write a device's description unless a stored one has peaks that are as high.
+
+        Of measured and stored peaks the higher one is kept: a device that also does other work does not reach
+        its peaks. Raises StoreError if a stored description is damaged.
+        """
+        known = self.hardware().get(hardware.hardware_id)
+        if known is not None:
+            peak_gflops = max(hardware.peak_gflops, known.peak_gflops)
+            bandwidth_gbs = max(hardware.bandwidth_gbs, known.bandwidth_gbs)
+            if (peak_gflops, bandwidth_gbs) == (known.peak_gflops, known.bandwidth_gbs):
+                return
+            hardware = replace(hardware, peak_gflops=peak_gflops, bandwidth_gbs=bandwidth_gbs)
+        path = self.folder / f"hardware-{hardware.hardware_id}.json"
+        self._write_atomically(path, hardware.to_json().encode())
+
+    def put_file(self, name: str, content: bytes) -> None:
+        """Write a file beside the shards atomically; raises StoreError."""
+        self._write_atomically(self.folder / name, content)
+
+    def set_aside_bad_shards(self) -> list[BadShard]:
+        """Move damaged shards into `set-aside/`, so that their records are measured again."""
+        damaged = self.check_shards()
+        for bad in damaged:
+            (self.folder / _SET_ASIDE).mkdir(exist_ok=True)
+            bad.path.rename(self.folder / _SET_ASIDE / bad.path.name)
+        return damaged
+
+    def compact(self) -> None:
+        """Merge small shards, sorted by task, into shards of SHARD_ROWS rows; full ones are kept.
+
+        A kill in between leaves duplicates, which reads and the next compaction drop. Raises StoreError for a
+        damaged shard.
+        """
+        self.require_intact()
+        for table in (_TASKS, _RECORDS):
+            self._compact(table)
+
+    # -- rows
+
+    def _rows(self, table: _Table, columns: Sequence[str]) -> pa.Table:
+        """Columns of the distinct rows, where `key` counts as a column."""
+        stored = [name for name in columns if name != "key"]
+        parts, seen = [], set[str]()
+        for _, rows in self._read(table, {*stored, *table.key_columns}):
+            keys = table.keys(rows)
+            fresh = _first_seen(keys, seen)
+            rows = rows.append_column("key", pa.array(keys, pa.string())).select(list(columns))
+            parts.append(rows if len(fresh) == len(rows) else rows.take(fresh))
+        empty = table.schema.append(pa.field("key", pa.string())).empty_table()
+        return pa.concat_tables([empty.select(list(columns)).replace_schema_metadata(), *parts])
+
+    def _compact(self, table: _Table) -> None:
+        merged: list[Path] = []
+        parts, seen, doubles = [], set[str](), 0
+        for path, rows in self._read(table, table.schema.names):
+            fresh = _first_seen(table.keys(rows), seen)
+            if len(fresh) != SHARD_ROWS:
+                merged.append(path)
+                parts.append(rows.take(fresh))
+                doubles += len(rows) - len(fresh)
+        if len(merged) > 1 or doubles:
+            with self.transaction():
+                self._append(table, pa.concat_tables(parts).sort_by("workload_hash"))
+            _unlink(merged)
+
+    # -- files
+
+    def _shards(self, table: _Table) -> list[Path]:
+        return sorted(self.folder.glob(f"{table.name}-*.parquet"))
+
+    def _read(self, table: _Table, columns: Iterable[str]) -> Iterator[tuple[Path, pa.Table]]:
+        """Yield each readable shard with some columns of its rows; sets `bad_shards`."""
+        self.bad_shards = []
+        wanted = [field for field in table.schema if field.name in set(columns)]
+        done: set[Path] = set()
+        while fresh := [path for path in self._shards(table) if path not in done]:
+            for path in fresh:
+                done.add(path)
+                try:
+                    rows = _read_shard(path, wanted)
+                except FileNotFoundError:
+                    pass  # compacted by another process; the next iteration finds the merged shard
+                except (OSError, pa.ArrowException) as error:
+                    self.bad_shards.append(BadShard(path, str(error)))
+                else:
+                    yield path, rows
+
+    def _append(self, table: _Table, rows: pa.Table) -> None:
+        """Write rows as shards of at most SHARD_ROWS rows."""
+        names = (path.name for path in self.folder.glob(f"{table.name}-*.parquet*"))
+        number = max((int(name.split("-")[1]) for name in names), default=-1) + 1
+        rows = rows.replace_schema_metadata(table.schema.metadata)
+        for offset in range(0, len(rows), SHARD_ROWS):
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows.slice(offset, SHARD_ROWS), sink, compression="zstd", compression_level=9)
+            content = sink.getvalue().to_pybytes()
+            path = self.folder / f"{table.name}-{number:06d}-{_digest(content)}.parquet"
+            self._write_atomically(path, content)
+            number += 1
+
+    def _write_atomically(self, path: Path, content: bytes) -> None:
+        partial = path.with_suffix(path.suffix + ".partial")
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if self._staged is None:
+                partial.rename(path)
+            else:
+                self._staged.append(partial)
+        except OSError as error:
+            with suppress(OSError):  # a read-only file system refuses this for a missing file too
+                partial.unlink(missing_ok=True)
+            raise StoreError(
+                f"{path}: could not be written ({error.strerror}); free some space or use another folder, "
+                "then run the same command again: earlier writes are kept"
+            ) from error
+
+
+def _read_shard(path: Path, wanted: Sequence[pa.Field]) -> pa.Table:
+    """Columns of a shard; raises OSError if it is damaged, StoreError for an unknown version."""
+    content = path.read_bytes()
+    if path.stem.rsplit("-", 1)[-1] != (digest := _digest(content)):
+        raise OSError(f"its content has the hash {digest}")
+    file = pq.ParquetFile(pa.BufferReader(content))
+    version = (file.schema_arrow.metadata or {}).get(b"foretune_schema", b"?").decode()
+    if version not in map(str, READABLE_VERSIONS):
+        raise StoreError(
+            f"{path}: schema version {version}, but this foretune reads "
+            f"{', '.join(map(str, READABLE_VERSIONS))}; use the foretune that wrote it, or "
+            "generate the dataset again"
+        )
+    stored = set(file.schema_arrow.names)
+    rows = file.read([field.name for field in wanted if field.name in stored]).replace_schema_metadata()
+    for field in wanted:
+        if field.name not in stored:
+            default = pa.scalar(COLUMN_DEFAULTS[field.name], field.type)
+            rows = rows.append_column(field, pa.repeat(default, len(rows)))
+    return rows.select([field.name for field in wanted])
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
+
+
+def _first_seen(keys: Iterable[str], seen: set[str]) -> pa.Array:
+    """Positions of keys that are not yet in `seen`; adds them to it."""
+    fresh = []
+    for position, key in enumerate(keys):
+        if key not in seen:
+            seen.add(key)
+            fresh.append(position)
+    return pa.array(fresh, pa.int64())
+
+
+def _row(record: Record) -> dict:
+    row = {field.name: getattr(record, field.name) for field in fields(record)}
+    row["failure"] = record.failure.value if record.failure else None
+    return row
+
+
+def _record(row: dict) -> Record:
+    row["run_secs"] = tuple(row["run_secs"])
+    row["failure"] = FailureKind(row["failure"]) if row["failure"] else None
+    return Record(**row)
+
+
+def _unlink(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

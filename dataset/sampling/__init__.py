@@ -1,0 +1,1 @@
+"""Sampling: which tasks a dataset has, and which programs of each are measured."""

@@ -1,0 +1,114 @@
+"""Log of the operators that a PyTorch network calls, with the steps that can be fused behind each.
+
+A dispatch mode keeps the calls of one inference on the `meta` device, where a tensor has a shape and no
+memory. The tensors tie the calls together: a convolution, batch norm and ReLU in a row become one operator
+with the epilogue `bias_relu`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ....compiler.operators import OPERATOR_SETTINGS, OperatorSettings, SettingsError
+from ....compiler.operators.batch_norm import BATCH_NORMS
+from ....compiler.operators.shared.torch_call import NotDescribedError, TorchCall
+from .call_epilogue import Call, tensors_in, with_epilogue
+
+NetworkFactory: TypeAlias = Callable[[], tuple[nn.Module, tuple[Any, ...]]]
+"""Builds a network and the arguments of its call, of batch 1, under `torch.device("meta")`."""
+
+
+@dataclass(frozen=True)
+class Operators:
+    """Operator calls of one inference of a network."""
+
+    calls: Counter[OperatorSettings]
+    """Number of calls of each operator with its epilogue."""
+    skipped: Counter[str]
+    """Number of operator calls that no settings describe, by reason."""
+
+
+def log_operators(factory: NetworkFactory) -> Operators:
+    """Builds a network on the meta device, runs it once in evaluation mode and reads its operators."""
+    with torch.device("meta"), torch.no_grad():
+        network, inputs = factory()
+        with _CallLog() as log:
+            network.eval()(*inputs)
+    return _read(log.calls)
+
+
+class _CallLog(TorchDispatchMode):
+    """Keeps every call with its tensors, so that each tensor keeps an `id` of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._makers: dict[int, int] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = kwargs or {}
+        function = str(func.overloadpacket)
+        inputs = tuple(self._makers.get(id(tensor)) for tensor in tensors_in((args, options)))
+        result = _run(func, function, args, options)
+        outputs = tensors_in(result)
+        for tensor in outputs:  # an in-place operation is the new maker of its input
+            self._makers[id(tensor)] = len(self.calls)
+        self.calls.append(Call(function, args, options, outputs[0] if outputs else None, inputs))
+        return result
+
+
+def _run(func: Any, function: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Result of a call. Shapes of a batch norm are known; PyTorch's derivation would take most of a run."""
+    if function not in BATCH_NORMS:
+        return func(*args, **options)
+    data = args[0]
+    return torch.empty_like(data), data.new_empty(0), data.new_empty(0)
+
+
+def _read(calls: Sequence[Call]) -> Operators:
+    users: defaultdict[int, list[int]] = defaultdict(list)
+    for number, call in enumerate(calls):
+        for maker in {maker for maker in call.inputs if maker is not None}:
+            users[maker].append(number)
+    readers: defaultdict[str, list[type[OperatorSettings]]] = defaultdict(list)
+    for cls in OPERATOR_SETTINGS.values():
+        for function in cls.calls:
+            readers[function].append(cls)
+    found: Counter[OperatorSettings] = Counter()
+    skipped: Counter[str] = Counter()
+    fused: set[int] = set()
+    for number, call in enumerate(calls):
+        if call.function not in readers or number in fused:
+            continue
+        try:
+            settings = _settings(call, readers[call.function])
+        except NotDescribedError as error:
+            skipped[str(error)] += 1
+        else:
+            found[with_epilogue(settings, number, calls, users, fused)] += 1
+    return Operators(found, skipped)
+
+
+def _settings(call: TorchCall, readers: Sequence[type[OperatorSettings]]) -> OperatorSettings:
+    """Settings from the first operator that describes the call; raises NotDescribedError with a reason."""
+    reasons = []
+    for cls in readers:
+        try:
+            settings = cls.read_call(call)
+        except NotDescribedError as error:
+            reasons.append(str(error))
+        except SettingsError as error:
+            reasons.append(f"{str(error).partition(':')[0]} outside what the settings allow")
+        else:
+            if settings is not None:
+                return settings
+    raise NotDescribedError(reasons[0] if reasons else f"{call.function} that no operator describes")

@@ -1,0 +1,1 @@
+"""Bolt: GPU templates in a network, and advice to its designer."""

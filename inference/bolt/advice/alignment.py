@@ -1,0 +1,79 @@
+"""Channels that miss a whole vector, and layers with whole ones (Bolt sections 3.2.3 and 3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.target import Target
+
+from ....compiler.operators.convolutions.conv2d import Conv2d
+from ....compiler.operators.convolutions.depthwise_conv2d import DepthwiseConv2d
+from ....compiler.operators.dense import Dense
+from ....compiler.operators.settings import OperatorSettings
+from ....dataset.hardware import Hardware
+from .layers import Layer, Variant
+
+_ACCESS_BITS = 128
+"""Widest load and store of a GPU (section 3.2.3): eight values of float16, four of float32."""
+
+_BITS = {"float32": 32, "float16": 16, "int8": 8}
+
+UP, DOWN = "up", "down"
+
+WIDTHS = ("in_channels", "out_channels", "in_features", "out_features")
+"""Fields of an operator that are widths of the network."""
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A layer whose widths are multiples of the alignment."""
+
+    direction: str
+    """UP or DOWN."""
+    widths: tuple[str, ...]
+    """Settings that differ from the layer's."""
+    variant: Variant
+
+
+def alignment(target: Target, hardware: Hardware, dtype: str) -> int:
+    """Values that widths should be multiples of: a vector of the CPU, the widest access of a GPU."""
+    bits = hardware.vector_bits if target.kind.name == "llvm" else _ACCESS_BITS
+    return max(1, bits // _BITS[dtype])
+
+
+def misaligned(settings: OperatorSettings, unit: int, data_too: bool) -> tuple[str, ...]:
+    """Widths of an operator that are no multiple of `unit`; none for operators with groups.
+
+    Without `data_too`, a width of the data below one unit is left as it is. It is that of
+    the image at the network's entrance, which a CPU reads one value at a time: a wider one costs what it
+    adds.
+    """
+    if not isinstance(settings, (Conv2d, DepthwiseConv2d, Dense)):
+        return ()
+    fields = [name for name in WIDTHS if hasattr(settings, name)]
+    if not isinstance(settings, DepthwiseConv2d) and not data_too:
+        fields = [name for name in fields if not name.startswith("in_") or getattr(settings, name) >= unit]
+    return tuple(name for name in fields if getattr(settings, name) % unit)
+
+
+def aligned(layer: Layer, unit: int, data_too: bool) -> list[Aligned]:
+    """The layer with all misaligned widths rounded up, and down; none where all are aligned.
+
+    Widths of both sides change together, since a network's neighbouring layers share them. There is no layer
+    rounded down where a width would be nothing.
+    """
+    settings = layer.variant.settings
+    names = misaligned(settings, unit, data_too)
+    found = []
+    for direction in (UP, DOWN) if names else ():
+        widths: dict[str, Any] = {name: rounded(getattr(settings, name), unit, direction) for name in names}
+        if all(widths.values()):
+            changed = replace(settings, **widths)
+            found.append(Aligned(direction, names, Variant(changed, layer.variant.activation)))
+    return found
+
+
+def rounded(width: int, unit: int, direction: str) -> int:
+    """The next multiple of `unit` in a direction: 24 is 32 up and 16 down by 16."""
+    return (-(-width // unit) if direction == UP else width // unit) * unit

@@ -1,0 +1,209 @@
+"""Advice on a network: what its designer may exchange, widen or add, and what that takes or saves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ....compiler.task import Task
+from .alignment import Aligned
+from .deepening import parameters
+from .exchange import Cost
+from .latencies import Latency
+from .layers import Layer, Variant
+
+
+@dataclass(frozen=True)
+class LayerCosts:
+    """One layer with other activations. Seconds are of one call."""
+
+    layer: str
+    task: str
+    weight: int
+    """Calls in one run of the network."""
+    activation: str
+    """Activation that the network has."""
+    own_s: float
+    """Latency of the layer as it is."""
+    extra_s: dict[str, float]
+    """Seconds that each activation takes beyond the own one; negative where it saves some."""
+
+
+@dataclass(frozen=True)
+class ActivationAdvice:
+    """One activation in all layers of the network that have one."""
+
+    name: str
+    calls: int
+    """Layers of the network that have it now, each as often as it is called."""
+    extra_s: float
+    """Seconds that a run of the network takes more with it in `layers`; negative where it takes less."""
+    share: float
+    """The same as a share of the network's latency."""
+    layers: int
+    """Layers, of those with an activation, of which a program runs with it."""
+    of: int
+    """Layers with an activation."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the seconds are of all layers with an activation."""
+        return self.layers == self.of
+
+
+@dataclass(frozen=True)
+class AlignmentAdvice:
+    """One layer with aligned widths. Seconds are of one run of the network, all calls of the layer."""
+
+    layer: str
+    task: str
+    weight: int
+    direction: str
+    """"up" or "down"."""
+    widths: dict[str, tuple[int, int]]
+    """Width that the layer has, and the aligned one, by setting."""
+    own_s: float
+    aligned_s: float
+    share: float
+    """Share of the network's latency that it saves; negative where it takes more."""
+
+    @property
+    def saved_s(self) -> float:
+        """Seconds of a run that the aligned layer saves."""
+        return self.own_s - self.aligned_s
+
+
+@dataclass(frozen=True)
+class DeepeningAdvice:
+    """A 1x1 convolution behind one layer. Seconds are of one run of the network, all calls of the layer."""
+
+    layer: str
+    task: str
+    weight: int
+    channels: int
+    extra_s: float
+    share: float
+    """Share of the network's latency that it takes."""
+    parameters: int
+    """Weights and biases that it adds, for all calls."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice on one network. The lists are sorted, the most worth while first."""
+
+    network: str
+    target: str
+    hardware: str
+    measured: bool
+    """Whether the device told the latencies, or a cost model."""
+    checkpoint: str
+    """Cost model that predicted them, "" where they are measured."""
+    network_s: float
+    """Latencies of all tasks, times their weights."""
+    tasks: int
+    unknown: list[str]
+    """Tasks of which no latency is known; the network's latency lacks them."""
+    layers: int
+    """Tasks that are layers which can be built otherwise."""
+    sources: dict[str, int]
+    """Tasks by where their program comes from."""
+    alignment: int
+    """Values that widths should be multiples of."""
+    nearly_free: float
+    """Share of the network's latency up to which a 1x1 convolution counts as nearly free."""
+    activations: list[ActivationAdvice]
+    layer_costs: list[LayerCosts] = field(default_factory=list)
+    aligned: list[AlignmentAdvice] = field(default_factory=list)
+    deeper: list[DeepeningAdvice] = field(default_factory=list)
+
+    @property
+    def free(self) -> list[DeepeningAdvice]:
+        """1x1 convolutions that are nearly free."""
+        return [one for one in self.deeper if one.share <= self.nearly_free]
+
+
+def layer_costs(layer: Layer, costs: Mapping[str, Cost]) -> LayerCosts | None:
+    """A layer with its costs by activation; None where no program of its own ran."""
+    activation = layer.variant.activation
+    if activation not in costs:
+        return None
+    return LayerCosts(
+        layer=layer.name,
+        task=layer.of_network.name,
+        weight=layer.of_network.weight,
+        activation=activation,
+        own_s=costs[activation].own_s,
+        extra_s={name: cost.other_s - cost.own_s for name, cost in costs.items()},
+    )
+
+
+def activation_advice(
+    names: Sequence[str], layers: Sequence[LayerCosts], network_s: float
+) -> list[ActivationAdvice]:
+    """Advice on each activation, the cheapest first, those that few layers run with last.
+
+    There is none without a layer that has an activation.
+    """
+    calls: defaultdict[str, int] = defaultdict(int)
+    for layer in layers:
+        calls[layer.activation] += layer.weight
+    advice = []
+    for name in dict.fromkeys([*names, *calls]) if layers else ():
+        known = [layer for layer in layers if name in layer.extra_s]
+        extra_s = sum(layer.weight * layer.extra_s[name] for layer in known)
+        advice.append(
+            ActivationAdvice(name, calls[name], extra_s, extra_s / network_s, len(known), len(layers))
+        )
+    return sorted(advice, key=lambda one: (-one.layers, one.extra_s))
+
+
+def alignment_advice(
+    layers: Sequence[tuple[Layer, Aligned, Task]], latencies: Mapping[str, Latency], network_s: float
+) -> list[AlignmentAdvice]:
+    """Advice on each layer and direction whose latencies are known, the largest saving first."""
+    advice = []
+    for layer, aligned, task in layers:
+        own, other = latencies.get(layer.task.workload_hash), latencies.get(task.workload_hash)
+        if own is None or other is None:
+            continue
+        weight = layer.of_network.weight
+        before, after = layer.variant.settings, aligned.variant.settings
+        advice.append(
+            AlignmentAdvice(
+                layer=layer.name,
+                task=layer.of_network.name,
+                weight=weight,
+                direction=aligned.direction,
+                widths={name: (getattr(before, name), getattr(after, name)) for name in aligned.widths},
+                own_s=weight * own.seconds,
+                aligned_s=weight * other.seconds,
+                share=weight * (own.seconds - other.seconds) / network_s,
+            )
+        )
+    return sorted(advice, key=lambda one: -one.saved_s)
+
+
+def deepening_advice(
+    layers: Sequence[tuple[Layer, Variant, Task]], latencies: Mapping[str, Latency], network_s: float
+) -> list[DeepeningAdvice]:
+    """Advice on each 1x1 convolution whose latency is known, the cheapest first."""
+    advice = []
+    for layer, variant, task in layers:
+        latency = latencies.get(task.workload_hash)
+        if latency is None:
+            continue
+        weight = layer.of_network.weight
+        advice.append(
+            DeepeningAdvice(
+                layer=layer.name,
+                task=layer.of_network.name,
+                weight=weight,
+                channels=variant.settings.to_dict()["out_channels"],
+                extra_s=weight * latency.seconds,
+                share=weight * latency.seconds / network_s,
+                parameters=weight * parameters(variant),
+            )
+        )
+    return sorted(advice, key=lambda one: one.extra_s)

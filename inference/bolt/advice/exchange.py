@@ -1,0 +1,110 @@
+"""Exchange of a layer's activation: the same programs, with another activation behind them.
+
+A search finds another program for each activation, by chance a better one. Only the same tiles and loops tell
+the cost of the activation, which is a small part of the layer's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ....compiler.replay import replay, trace_to_json
+from ....compiler.task import Task
+from ....compiler.templates.cpu.overflow import AccumulatorOverflowError
+from ....compiler.templates.cpu.programs import AnyTemplate, template_programs
+from ....compiler.tvm_compat import make_tune_context
+from ....dataset.hardware import Hardware
+from ...spaces.base import DesignSpace
+from ...starts.adapted import ProgramAdapter
+from .latencies import LatencySource, Programs
+from .layers import Layer
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Latencies of a layer with its own activation and with another one, by the same programs."""
+
+    own_s: float
+    other_s: float
+    """Each is that of the fastest of the programs that run with both."""
+    programs: int
+    """Programs that run with both."""
+
+
+class Exchange:
+    """Gives programs of a task the activation of another task, which differs in nothing else."""
+
+    def __init__(
+        self, target: Target, hardware: Hardware | None, space: DesignSpace, templates: int = 8
+    ) -> None:
+        """Sets an exchange up.
+
+        Args:
+            space: design space whose postprocessors the programs go through.
+            templates: templates of a task that a program is looked for among, the most promising first.
+        """
+        self._target = target
+        self._hardware = hardware
+        self._space = space
+        self._count = templates
+        self._adapter = ProgramAdapter(target, space)
+
+    def programs(self, own: Task, traces: Sequence[str], other: Task) -> list[str | None]:
+        """Trace of `other` for each trace of `own`; None for a program that `other` has none like."""
+        found = [self._adapter(own, trace, other) for trace in traces]
+        if None in found:
+            templates = {trace: template for template, trace in self._templates(own)}
+            wanted = dict(self._templates(other)) if templates else {}
+            for number, trace in enumerate(traces):
+                if found[number] is None and trace in templates:
+                    found[number] = wanted.get(templates[trace])
+        return found
+
+    def context(self, task: Task) -> ms.TuneContext:
+        """Context in which programs of the task are replayed."""
+        generator = self._space.generator(self._target)
+        return make_tune_context(task.mod, self._target, seed=0, name=task.name, space=generator, threads=1)
+
+    def _templates(self, task: Task) -> Iterator[tuple[AnyTemplate, str]]:
+        """The most promising templates of a task with their traces."""
+        found = template_programs(task.mod, self._target, self._hardware)
+        with suppress(AccumulatorOverflowError):
+            for template, schedule in islice(found, self._count):
+                yield template, trace_to_json(schedule.trace)
+
+
+def activation_costs(
+    layer: Layer, names: Sequence[str], traces: Sequence[str], exchange: Exchange, source: LatencySource
+) -> dict[str, Cost]:
+    """Cost of each activation in place of the layer's own, by name; none for one that no program has.
+
+    `traces` are programs of `layer.task`. All programs are timed under the same conditions, those with the
+    layer's own activation among them.
+    """
+    every = [layer.variant.activation, *(name for name in names if name != layer.variant.activation)]
+    tasks = [layer.changed(replace(layer.variant, activation=name)) for name in every]
+    rows, programs = [], []
+    for task in tasks:
+        of_task = traces if task is tasks[0] else exchange.programs(tasks[0], traces, task)
+        context = exchange.context(task)
+        candidates = [None if trace is None else replay(context, trace) for trace in of_task]
+        rows.append([candidate is not None for candidate in candidates])
+        programs.append(Programs(task, context, [one for one in candidates if one is not None]))
+    latencies = []
+    for row, seconds in zip(rows, source.latencies_s(programs), strict=True):
+        left = iter(seconds)
+        latencies.append([next(left) if has else math.inf for has in row])
+    costs = {}
+    for name, of_name in zip(every, latencies, strict=True):
+        pairs = [pair for pair in zip(latencies[0], of_name, strict=True) if all(map(math.isfinite, pair))]
+        if pairs:
+            own_s, other_s = (min(seconds) for seconds in zip(*pairs, strict=True))
+            costs[name] = Cost(own_s, other_s, len(pairs))
+    return costs

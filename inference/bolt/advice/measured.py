@@ -1,0 +1,187 @@
+"""Latencies measured on a device: of schedules in a tuning database, or of a short search beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tvm.target import Target
+from typing_extensions import Self
+
+from ....compiler.replay import candidate_module_json
+from ....compiler.task import Task
+from ....compiler.templates.cpu.overflow import AccumulatorOverflowError
+from ....compiler.templates.cpu.programs import template_traces
+from ....dataset.hardware import Hardware
+from ....dataset.measure import ExecutorConfig, MeasureConfig, MeasureJob
+from ...database.tuning_database import TuningDatabase
+from ...inspection.content import snapshot
+from ...reuse.parent import ReuseParent
+from ...search.config import OneShotConfig
+from ...search.opening import anything_due
+from ...search.tuner import NetworkTuner
+from ...spaces.stock import StockSpace
+from ...starts.adapted import AdaptedStarts, ProgramAdapter
+from ...starts.configured import asked_starts
+from ...workers.searchers import hold_back
+from ...workers.workforce import Workforce
+from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, Programs
+
+TURNS = 3
+"""Times that programs which are compared are measured, in turns."""
+
+ADAPTED = 4
+"""Programs of another task that a search begins with."""
+
+
+class MeasuredLatencies(LatencySource):
+    """Latencies on a device; a context manager that ends the processes.
+
+    A task with a schedule in the user's tuning database, which is read alone, has its latency there. Others
+    are searched for a short time. What that finds is kept in a database of its own, since a later tuning run
+    would take tasks of a short search for tuned ones; a restart goes on from there.
+    """
+
+    measured = True
+    checkpoint = ""
+
+    def __init__(
+        self,
+        target: Target,
+        search: OneShotConfig,
+        checkpoint: str | None,
+        executor: ExecutorConfig,
+        measure: MeasureConfig,
+        workers: int | None,
+        tuned: Path,
+        own: Path,
+    ) -> None:
+        """`tuned` is the folder of the user's database, `own` that of what short searches find."""
+        self._target = target
+        self._stack = ExitStack()
+        self._workforce = Workforce(target, search, checkpoint, executor, measure, workers)
+        self._stack.callback(self._workforce.close)
+        try:
+            self._workforce.fit()  # so that a bad checkpoint is an error even if all layers are measured
+            hardware = self._workforce.hardware()
+            self._tuned = self._stack.enter_context(snapshot(tuned, target, hardware))
+            self._own = TuningDatabase(own, target, hardware)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    @property
+    def hardware(self) -> Hardware:
+        """The device, without measured figures before a process has started."""
+        return self._workforce.hardware()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def best(
+        self,
+        tasks: Sequence[Task],
+        parents: Mapping[str, Sequence[ReuseParent]],
+        on_progress: OnProgress,
+    ) -> dict[str, Latency]:
+        """See LatencySource. A task without a reduction is measured without a schedule, too."""
+        found: dict[str, Latency] = {}
+        searched = []
+        for task in tasks:
+            # Of a run that was stopped, the database may have the latency of naive loops alone.
+            was_searched = bool(self._tuned.notes.ended(task))
+            if (tuned := known_latency(self._tuned, task, TUNED, was_searched)) is not None:
+                found[task.workload_hash] = tuned
+            else:
+                searched.append(task)
+        self._search(searched, parents, on_progress)
+        for task in searched:
+            if (latency := known_latency(self._own, task, SEARCHED, True)) is not None:
+                found[task.workload_hash] = self._by_template(task, latency)
+        return found
+
+    def fastest(self, task: Task, most: int) -> list[str]:
+        """See LatencySource."""
+        source = self._tuned if self._tuned.best_latency_s(task) is not None else self._own
+        return list(source.latencies_s(task, most))
+
+    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+        """See LatencySource; each program is measured TURNS times, and the shortest of all repeats counts."""
+        self._workforce.start()
+        modules = [candidate_module_json(candidate) for of in programs for candidate in of.candidates]
+        turns = [
+            self._workforce.executor.measure([MeasureJob(module, keep_built=more) for module in modules])
+            for more in [True] * (TURNS - 1) + [False]
+        ]
+        seconds = []
+        for first, *others in zip(*turns, strict=True):
+            for other in others:
+                first = first.merged_with(other)
+            seconds.append(first.latency_s)
+        left = iter(seconds)
+        return [[next(left) for _ in of.candidates] for of in programs]
+
+    def _search(
+        self,
+        tasks: Sequence[Task],
+        parents: Mapping[str, Sequence[ReuseParent]],
+        on_progress: OnProgress,
+    ) -> None:
+        """Searches the tasks as far as they are due, into the database of short searches."""
+        for task in tasks:
+            if task.operator != "elementwise" and self._own.notes.untuned_s(task) is None:
+                # Its naive loops take long to measure, and are no program that a network would have.
+                self._own.notes.note_untuned(task, math.inf)
+        if not tasks or not anything_due(tasks, self._workforce.search, self._own):
+            return
+        workforce = self._workforce
+        workforce.start()
+        search = workforce.search
+        adapter = ProgramAdapter(self._target, StockSpace(search.max_code))
+        tuner = NetworkTuner(
+            search,
+            workforce.executor,
+            workforce.searchers,
+            self._own,
+            start_sources=[
+                AdaptedStarts(lambda task: parents.get(task.workload_hash, ()), adapter, ADAPTED),
+                *asked_starts(search, self._target, workforce.hardware(), self._own),
+            ],
+            on_progress=on_progress,
+            around_measuring=hold_back(search, workforce.executor, workforce.searchers),
+        )
+        tuner.tune(tasks)
+
+    def _by_template(self, task: Task, latency: Latency) -> Latency:
+        """The latency, with a template as its source where the fastest program is one."""
+        if latency.source != SEARCHED or not self._workforce.search.templates:
+            return latency
+        try:
+            count = self._workforce.search.templates
+            templates = template_traces(task.mod, self._target, self._workforce.hardware(), count)
+        except AccumulatorOverflowError:
+            return latency
+        fastest = self.fastest(task, 1)
+        return Latency(latency.seconds, TEMPLATE) if fastest and fastest[0] in templates else latency
+
+
+def known_latency(database: TuningDatabase, task: Task, source: str, searched: bool) -> Latency | None:
+    """The shorter latency of a task that a database has: of a schedule, or without one.
+
+    `source` is that of its schedules. The latency without one counts alone where `searched`, which tells
+    that a search has found none.
+    """
+    scheduled_s = database.best_latency_s(task)
+    noted_s = database.notes.untuned_s(task)
+    untuned_s = math.inf if noted_s is None else noted_s
+    if scheduled_s is None:
+        return Latency(untuned_s, UNTUNED) if searched and math.isfinite(untuned_s) else None
+    return Latency(untuned_s, UNTUNED) if untuned_s < scheduled_s else Latency(scheduled_s, source)

@@ -1,0 +1,168 @@
+"""One advice: which layers are built otherwise, their latencies, and what follows from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import Progress
+from tvm.target import Target
+
+from ....compiler.task import Task
+from ....compiler.tvm_compat import target_to_json
+from ....dataset.hardware import Hardware
+from ....dataset.measure.job import content_key
+from ....errors import UserError
+from ...reuse.parent import ReuseParent
+from ...spaces.stock import StockSpace
+from .activations import NONE
+from .alignment import Aligned, aligned, alignment
+from .content import Advice, LayerCosts, activation_advice, alignment_advice, deepening_advice, layer_costs
+from .cost_file import KeptCosts
+from .deepening import deepened
+from .exchange import Exchange, activation_costs
+from .latencies import Latency, LatencySource
+from .layers import Layer, Variant
+
+
+class NoLatencyError(UserError, RuntimeError):
+    """Nothing is known of a network's latency."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Settings of an advice that say what it is about."""
+
+    activations: tuple[str, ...]
+    """Activations that layers are given in place of their own."""
+    align: int | None
+    """Values that widths should be multiples of; None goes by the device."""
+    nearly_free: float
+    """Share of the network's latency up to which a 1x1 convolution counts as nearly free."""
+    programs: int
+    """Programs of a layer that its activations are compared in."""
+    max_code: int | None
+    """Limit of the design space; see `StockSpace`."""
+
+
+class AdviceRun:
+    """One advice, whose parts share what tells latencies."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        target: Target,
+        hardware: Hardware,
+        source: LatencySource,
+        progress: Progress,
+        kept: Path,
+    ) -> None:
+        """`kept` is the file of the costs of activations, which a restart goes on from."""
+        self._asked = asked
+        self._target = target
+        self._hardware = hardware
+        self._source = source
+        self._progress = progress
+        self._kept = kept
+
+    def advice(self, network: str, tasks: Sequence[Task], layers: Sequence[Layer]) -> Advice:
+        """Advice on a network of these tasks, some of which are the layers."""
+        unit = self._asked.align or alignment(self._target, self._hardware, _dtype(layers))
+        widened = self._widened(layers, unit)
+        added = _added(layers)
+        own = self._latencies("network", [*tasks, *(layer.task for layer in layers)], {})
+        parents = {task.workload_hash: self._parents(layer) for layer, _, task in widened}
+        others = [*(task for *_, task in widened), *(task for *_, task in added)]
+        known = own | self._latencies("other layers", others, parents)
+        known_tasks = [task for task in tasks if task.workload_hash in own]
+        network_s = sum(task.weight * own[task.workload_hash].seconds for task in known_tasks)
+        if not network_s:
+            raise NoLatencyError(
+                f"network={network}: no program of its {len(tasks)} tasks ran or was found; try foretune "
+                "tune, which tells why"
+            )
+        costs = self._activation_costs([layer for layer in layers if layer.variant.activation != NONE])
+        return Advice(
+            network=network,
+            target=str(self._target),
+            hardware=self._hardware.name,
+            measured=self._source.measured,
+            checkpoint=self._source.checkpoint,
+            network_s=network_s,
+            tasks=len(tasks),
+            unknown=[task.name for task in tasks if task.workload_hash not in own],
+            layers=len(layers),
+            sources=dict(Counter(own[task.workload_hash].source for task in known_tasks)),
+            alignment=unit,
+            nearly_free=self._asked.nearly_free,
+            activations=activation_advice(self._asked.activations, costs, network_s),
+            layer_costs=costs,
+            aligned=alignment_advice(widened, known, network_s),
+            deeper=deepening_advice(added, known, network_s),
+        )
+
+    def _widened(self, layers: Sequence[Layer], unit: int) -> list[tuple[Layer, Aligned, Task]]:
+        """Misaligned layers with aligned widths; a GPU loads whole accesses of the network's input, too."""
+        data_too = self._target.kind.name != "llvm"
+        pairs = [(layer, one) for layer in layers for one in aligned(layer, unit, data_too)]
+        return [(layer, one, layer.changed(one.variant)) for layer, one in pairs]
+
+    def _latencies(
+        self, what: str, tasks: Sequence[Task], parents: Mapping[str, Sequence[ReuseParent]]
+    ) -> dict[str, Latency]:
+        """Latencies of the tasks, each once, with a progress bar."""
+        distinct = list({task.workload_hash: task for task in tasks}.values())
+        bar = self._progress.add_task(what, total=len(distinct))
+        found = self._source.best(
+            distinct,
+            parents,
+            lambda name, done: self._progress.update(
+                bar, description=f"{what}: {name}", completed=int(done * len(distinct))
+            ),
+        )
+        self._progress.update(bar, description=what, completed=len(distinct))
+        return found
+
+    def _parents(self, layer: Layer) -> list[ReuseParent]:
+        """Programs of a layer that the search of its aligned form begins with."""
+        return [
+            ReuseParent(layer.task, trace) for trace in self._source.fastest(layer.task, self._asked.programs)
+        ]
+
+    def _activation_costs(self, layers: Sequence[Layer]) -> list[LayerCosts]:
+        """Costs of activations in the layers that have one, kept as they are found."""
+        space = StockSpace(self._asked.max_code)
+        exchange = Exchange(self._target, self._hardware, space)
+        # Predictions are cheap, and a device's figures, which they go by, differ from run to run.
+        kept = KeptCosts(self._kept if self._source.measured else None, self._conditions())
+        bar = self._progress.add_task("activations", total=len(layers))
+        found = []
+        for layer in layers:
+            names = [*dict.fromkeys([layer.variant.activation, *self._asked.activations])]
+            traces = self._source.fastest(layer.task, self._asked.programs)
+            known_by = content_key("\n".join([layer.task.workload_hash, *traces]))
+            costs = kept.costs(known_by, names)
+            if costs is None and traces:
+                costs = activation_costs(layer, names, traces, exchange, self._source)
+                kept.keep(known_by, names, costs)
+            found.append(layer_costs(layer, costs or {}))
+            self._progress.update(bar, description=f"activations: {layer.of_network.name}", advance=1)
+        self._progress.update(bar, description="activations")
+        return [one for one in found if one is not None]
+
+    def _conditions(self) -> dict[str, object]:
+        """Target and device, on which the costs of activations depend beside the programs."""
+        return {"target": target_to_json(self._target), "hardware": self._hardware.hardware_id}
+
+
+def _added(layers: Sequence[Layer]) -> list[tuple[Layer, Variant, Task]]:
+    """2-D convolutions with the 1x1 convolution that may follow them."""
+    pairs = [(layer, deepened(layer)) for layer in layers]
+    return [(layer, one, layer.changed(one)) for layer, one in pairs if one is not None]
+
+
+def _dtype(layers: Sequence[Layer]) -> str:
+    """Data type of the network's layers, by the first of them."""
+    return layers[0].variant.settings.dtype

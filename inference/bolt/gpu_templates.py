@@ -1,0 +1,184 @@
+"""Templates for GPUs in a network: compiled, measured on the device, taken where they beat a task's schedule.
+
+Bolt's light-weight profiler (section 3.2.2). A template is a whole function and no schedule, so that a file
+of its own beside the database keeps it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tvm
+from tvm.target import Target
+
+from ...compiler.task import Task
+from ...compiler.templates.gpu.compilation import INSTALL, Compiled
+from ...compiler.templates.gpu.function import kernel_function
+from ...compiler.templates.gpu.problem import GpuTemplateError, Problem
+from ...compiler.templates.gpu.profiler import profile
+from ...compiler.templates.gpu.tiling import Gpu, gpu_of
+from ...compiler.tvm_compat import available_cores, workload_hash
+from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
+from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
+from ..run.result import TaskResult
+from .gpu_placing import Template, placed
+
+if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
+    from ...compiler.templates.gpu.matching import Match
+
+Compile = Callable[[Problem, Gpu, int], "list[Compiled] | str"]
+"""Templates of a problem, at most so many and the most promising first; or why there are none."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A task, or calls joined to one function, whose templates are to be measured."""
+
+    function: tvm.tirx.PrimFunc
+    match: Match
+
+
+def joined_calls(mod: tvm.IRModule, target: Target) -> dict[str, Due]:
+    """Calls of a network that one template computes together, by workload hash of their joined function."""
+    if gpu_of(target) is None:
+        return {}
+    from ...compiler.networks.alternatives.gpu_chains import gpu_chains
+
+    return {chain.workload: Due(chain.function, chain.match) for chain in gpu_chains(mod)}
+
+
+class GpuTemplates:
+    """Templates of the tasks of a network on one target, with those of earlier runs."""
+
+    def __init__(self, folder: Path, target: Target, count: int, *, retune: bool = False) -> None:
+        """Templates of earlier runs, unless they shall be measured again.
+
+        Args:
+            folder: folder of a tuning database.
+            target: target of all tasks; one without templates has none.
+            count: templates of a task that are measured; 0 takes none.
+            retune: forgets earlier runs.
+        """
+        self._path, self._count = folder / TEMPLATES_FILE, count
+        self._gpu = gpu_of(target) if count else None
+        reads = self._gpu is not None and not retune
+        self._known = dict(map(_read, read_notes(self._path))) if reads else {}
+
+    def due(self, tasks: Sequence[Task], chains: Mapping[str, Due] | None = None) -> dict[str, Due]:
+        """Tasks and chains by workload hash that templates compute, and that were not measured before."""
+        if self._gpu is None:
+            return {}
+        from ...compiler.templates.gpu.matching import matched
+
+        new = {task.workload_hash: task.mod for task in tasks if task.workload_hash not in self._known}
+        matches = {name: matched(mod) for name, mod in new.items()}
+        found = {name: Due(new[name]["main"], match) for name, match in matches.items() if match is not None}
+        return found | {name: due for name, due in (chains or {}).items() if name not in self._known}
+
+    def missing(self) -> str:
+        """Advice where this machine lacks what compiles templates, "" where it lacks nothing."""
+        there = find_spec("triton") is not None
+        return "" if there else f"templates for GPUs need Triton: {INSTALL}"
+
+    def measure(
+        self,
+        due: Mapping[str, Due],
+        executor: Executor,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        compile_: Compile | None = None,
+    ) -> int:
+        """Measures the templates of the tasks of `due`; returns the number that ran.
+
+        A task none of whose templates can be made is noted as such; one whose templates fail to run is tried
+        again next time. `say` is told why templates were left out.
+        """
+        if not due or self._gpu is None:
+            return 0
+        jobs, titles = [], []
+        for name, found in self._compiled(due, self._gpu, compile_):
+            if isinstance(found, str):
+                say(found)
+                continue
+            for template in found:
+                function = kernel_function(due[name].function, due[name].match, template)
+                module = tvm.ir.save_json(tvm.IRModule({"main": function}))
+                jobs.append(MeasureJob(module, task=name))
+                titles.append(due[name].match.problem.title(template.tiling))
+        outcomes, tried = executor.measure(jobs), {job.task for job in jobs}
+        for name in due:
+            of_task = [
+                Template(outcome.latency_s, title, job.module)
+                for job, title, outcome in zip(jobs, titles, outcomes, strict=True)
+                if job.task == name and outcome.failure is None
+            ]
+            if of_task:
+                self._note(name, min(of_task, key=lambda one: one.latency_s))
+            elif name not in tried:
+                self._note(name, Template(math.inf, "", ""))
+        failed = [outcome for outcome in outcomes if outcome.failure is not None]
+        for why, times in Counter(map(_reason, failed)).items():
+            say(f"templates for GPUs that failed: {times}, {why}")
+        return len(outcomes) - len(failed)
+
+    def placed(
+        self, mod: tvm.IRModule, results: Sequence[TaskResult]
+    ) -> tuple[tvm.IRModule, list[TaskResult]]:
+        """The network with the templates that are faster than its schedules, and the results with them."""
+        known = {name: one for name, one in self._known.items() if math.isfinite(one.latency_s)}
+        if not known:
+            return mod, list(results)
+        from ...compiler.networks.alternatives.gpu_chains import gpu_chains
+        from ...compiler.templates.gpu.matching import matched
+
+        def read(task: tvm.IRModule) -> Match | None:
+            return matched(task) if workload_hash(task) in known else None
+
+        return placed(mod, results, known, gpu_chains(mod, read))
+
+    def _compiled(
+        self, due: Mapping[str, Due], gpu: Gpu, compile_: Compile | None
+    ) -> Iterator[tuple[str, list[Compiled] | str]]:
+        """The most promising templates of each task, or why there are none; each takes a process seconds."""
+        problems = [task.match.problem for task in due.values()]
+        given = repeat(gpu), repeat(self._count)
+        if compile_ is not None:
+            yield from zip(due, map(compile_, problems, *given), strict=False)
+            return
+        workers = min(len(problems), available_cores())
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
+
+    def _note(self, name: str, known: Template) -> None:
+        self._known[name] = known
+        latency_s = known.latency_s if math.isfinite(known.latency_s) else None
+        line = {"workload": name, "latency_s": latency_s, "title": known.title, "module": known.module}
+        append_notes(self._path, [line])
+
+
+def compiled_templates(problem: Problem, gpu: Gpu, count: int) -> list[Compiled] | str:
+    """The `count` most promising templates that compile well; the reason as text where none can be made."""
+    try:
+        return [one.compiled for one in profile(problem, gpu, count).templates]
+    except GpuTemplateError as error:
+        return str(error)
+
+
+def _reason(outcome: MeasureOutcome) -> str:
+    """The last line of what a failed measurement says."""
+    return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
+
+
+def _read(note: dict[str, object]) -> tuple[str, Template]:
+    latency_s = note["latency_s"]
+    seconds = math.inf if latency_s is None else float(str(latency_s))
+    return str(note["workload"]), Template(seconds, str(note["title"]), str(note["module"]))

@@ -1,0 +1,1 @@
+"""Tuning database: measured schedules, predicted ones and notes."""

@@ -1,0 +1,199 @@
+"""Folder of a tuning database: its lock, its device, and the notes beside MetaSchedule's own files.
+
+Stock TVM opens the folder as a `JSONDatabase` and does not look at the other files. Notes have one JSON
+object a line and are appended to; the last line of a task counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...dataset.hardware import Hardware
+from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE
+from ...errors import UserError
+
+ROUNDS_FILE = "foretune_rounds.json"
+"""File with one line of JSON for each progress of a task: `workload`, `rounds` done, `of` so many planned."""
+
+STARTS_FILE = "foretune_starts.json"
+"""File with one line of JSON for each candidate that another device found: `workload` and its `trace`."""
+
+TEMPLATES_FILE = "foretune_gpu_templates.json"
+"""File with one line of JSON for each task whose templates for GPUs were measured: its `workload`, and of the
+fastest `latency_s` in seconds (null where none ran), `title` and `module`, TVM's JSON of what launches it."""
+
+DEVICE_FILE = "foretune_device.json"
+"""File with the `target` and the `hardware` that the schedules of the folder are for."""
+
+_LOCK_FILE = ".lock"
+"""File that a process locks while it reads or writes lines of the folder."""
+
+
+class DatabaseInUseError(UserError, RuntimeError):
+    """Another process has the folder open."""
+
+
+def hold_open(owner: object, folder: Path) -> None:
+    """Holds the folder open for as long as `owner` lives, together with others; waits for an import.
+
+    File systems without locks are used without one.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    weakref.finalize(owner, os.close, descriptor)
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+@contextmanager
+def held_alone(folder: Path) -> Iterator[None]:
+    """Holds a folder that nobody else has open; raises DatabaseInUseError.
+
+    A process that has read the files counts the tasks in them: others must not be added meanwhile.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DatabaseInUseError(
+                f"database={folder}: a run is tuning into it; wait for it or stop it, then do this again"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def held_briefly(folder: Path, *, only_read: bool = False) -> Iterator[None]:
+    """Holds the lines of a folder while they are read or written, and waits for processes that do so.
+
+    Folders that cannot be written and file systems without locks are used without one, and so is one that no
+    run has locked, where it is `only_read`.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            lock = stack.enter_context((folder / _LOCK_FILE).open("r" if only_read else "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a file by another one, whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """Lines of a file, without a last one that a kill left unfinished; none where there is no file."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    return [line.rstrip("\n") for line in (lines if _is_finished(lines) else lines[:-1])]
+
+
+def drop_unfinished_lines(folder: Path, *notes: str) -> int:
+    """Cuts off a last line that a kill left unfinished from each of a database's files.
+
+    `notes` are the names of files beside MetaSchedule's own. Returns the number of lines dropped.
+    """
+    with held_briefly(folder):
+        return sum(_cut_off(folder / name) for name in (WORKLOAD_FILE, RECORD_FILE, *notes))
+
+
+def drop_unfinished_line(path: Path) -> int:
+    """Cuts off a last line that a kill left unfinished; returns the number of lines dropped."""
+    if not path.exists():
+        return 0
+    with held_briefly(path.parent):
+        return _cut_off(path)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines to a file whose folder is held, after cutting off one that a kill left unfinished."""
+    if not _ends_whole(path):
+        _cut_off(path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+
+
+def _ends_whole(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _cut_off(path: Path) -> int:
+    """`drop_unfinished_line` of a file whose folder is held."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    if _is_finished(lines):
+        return 0
+    os.truncate(path, path.stat().st_size - len(lines[-1].encode()))
+    return 1
+
+
+def _is_finished(lines: list[str]) -> bool:
+    """Whether the last of the lines is whole."""
+    if not lines:
+        return True
+    try:
+        json.loads(lines[-1])
+    except json.JSONDecodeError:
+        return False
+    return lines[-1].endswith("\n")
+
+
+def read_notes(path: Path) -> list[dict[str, Any]]:
+    """Notes of a file in their order; none where there is no file."""
+    return [json.loads(line) for line in whole_lines(path)]
+
+
+def append_notes(path: Path, notes: Iterable[Mapping[str, Any]]) -> None:
+    """Adds notes to a file."""
+    if lines := [json.dumps(note) for note in notes]:
+        with held_briefly(path.parent):
+            append_lines(path, lines)
+
+
+def read_rounds(folder: Path) -> dict[str, tuple[int, int]]:
+    """Rounds done and planned, by workload hash."""
+    return {note["workload"]: (note["rounds"], note["of"]) for note in read_notes(folder / ROUNDS_FILE)}
+
+
+def append_rounds(folder: Path, rounds: Mapping[str, tuple[int, int]]) -> None:
+    """Notes rounds done and planned, by workload hash."""
+    append_notes(
+        folder / ROUNDS_FILE,
+        ({"workload": name, "rounds": done, "of": of} for name, (done, of) in rounds.items()),
+    )
+
+
+def describe_device(folder: Path, target: str, hardware: Hardware) -> None:
+    """Notes the target (JSON) and the device that a folder is for; one that is only read goes without."""
+    if not (folder / DEVICE_FILE).exists():
+        content = {"target": json.loads(target), "hardware": asdict(hardware)}
+        with suppress(OSError):
+            write_whole(folder / DEVICE_FILE, json.dumps(content, indent=1) + "\n")
+
+
+def read_device(folder: Path) -> tuple[str, Hardware] | None:
+    """Target (JSON) and device of a folder; None for a folder of an earlier version, which has no note."""
+    path = folder / DEVICE_FILE
+    if not path.exists():
+        return None
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return json.dumps(content["target"], sort_keys=True), Hardware(**content["hardware"])

@@ -1,0 +1,65 @@
+"""Schedules that a model predicted and no device measured, in a database of their own beside the measured.
+
+MetaSchedule finds no record without a latency, and one in the tuning database would hide that nothing faster
+than plain loops is known. So each target and device has two folders; compilation prefers the measured one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...compiler.task import Task
+from .folder import drop_unfinished_lines
+from .schedule_lines import ScheduleLines, database_of, record_content
+
+FOLDER = "predicted"
+"""Folder of the predictions, in that of the tuning database."""
+
+UNMEASURED_S = 5e9
+"""Latency in seconds that stands for none: stock TVM takes the record, and Foretune reads one over 1e9 as not
+measured. A record has the time of its writing less, so that the last one of a task is the best."""
+
+
+class PredictedSchedules:
+    """Predicted schedules of tasks on one target and device."""
+
+    def __init__(self, beside: Path, target: Target) -> None:
+        """Opens or creates the folder of predictions in `beside`, the folder of a tuning database.
+
+        Raises DatabaseUnreadableError.
+        """
+        self.folder = beside / FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True)
+        drop_unfinished_lines(self.folder)
+        self._target = target
+        self._file = ScheduleLines(self.folder)
+        self._last: dict[str, str] = {}
+        """Line of the last record, by workload hash."""
+        for number, line in enumerate(self._file.read(), 1):
+            try:
+                task = json.loads(line)[0]
+                self._last[self._file.workload_hash(task)] = line
+            except (ValueError, LookupError, TypeError) as error:
+                raise self._file.unreadable(number, ValueError(str(error))) from error
+
+    def __contains__(self, task: Task) -> bool:
+        return task.workload_hash in self._last
+
+    def commit(self, task: Task, record: str) -> None:
+        """Adds the schedule of a task, the JSON of its whole trace; it takes the place of an earlier one."""
+        content = record_content(self._target, task, record, [UNMEASURED_S - time.time()])
+        (self._last[task.workload_hash],) = self._file.add(task, [content])
+
+    def behind(self, measured: ms.Database, workload_hashes: Collection[str]) -> ms.Database:
+        """Database for compilation, which has the schedules of these tasks where `measured` has none."""
+        lines = {name: self._last[name] for name in workload_hashes if name in self._last}
+        predicted = database_of(
+            record for name, line in lines.items() for record in self._file.schedules(name, [line])
+        )
+        return ms.database.OrderedUnionDatabase(measured, predicted)

@@ -1,0 +1,135 @@
+"""Schedules of tasks as the lines of a folder in MetaSchedule's format, to which several processes may add.
+
+Records refer to their task by its number. MetaSchedule's own `JSONDatabase` counts the tasks that it knows:
+two processes that add tasks at a time would write records of each other's tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...compiler.task import Task
+from ...compiler.templates.cpu.intrinsics.registry import register_intrinsics
+from ...compiler.tvm_compat import target_to_json
+from ...dataset.records.database_lines import RECORD_FILE, WORKLOAD_FILE, parsed_workload, record_line
+from ...errors import UserError
+from .folder import append_lines, held_briefly, whole_lines, write_whole
+
+
+class DatabaseUnreadableError(UserError, ValueError):
+    """A line of a database is no JSON, or not MetaSchedule's."""
+
+
+class ScheduleLines:
+    """Files of tasks and of records in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Names the files, which may be missing; nothing is read before `read` or `add`."""
+        self._folder = folder
+        self._workload_file, self._record_file = folder / WORKLOAD_FILE, folder / RECORD_FILE
+        self._hashes: list[str] = []  # by the number that records refer to
+        self._workloads: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """Tasks that are known by now."""
+        return len(self._hashes)
+
+    def read(self) -> list[str]:
+        """Takes up the tasks and returns the lines of records. Raises DatabaseUnreadableError."""
+        with held_briefly(self._folder):
+            workloads, records = _lines(self._workload_file), _lines(self._record_file)
+        for number, line in enumerate(workloads[len(self) :], len(self) + 1):
+            try:
+                self._note(parsed_workload(line), line)
+            except ValueError as error:
+                raise _unreadable(self._workload_file, number, error) from error
+        return records
+
+    def unreadable(self, number: int, error: ValueError) -> DatabaseUnreadableError:
+        """The error that says why a line of records, counted from 1, cannot be read."""
+        return _unreadable(self._record_file, number, error)
+
+    def workload_hash(self, number: int) -> str:
+        """Workload hash of the task to which records refer by a number."""
+        return self._hashes[number]
+
+    def schedules(self, workload_hash: str, lines: Sequence[str]) -> list[ms.database.TuningRecord]:
+        """TVM's objects of records of one task that is known."""
+        if not lines:
+            return []
+        workload = ms.database.Workload.from_json(json.loads(self._workloads[workload_hash]))
+        register_intrinsics("".join(lines))  # which applying a template needs
+        return [ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines]
+
+    def add(
+        self, task: Task, contents: Sequence[Sequence[Any]], *, without: Collection[str] = ()
+    ) -> list[str]:
+        """Appends records of a task, each as `record_content` makes it; returns their lines.
+
+        Tasks are numbered by what the file has by now. Lines of records that are `without` are taken out.
+        """
+        with held_briefly(self._folder):
+            number = self._number_of(task)
+            lines = [record_line(number, content) for content in contents]
+            if without:
+                kept = [line for line in whole_lines(self._record_file) if line not in without]
+                write_whole(self._record_file, "".join(f"{line}\n" for line in [*kept, *lines]))
+            else:
+                append_lines(self._record_file, lines)
+        return lines
+
+    def _number_of(self, task: Task) -> int:
+        """The number that records of a task refer to; a task that the file lacks is added to it."""
+        if task.workload_hash not in self._workloads:
+            for line in whole_lines(self._workload_file)[len(self) :]:
+                self._note(parsed_workload(line), line)
+        if task.workload_hash not in self._workloads:
+            line = json.dumps(ms.database.Workload(task.mod).as_json(), separators=(",", ":"))
+            append_lines(self._workload_file, [line])
+            self._note(task.workload_hash, line)
+        return self._hashes.index(task.workload_hash)
+
+    def _note(self, workload_hash: str, line: str) -> None:
+        self._hashes.append(workload_hash)
+        self._workloads[workload_hash] = line
+
+
+def record_content(target: Target, task: Task, record: str, run_secs: list[float] | None) -> list[Any]:
+    """A record as MetaSchedule's JSON has it: trace, repeats in seconds, target, arguments.
+
+    `record` is the JSON of the whole trace; `run_secs` is None for a program that was not measured.
+    """
+    return [json.loads(record), run_secs, json.loads(target_to_json(target)), _arguments(task)]
+
+
+def database_of(records: Iterable[ms.database.TuningRecord]) -> ms.Database:
+    """Database in memory, from which TVM compiles, with these records."""
+    database = ms.database.MemoryDatabase()
+    for record in records:
+        database.commit_workload(record.workload.mod)
+        database.commit_tuning_record(record)
+    return database
+
+
+@lru_cache(maxsize=8)  # a round adds many records of one task
+def _arguments(task: Task) -> list[Any]:
+    found = ms.arg_info.ArgInfo.from_entry_func(task.mod, remove_preproc=True)
+    return [argument.as_json() for argument in found]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _unreadable(path: Path, number: int, error: ValueError) -> DatabaseUnreadableError:
+    return DatabaseUnreadableError(
+        f"database={path}: line {number} cannot be read: {error}; remove the line from a copy of the folder, "
+        "or tune into another folder"
+    )

@@ -1,0 +1,138 @@
+"""Tuning database: measured schedules of one target on one device, in MetaSchedule's own format.
+
+MetaSchedule's database ignores the target, so each target and device has its own folder. Stock TVM compiles
+from it: `with target, ms.database.JSONDatabase(work_dir=folder): ...`. Further files in the folder record the
+progress of each task's search, so that an interrupted run can be resumed, and what else is known of the tasks
+(`database_folder`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...compiler.described_task import described_task
+from ...compiler.replay import trace_to_json
+from ...compiler.task import Task
+from ...compiler.tvm_compat import target_to_json
+from ...dataset.hardware import Hardware
+from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
+from ...dataset.records.exchange import database_folder_name
+from ...errors import UserError
+from ..search.proposal import Measurement
+from ..surrogate.memory import MEMORY_FILE
+from .folder import (
+    ROUNDS_FILE,
+    STARTS_FILE,
+    TEMPLATES_FILE,
+    append_rounds,
+    describe_device,
+    drop_unfinished_lines,
+    hold_open,
+    read_notes,
+    read_rounds,
+    whole_lines,
+)
+from .schedule_lines import record_content
+from .stored_schedules import StoredSchedules
+from .tuning_notes import NOTES_FILE, TuningNotes
+
+
+class MissingScheduleError(UserError, LookupError):
+    """A task has no schedule in a database, and none may be searched for."""
+
+
+class TuningDatabase:
+    """Schedules of tasks on one target and device."""
+
+    def __init__(self, root: Path, target: Target, hardware: Hardware) -> None:
+        """Opens or creates the folder of this target and device under `root`."""
+        self.folder = root / database_folder_name(target_to_json(target), hardware.hardware_id)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        hold_open(self, self.folder)
+        files = (ROUNDS_FILE, NOTES_FILE, MEMORY_FILE, TEMPLATES_FILE)
+        self.dropped_lines = drop_unfinished_lines(self.folder, *files)
+        self._schedules = StoredSchedules(self.folder)
+        self.notes = TuningNotes(self.folder / NOTES_FILE)
+        self._rounds = read_rounds(self.folder)
+        self._target = target
+        self.describe(hardware)
+
+    def describe(self, hardware: Hardware) -> None:
+        """Notes the device in the folder, unless it is noted or its figures were not measured."""
+        if math.isfinite(hardware.peak_gflops):
+            describe_device(self.folder, target_to_json(self._target), hardware)
+
+    def best_latency_s(self, task: Task) -> float | None:
+        """Latency in seconds of the best schedule of a task, None if it has no schedule."""
+        return self.latency_of(task.workload_hash)
+
+    def latency_of(self, workload_hash: str) -> float | None:
+        """`best_latency_s` by workload hash."""
+        return self._schedules.best_latency_s(workload_hash)
+
+    def latencies_s(self, task: Task, most: int | None = None) -> dict[str, float]:
+        """Latencies in seconds of schedules of a task, by canonical trace (`trace_to_json`).
+
+        `most` takes so many of the fastest; None takes all.
+        """
+        found: dict[str, float] = {}
+        for record in self._schedules.fastest(task.workload_hash, most):  # some were timed again, so repeat
+            latency_s = min(float(seconds) for seconds in record.run_secs)
+            found.setdefault(trace_to_json(record.trace), latency_s)
+        return found
+
+    def best_schedules(self, workload_hashes: Collection[str]) -> ms.Database:
+        """Database that TVM compiles from (`with target, database: ...`): the best schedule of each task."""
+        return self._schedules.best(workload_hashes)
+
+    def other_tasks(self, known: Collection[str]) -> list[Task]:
+        """Tasks of earlier runs with a schedule, but those whose workload hash is known; of weight 0."""
+        found: dict[str, tvm.IRModule] = {}
+        for line in whole_lines(self.folder / WORKLOAD_FILE):
+            name = parsed_workload(line)
+            if name not in known and name not in found:
+                found[name] = ms.database.Workload.from_json(json.loads(line)).mod
+        tasks = [replace(described_task(mod), weight=0) for mod in found.values()]
+        return [task for task in tasks if self.best_latency_s(task) is not None]
+
+    def require(self, tasks: Sequence[Task]) -> None:
+        """Raises MissingScheduleError, which names the first task without a schedule."""
+        missing = [task for task in tasks if self.best_latency_s(task) is None]
+        if missing:
+            raise MissingScheduleError(
+                f"require_database=true: task {missing[0].name} (workload {missing[0].workload_hash}) has no "
+                f"schedule in {self.folder}, and {len(missing)} of {len(tasks)} tasks have none; import a "
+                "bundle that has them, foretune bundle import FILE, or tune without require_database"
+            )
+
+    def rounds_of_unfinished(self, task: Task) -> int | None:
+        """Rounds done of a task whose search was interrupted; None for a finished or unknown task."""
+        rounds, of = self._rounds.get(task.workload_hash, (0, 0))
+        return rounds if rounds < of else None
+
+    def note_rounds(self, task: Task, rounds: int, of: int) -> None:
+        """Records that `rounds` of a task are done, `of` those planned."""
+        if self._rounds.get(task.workload_hash) == (rounds, of):
+            return
+        self._rounds[task.workload_hash] = rounds, of
+        append_rounds(self.folder, {task.workload_hash: (rounds, of)})
+
+    def imported_starts(self, task: Task) -> list[str]:
+        """Traces of a task that `foretune bundle import` took from other devices, the fastest there first."""
+        notes = read_notes(self.folder / STARTS_FILE)
+        return [note["trace"] for note in notes if note["workload"] == task.workload_hash]
+
+    def commit(self, task: Task, measurements: Sequence[Measurement], *, replaces: bool = False) -> None:
+        """Adds every candidate that ran; `replaces` drops the schedules that the task had before."""
+        ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
+        # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.
+        contents = [record_content(self._target, task, m.record, [m.latency_s]) for m in ran]
+        self._schedules.add(task, contents, replaces=replaces)

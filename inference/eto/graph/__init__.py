@@ -1,0 +1,1 @@
+"""Selection of reuse pairs: the optimisation-choice graph (ETO, section 6)."""

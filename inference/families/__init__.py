@@ -1,1 +1,0 @@
-"""Families of tasks (FamilySeer, section 5.1): groupings, their registry, and stock cost models by family."""

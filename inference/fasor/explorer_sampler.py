@@ -1,0 +1,190 @@
+"""Program sampler that searches with a trained explorer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from ...compiler.host.threads import linear_algebra_threads
+from ...compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ...compiler.structure.domains import DomainError
+from ...compiler.structure.read_spaces import read_spaces
+from ...compiler.structure.space import Choices
+from ...compiler.task import Task
+from ...compiler.tvm_compat import NoDesignSpaceError
+from ...dataset.features.reading import task_reading
+from ...dataset.hardware import Hardware
+from ...dataset.measure import MeasureOutcome
+from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
+from ...dataset.sampling.programs.sampler import Proposal
+from ...models.architectures.explorer import Explorer
+from ...training.exploration.environment import Environment, TaskSpace
+from ...training.exploration.walks import Visited, explore
+from ..run.profiling import StageClock
+from ..strategies.sampled import DescendingSampler
+from .explorer_config import ExplorationConfig
+
+_PARENTS = 8
+"""Programs that a round walks from at most: the fastest measured, then the start candidates."""
+
+
+class UnexplorableError(Exception):
+    """A task without a sketch that the moves of an explorer change."""
+
+
+@dataclass(frozen=True)
+class ExplorerResources:
+    """Parts that all tasks of a process share: the network, the judge of its programs, and the device."""
+
+    explorer: Explorer
+    environment: Environment
+    hardware: Hardware
+
+
+class ExplorationSampler(DescendingSampler):
+    """Walks with an explorer in each sketch of a task, and proposes the programs judged best.
+
+    Sketches have equal shares of the candidates. Walks begin with the fastest measured programs and the start
+    candidates of their sketch, or with random programs where there are none.
+    """
+
+    name = "dqn"
+
+    def __init__(
+        self,
+        task: Task,
+        target: Target,
+        *,
+        resources: ExplorerResources,
+        config: ExplorationConfig,
+        random_share: float,
+        per_round: int,
+        seed: int,
+        space: ms.SpaceGenerator | str = "post-order-apply",
+        threads: int | None = None,
+        clock: StageClock | None = None,
+    ) -> None:
+        """Raises NoDesignSpaceError as ProgramSampler does, and UnexplorableError."""
+        super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
+        self._resources = resources
+        self._config = config
+        self._random_share = random_share
+        self._clock = clock or StageClock()
+        self._starts: list[str] = []
+        self._latencies_s: dict[str, float] = {}
+        self._judged: set[str] = set()
+        try:
+            reading = task_reading(self.context.mod)
+            found = read_spaces(self.context, reading.structure, task.name)
+            vector = reading.features
+        except NoDesignSpaceError:
+            raise
+        except Exception as error:  # TVM raises ScheduleError, InternalError and others
+            raise UnexplorableError(f"{type(error).__name__}: {error}") from error
+        spaces = [TaskSpace(one, reading.structure, vector, resources.hardware) for one in found]
+        self._spaces = [one for one in spaces if one.moves.legal(one.draw(1, self.rng)).any()]
+        if not self._spaces:
+            raise UnexplorableError("no sketch has a decision that a move changes")
+
+    @property
+    def counts(self) -> CandidateCounts:
+        """See ProgramSampler; programs that the environment judged count as drafted."""
+        return replace(super().counts, drafted=len(self._judged))
+
+    def descend_from(self, traces: Iterable[str]) -> None:
+        """See DescendingSampler."""
+        self._starts += traces
+
+    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+        """Keeps the latencies: later walks begin with the fastest."""
+        pairs = zip(measured, outcomes, strict=True)
+        self._latencies_s |= {trace: outcome.latency_s for (trace, _), outcome in pairs}
+
+    def propose_quickly(self, count: int) -> list[Proposal]:
+        """See DescendingSampler; candidates of one iteration."""
+        return self._handed_on(self._round(count, iterations=1))
+
+    def _draw(self) -> Iterable[Proposal]:
+        return self._round(self.per_round, self._config.iterations).items()
+
+    def _round(self, count: int, iterations: int) -> dict[str, ms.MeasureCandidate]:
+        """Up to `count` new candidates, those judged best and then some at random."""
+        with self._clock.stage("drafting"), linear_algebra_threads(1):
+            traces = self._walked(iterations)
+        wanted = count - round(self._random_share * count)
+        found: dict[str, ms.MeasureCandidate] = {}
+        for trace in traces:
+            if len(found) >= wanted:
+                break
+            if self.rows is not None and not self.rows.allows(trace):
+                continue
+            self._tried += 1
+            try:
+                candidate = replay_or_reject(self.context, trace)
+            except RejectedError as error:
+                self.rejected[str(error)] += 1
+                continue
+            made = candidate_trace_json(candidate)  # TVM moves decisions that it does not allow
+            if made in self._known or made in found:
+                self.passed_over[DUPLICATE] += 1
+            else:
+                found[made] = candidate
+        return self._draw_random_new(count - len(found), found) | found
+
+    def _walked(self, iterations: int) -> list[str]:
+        """Traces of the programs of a round, the best by the environment first."""
+        share = -(-self._config.candidates // len(self._spaces))
+        parents = self._parents()
+        times: dict[str, float] = {}
+        for space in self._spaces:
+            visited = self._converged(space, self._started(space, parents), share, iterations)
+            times |= dict(zip(space.space.traces(visited.choices), visited.time.tolist(), strict=True))
+        self._judged.update(times)
+        return [trace for trace in sorted(times, key=lambda trace: times[trace]) if trace not in self._known]
+
+    def _converged(self, space: TaskSpace, starts: Choices, count: int, iterations: int) -> Visited:
+        """Programs of iterations that each walk on from the best, until `patience` find no better one."""
+        config, resources = self._config, self._resources
+        visited = Visited(starts[:0], np.zeros(0))
+        best, without = np.inf, 0
+        for _ in range(iterations):
+            visited = explore(
+                resources.environment,
+                space,
+                resources.explorer,
+                starts,
+                count=count,
+                walks=config.walks,
+                mode=config.mode,
+                epsilon=config.epsilon,
+                rng=self.rng,
+                before=visited,
+            )
+            without = 0 if visited.time.min() < best else without + 1
+            best = visited.time.min()
+            if without >= config.patience:
+                break
+        return visited
+
+    def _parents(self) -> list[str]:
+        ran = {trace: s for trace, s in self._latencies_s.items() if np.isfinite(s)}
+        fastest = sorted(ran, key=lambda trace: ran[trace])
+        return list(dict.fromkeys([*fastest, *self._starts]))[:_PARENTS]
+
+    def _started(self, space: TaskSpace, parents: Sequence[str]) -> Choices:
+        """Parents of this sketch, or random programs where it has none."""
+        rows = []
+        for trace in parents:
+            if (values := space.space.sketch.values_in(trace)) is not None:
+                try:
+                    rows.append(space.space.choices(np.array([values], dtype=np.int64)))
+                except DomainError:  # a location that this space has not seen
+                    continue
+        if rows:
+            return space.space.canonical(np.concatenate(rows))
+        share = -(-self._config.draws // len(self._spaces))
+        return space.draw(max(share, 1), self.rng)

@@ -1,0 +1,75 @@
+"""Fasor's exploration: a deep Q-network walks from pretuned schedules, without replay or measurement."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from tvm.target import Target
+
+from ...dataset.hardware import Hardware
+from ...models.checkpoints.checkpoint import load_explorer, shipped_explorers
+from ...training.exploration.environment import Environment
+from ..strategies.base import Strategy, StrategyConfig, StrategySetting
+from ..strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from ..strategies.sampled import DescendingStrategy
+from .explorer_config import AUTO, ExplorationConfig
+from .explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
+
+_LOG = logging.getLogger(__name__)
+
+_SHIPPED = {"llvm": "cpu-explorer", "cuda": "cuda-explorer"}
+"""Name of the explorer for each kind of target, whether or not it is shipped yet."""
+
+
+class ExplorationStrategy(DescendingStrategy):
+    """Walks of an explorer, whose best programs are replayed and rated by the cost model."""
+
+    Config = ExplorationConfig
+
+    @classmethod
+    def fitted(cls, config: Any, target: Target) -> StrategyConfig:
+        """The settings with their checkpoint named; evolution, with a warning, where none fits the target.
+
+        Raises as `load_explorer` and `Environment.load` do for checkpoints that the user named.
+        """
+        name = _SHIPPED.get(target.kind.name, "") if config.checkpoint == AUTO else config.checkpoint
+        if config.checkpoint == AUTO and name not in shipped_explorers():
+            _LOG.warning(
+                "no explorer for %s targets comes with foretune: searching with search/strategy=evolutionary "
+                "instead of dqn; foretune reinforce makes one for search.strategy.checkpoint",
+                target.kind.name,
+            )
+            return EvolutionaryConfig()
+        load_explorer(name)  # reports bad checkpoints before the search
+        Environment.load(config.environment)
+        found: StrategyConfig = replace(config, checkpoint=name)
+        return found
+
+    @classmethod
+    def load(cls, config: Any, hardware: Hardware) -> ExplorerResources:
+        """The explorer and its environment; raises as `load_explorer` and `Environment.load` do."""
+        explorer, _ = load_explorer(config.checkpoint)
+        environment, _ = Environment.load(config.environment)
+        return ExplorerResources(explorer, environment, hardware)
+
+    @classmethod
+    def make(cls, config: Any, setting: StrategySetting) -> Strategy:
+        """See Strategy; a task whose decisions no move changes is searched by evolution."""
+        if setting.resources is None:
+            raise ValueError("search.strategy=dqn: needs an explorer; see ExplorationStrategy.load")
+        try:
+            sampler = ExplorationSampler(
+                setting.task,
+                setting.target,
+                resources=setting.resources,
+                config=config,
+                random_share=setting.random_share,
+                **setting.of_sampler(),
+                clock=setting.clock,
+            )
+        except UnexplorableError as error:
+            _LOG.info("%s cannot be explored (%s): it is searched by evolution", setting.task.name, error)
+            return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)
+        return cls(sampler, setting)

@@ -1,0 +1,1 @@
+"""Task planners: which task is searched next, and how much it may measure."""

@@ -1,0 +1,102 @@
+"""Default planner: rounds go by each task's share of the network's latency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..search.task_search import TaskSearch
+from .base import Round
+from .expected_gain import most_promising
+from .precedence import Stage
+from .registry import PlannerConfig
+from .turn_planner import TurnPlanner
+
+
+@dataclass(frozen=True)
+class SharesConfig(PlannerConfig):
+    """See PlannerConfig."""
+
+    name: str = "shares"
+
+
+class LatencySharePlanner(TurnPlanner):
+    """Plans rounds by latency share.
+
+    Each task gets a first round before any gets a second, the largest share first, by operations where no
+    latency is known. After r rounds a task gets another only if its share is at least
+    `min_latency_share` * r / number of tasks. Extra rounds go to the task of the highest saving rate.
+    """
+
+    Config = SharesConfig
+
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
+        """See TaskPlanner."""
+        every = [*preferred, *others]
+        for searches in (preferred, every):
+            if due := [search for search in searches if self._is_due(search)]:
+                return self._round(min(due, key=self._order))
+        if not self._config.extra_rounds and not self._breadth_first:
+            return None
+        for searches in (preferred, every):
+            more = [search for search in searches if search.rounds < self._most_rounds(search)]
+            chosen = most_promising([search.progress for search in more])
+            if chosen is not None:
+                return self._round(more[chosen])
+        return None
+
+    def _own_share_left(self, search: TaskSearch) -> float:
+        """See TurnPlanner: of a task's own rounds, as far as it gets them."""
+        return 1 - search.rounds / self._own_rounds(search) if self._is_due(search) else 0.0
+
+    def _share_of_plan(self) -> float:
+        return 1 - sum(map(self.share_left, self._searches)) / max(len(self._searches), 1)
+
+    def _order(self, search: TaskSearch) -> tuple[float, ...]:
+        """Key by which tasks follow each other, the least first."""
+        first, stake_s = self._precedence.comes_first(search), self._precedence.stake_s(search)
+        return not first, search.rounds, -min(stake_s, 1e6), -search.operations
+
+    def _round(self, search: TaskSearch) -> Round:
+        return self._round_of(search, self._config.room(search.full_rounds))
+
+    def _own_rounds(self, search: TaskSearch) -> float:
+        """Rounds of this run that a task gets before extra ones."""
+        rounds = self._rounds_left(search) + self._precedence.spent_in_vain(search).rounds
+        return min(rounds, self._precedence.rounds(search))
+
+    def _rounds_left(self, search: TaskSearch) -> int:
+        """Rounds that the settings leave a task in this run."""
+        if search.known_s is None:
+            return 1 if self._breadth_first else self._config.rounds
+        if self._breadth_first or search.earlier_rounds is None:
+            return 0
+        return max(0, self._config.rounds - search.earlier_rounds)
+
+    def _is_due(self, search: TaskSearch) -> bool:
+        """Whether a task gets another round of its own, or its round as a child."""
+        stage = self._precedence.stage(search)
+        if stage is not Stage.OWN:
+            return stage is Stage.STARTING
+        if search.over or search.rounds >= self._own_rounds(search):
+            return False
+        if math.isinf(search.best_s) or not search.full_rounds or len(self._searches) == 1:
+            return True
+        even_s = self._precedence.even_s(self._searches)
+        least_s = self._config.min_latency_share * search.full_rounds * even_s
+        return self._precedence.stake_s(search) >= least_s
+
+    def _most_rounds(self, search: TaskSearch) -> int:
+        """Rounds of a task in this run at most.
+
+        A schedule of the database is searched on only where an earlier run was stopped, or with extra rounds.
+        """
+        stage = self._precedence.stage(search)
+        if stage is Stage.UNUSED or stage.is_pending:
+            return 0
+        if search.known_s is not None and not self._config.extra_rounds:
+            if search.complete_before:
+                return 0
+            return max(0, self._config.rounds - search.full_rounds + search.rounds)
+        return self._config.rounds + self._config.extra_rounds + self._breadth_first

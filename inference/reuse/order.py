@@ -1,0 +1,367 @@
+"""Precedence of a reuse tree: a child waits for its parent, and a parent counts with all that wait for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...compiler.task import Task
+from ..planners.precedence import Precedence, Spent, Stage
+from ..search.task_search import TaskSearch
+from .donors import Donor
+from .selection import ReuseSelection
+from .tree import ROOT, without_cycles
+
+HEAVY_EVENS = 2
+"""Even shares of the network's latency that a heavy task has at least: few tasks are not all heavy."""
+
+
+@dataclass(frozen=True)
+class ChildBudget:
+    """Limits of the rounds of a task that has a parent."""
+
+    programs: int = 8
+    """Candidates measured in a round at most, the adapted ones among them."""
+    starts: int = 4
+    """Adapted programs that it begins with at most; with 0 it waits for its parent and takes nothing over."""
+    rounds: int = 1
+    """Rounds, of which the first has the adapted programs."""
+    total: int | None = None
+    """Candidates measured in all, where rounds go on until the search has no more; None counts `rounds`."""
+    reused: int = 0
+    """Programs of the parent that each round hands to the strategy as they are, as Algorithm 1 needs one."""
+    search: bool = True
+    """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
+    beside: int = 0
+    """Candidates of start sources, such as templates, measured too by a child that is not searched for."""
+    small_programs: int | None = None
+    """Candidates of a task of a small share in place of `programs`; None makes no difference."""
+    heavy: ChildBudget | None = None
+    """Limits of a heavy task in place of these; None makes no difference."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Selection for the tasks of a run."""
+
+    selection: ReuseSelection
+    bridges: Sequence[Task] = ()
+    """Tasks of weight 0 that the reuse tree may hold."""
+    library: Sequence[Donor] = ()
+    """Tasks of earlier runs that the reuse tree may hold, with their programs."""
+
+
+@dataclass(frozen=True)
+class ReuseRules:
+    """Rules of a run by which tasks reuse each other."""
+
+    child_of: Callable[[Task], ChildBudget] = lambda task: ChildBudget()
+    """Limits of a task that has a parent."""
+    earlier_child_of: Callable[[Task, Task], ChildBudget | None] = lambda task, parent: None
+    """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
+    resized_by: Callable[[Task, Task], float] = lambda task, other: math.inf
+    """Distance of a task to the same layer at another size; inf for another layer."""
+    loops_of: Callable[[Task], Hashable] = lambda task: None
+    """What tasks share that differ in their element-wise steps alone; None for a task that shares nothing."""
+    source_rounds: int | None = None
+    """Rounds of a task that others reuse, at most; None sets no limit of its own."""
+    heavy_share: float = math.inf
+    """Share of the network's latency from which on a task is heavy."""
+    heavy_rounds: int = 1
+    """Rounds of a heavy task that others reuse, if its search does not end before."""
+    known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {}
+    """Latency in seconds by trace of what earlier runs measured of a task."""
+    sketch_of: Callable[[Task, str], Hashable] | None = None
+    """Sketch of a program of a task; None does not tell the selection which ones are fast."""
+
+
+class TreeOrder(Precedence):
+    """Precedence of a reuse tree, which is taken again of what is known whenever it is reconsidered.
+
+    A child waits until its parent is settled. It is sent back, to be searched by itself, if the parent has no
+    program that ran or if no program of its own rounds ran. Parents of earlier runs stay, but for those that
+    this run does not know and one of each circle of tasks that would wait for each other.
+    """
+
+    def __init__(
+        self,
+        searches: Sequence[TaskSearch],
+        selected: Selected,
+        rules: ReuseRules,
+        *,
+        min_latency_share: float,
+        share_left: Callable[[TaskSearch], float],
+    ) -> None:
+        """Takes the tasks of a run.
+
+        Args:
+            searches: the tasks, and the bridges that the tree may hold.
+            selected: selection of the tree.
+            rules: limits of children and parents.
+            min_latency_share: see OneShotConfig; a task of a smaller share is small.
+            share_left: share of a task's own search that is planned and not done.
+        """
+        self._searches = searches
+        self._selection = selected.selection
+        self._library = {donor.task.workload_hash: donor for donor in selected.library}
+        self._rules = rules
+        self._min_latency_share = min_latency_share
+        self._share_left = share_left
+        self._by_name = {search.task.workload_hash: search for search in searches}
+        self._parents: dict[str, str] = {}
+        self._children: dict[str, list[TaskSearch]] = {}
+        self._sketches: dict[str, Hashable] = {}
+        self._earlier: dict[str, Mapping[str, float]] = {}
+        """What earlier runs measured, once it was asked for."""
+        self._heavy_s = math.inf
+        """Seconds of the network's latency from which on a task is heavy."""
+        self._alternatives: dict[Hashable, list[TaskSearch]] = {}
+        for search in searches:
+            if search.is_alternative and (loops := rules.loops_of(search.task)) is not None:
+                self._alternatives.setdefault(loops, []).append(search)
+        # What is asked hundreds of times for one plan, until something changes.
+        self._expected: dict[str, float] = {}
+        self._operations: dict[str, float] = {}
+        self._settled: dict[str, bool] = {}
+        self._even_s: float | None = None
+        self._back: dict[str, Spent] = {}
+        """What children had who are searched by themselves after all."""
+
+    def reconsider(self) -> None:
+        """Takes the tree of what is known by now, and sends children back that no parent can help."""
+        self._forget()
+        begun = {
+            name: self.parent(name) if search.busy or search.rounds else self._earlier_parent(search)
+            for name, search in self._by_name.items()
+            if search.busy or search.rounds or search.full_rounds
+        }
+        if (sketch_of := self._rules.sketch_of) is not None:
+            for name in begun.keys() - self._sketches.keys():
+                if not self._by_name[name].busy and (fastest := self.donor(name).fastest):
+                    self._sketches[name] = sketch_of(self._by_name[name].task, fastest[0])
+        tree = self._selection.tree(begun, self._sketches)
+        self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
+        self._forget()
+        for name, search in self._by_name.items():
+            if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
+                self.send_back(search)
+        if math.isfinite(self._rules.heavy_share):
+            calling = sum(bool(search.task.weight) for search in self._searches)
+            evens = max(self._rules.heavy_share * calling, HEAVY_EVENS)
+            self._heavy_s = evens * self.even_s(self._searches) or math.inf
+        self._children = {}
+        for name, search in self._by_name.items():
+            self._children.setdefault(self.parent(name), []).append(search)
+
+    def send_back(self, search: TaskSearch) -> None:
+        """Lets a child be searched by itself, its rounds as a child not counted."""
+        self._back[search.task.workload_hash] = Spent(search.rounds, len(search.loop.known))
+        self._forget()
+
+    def child(self, search: TaskSearch) -> ChildBudget:
+        """Limits of a task as a child."""
+        budget = self._resized(search) or self._rules.child_of(search.task)
+        return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
+
+    def begun_like(self, search: TaskSearch) -> TaskSearch | None:
+        """An alternative with the loops of this one that has begun, a measured one first.
+
+        None where there is none, and for what is no alternative or had a round.
+        """
+        if search.rounds or not search.is_alternative:
+            return None
+        alike = self._alternatives.get(self._rules.loops_of(search.task), [])
+        begun = [other for other in alike if other is not search and (other.busy or other.rounds)]
+        return min(begun, key=lambda other: not other.history_s, default=None)
+
+    def resized_s(self, search: TaskSearch) -> dict[float, float]:
+        """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""
+        found: dict[float, float] = {}
+        for donor in self._library.values():
+            apart = round(self._rules.resized_by(search.task, donor.task), 6)
+            fastest_s = min(donor.latencies_s.values(), default=math.inf)
+            if 0 < apart < math.inf and math.isfinite(fastest_s):
+                found[apart] = min(fastest_s, found.get(apart, math.inf))
+        return found
+
+    def _resized(self, search: TaskSearch) -> ChildBudget | None:
+        """Limits of a task whose parent an earlier run tuned at another size; None for other tasks."""
+        earlier = self._library.get(self.parent(search.task.workload_hash))
+        return None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
+
+    def parent(self, name: str) -> str:
+        """Workload hash of a task's parent, ROOT for none."""
+        return ROOT if name in self._back else self._parents.get(name, ROOT)
+
+    def donor(self, name: str) -> Donor:
+        """A task with its programs that ran, of this run and of earlier ones."""
+        search = self._by_name.get(name)
+        if search is None:
+            return self._library[name]
+        if search.known_s is not None and name not in self._earlier:
+            self._earlier[name] = self._rules.known_programs(search.task)
+        measured = {**self._earlier.get(name, {}), **search.loop.latencies_s()}
+        return Donor(search.task, {trace: s for trace, s in measured.items() if math.isfinite(s)})
+
+    def donors_beside(self, child: str, parent: str) -> Iterator[Donor]:
+        """Settled tasks other than these two."""
+        for name in [*self._by_name, *self._library]:
+            if name not in (child, parent) and self._is_settled(name):
+                yield self.donor(name)
+
+    # --- Precedence -----------------------------------------------------------------------------------------
+
+    def stage(self, search: TaskSearch) -> Stage:
+        """See Precedence."""
+        name = search.task.workload_hash
+        if self._is_unused(search):
+            return Stage.UNUSED
+        if self._is_pending(search):
+            return Stage.STARTING if self._is_settled(self.parent(name)) else Stage.WAITING
+        return Stage.OWN if self.parent(name) == ROOT else Stage.STARTED
+
+    def comes_first(self, search: TaskSearch) -> bool:
+        """See Precedence: a bridge does."""
+        return not search.calls
+
+    def stake_s(self, search: TaskSearch) -> float:
+        """See Precedence; a task without a program counts with what is expected of it, where that is known.
+
+        Its latency without a schedule may be a hundred times as long.
+        """
+        waiting = [search]
+        for known in waiting:  # grows while it is read
+            waiting += self._children.get(known.task.workload_hash, [])
+        expected_s = [math.inf if math.isfinite(s.best_s) else self.expected_s(s) for s in waiting]
+        return sum(
+            min(seconds, one.stake_s) if math.isfinite(seconds) else one.stake_s
+            for one, seconds in zip(waiting, expected_s, strict=True)
+        )
+
+    def expected_s(self, search: TaskSearch) -> float:
+        """See Precedence; a task without a program is as fast an operation as its parent."""
+        task = search.task
+        if (name := task.workload_hash) not in self._expected:
+            self._expected[name] = (
+                search.network_s
+                if math.isfinite(search.best_s)
+                else task.weight * task.flops * self._operation_s(self.parent(name))
+            )
+        return self._expected[name]
+
+    def even_s(self, searches: Sequence[TaskSearch]) -> float:
+        """See Precedence."""
+        if searches is not self._searches:
+            return super().even_s(searches)
+        if self._even_s is None:
+            self._even_s = super().even_s(searches)
+        return self._even_s
+
+    def rounds(self, search: TaskSearch) -> float:
+        """See Precedence; tasks that others reuse have a limit."""
+        limit = self._rules.source_rounds
+        if limit is None or not self._children.get(search.task.workload_hash):
+            return math.inf
+        if self._is_heavy(search):
+            limit = max(limit, self._rules.heavy_rounds)
+        return max(0, limit - (search.full_rounds - search.rounds))
+
+    def spent_in_vain(self, search: TaskSearch) -> Spent:
+        """See Precedence."""
+        return self._back.get(search.task.workload_hash, Spent())
+
+    def programs(self, search: TaskSearch) -> int | None:
+        """See Precedence."""
+        if self._is_unused(search):
+            return 0
+        if self.parent(search.task.workload_hash) == ROOT:
+            return None
+        child = self.child(search)
+        if child.total is not None:
+            return child.total
+        return self.programs_a_round(search) * child.rounds
+
+    def programs_to_come(self, search: TaskSearch) -> int:
+        """See Precedence."""
+        if search.busy or not self._is_pending(search):
+            return 0
+        return max(0, (self.programs(search) or 0) - len(search.loop.known))
+
+    def programs_a_round(self, search: TaskSearch) -> int:
+        """Programs of a child's round at most."""
+        child = self.child(search)
+        programs = child.programs if child.search else child.starts + child.beside
+        if child.small_programs is not None and self._is_small(search):
+            return min(programs, child.small_programs)
+        return programs
+
+    # --- The tree -------------------------------------------------------------------------------------------
+
+    def _earlier_parent(self, search: TaskSearch) -> str:
+        """Parent of a task in an earlier run; ROOT where it had none, or where this run does not know it."""
+        name = ROOT if search.parent is None else search.parent.workload_hash
+        return name if name in self._by_name or name in self._library else ROOT
+
+    def _is_unused(self, search: TaskSearch) -> bool:
+        """Whether a task is a bridge that the tree does without."""
+        return self.comes_first(search) and search.task.workload_hash not in self._parents
+
+    def _is_helpless(self, child: TaskSearch) -> bool:
+        """Whether a child's round, or its parent's search, is over without a program."""
+        if rounds_had(child):
+            return self.child(child).search and math.isinf(child.best_s)
+        parent = self.parent(child.task.workload_hash)
+        return self._is_settled(parent) and not self.donor(parent).latencies_s
+
+    def _is_settled(self, name: str) -> bool:
+        """Whether a task is searched as far as it is planned, so that others can reuse it."""
+        if name not in self._settled:
+            search = self._by_name.get(name)
+            self._settled[name] = search is None or not (search.busy or self._share_left(search))
+        return self._settled[name]
+
+    def _is_pending(self, search: TaskSearch) -> bool:
+        """Whether a task waits for its parent, or for its round as a child."""
+        if self.parent(search.task.workload_hash) == ROOT or search.over:
+            return False
+        child = self.child(search)
+        if child.total is not None:
+            return not search.complete_before and len(search.loop.known) < child.total
+        if rounds_had(search) < child.rounds:
+            return True
+        return not child.search and math.isinf(search.best_s)
+
+    def _is_heavy(self, search: TaskSearch) -> bool:
+        """Whether a task's share of the network's latency calls for more than a short search."""
+        return self._heavy_s <= self.expected_s(search) < math.inf
+
+    def _is_small(self, search: TaskSearch) -> bool:
+        """Whether a task has too small a share for a second round."""
+        return self.expected_s(search) < self._min_latency_share * self.even_s(self._searches)
+
+    def _operation_s(self, name: str) -> float:
+        """Seconds an operation of a task, or of the next one above it that has a program; inf for none."""
+        if name not in self._operations:
+            self._operations[name] = self._operation_of(name)
+        return self._operations[name]
+
+    def _forget(self) -> None:
+        self._expected.clear()
+        self._operations.clear()
+        self._settled.clear()
+        self._even_s = None
+
+    def _operation_of(self, name: str) -> float:
+        if donor := self._library.get(name):
+            return min(donor.latencies_s.values(), default=math.inf) / max(donor.task.flops, 1.0)
+        if (search := self._by_name.get(name)) is None:
+            return math.inf
+        if math.isfinite(search.best_s):
+            return search.best_s / max(search.task.flops, 1.0)
+        return self._operation_s(self.parent(name))
+
+
+def rounds_had(search: TaskSearch) -> int:
+    """Rounds of a task, quick ones of this run included."""
+    return max(search.full_rounds, search.rounds)

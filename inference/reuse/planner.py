@@ -1,0 +1,171 @@
+"""Reuse planner: some tasks are searched by themselves, others from the programs of tasks before them.
+
+This is the workflow of ETO (section 4, Figure 4). A task without a parent goes to the backend, whose turn the
+planner of the search decides. Its children follow when it is settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from ...compiler.task import Task
+from ..planners.base import Round, TaskPlanner
+from ..planners.precedence import Stage
+from ..planners.registry import make_planner
+from ..planners.turn_planner import QUICK_ROOM
+from ..search.config import OneShotConfig
+from ..search.loop import RoundBudget
+from ..search.task_search import TaskSearch
+from .donors import Donor, StartChoice
+from .order import ReuseRules, Selected, TreeOrder, rounds_had
+from .parent import ReuseParent
+
+
+class ReusePlanner(TaskPlanner):
+    """Plans few programs for each task that has a parent; `config.planner` says whose turn it is.
+
+    A child waits for its parent. It is searched by itself if the parent has no program that ran, if none of
+    the parent's programs fits, if no program of its own rounds ran, or if its rounds as a child were begun in
+    an earlier run whose parent this run does not know. One that is not searched for gets its templates where
+    none fits: those of a layer whose parent is tuned by templates.
+
+    A task counts with the latency of all that wait for it, so that a bridge or a small parent of large tasks
+    is searched as these would be.
+    """
+
+    def __init__(
+        self,
+        config: OneShotConfig,
+        select: Callable[[Sequence[Task]], Selected],
+        starts: StartChoice,
+        rules: ReuseRules | None = None,
+        *,
+        breadth_first: bool = False,
+    ) -> None:
+        """Sets a planner up.
+
+        Args:
+            config: settings of the search, whose `planner` takes turns.
+            select: selection for the tasks of a run.
+            starts: programs that a child begins with.
+            rules: limits of children and parents.
+            breadth_first: see TurnPlanner.
+        """
+        self._config = config
+        self._select = select
+        self._starts = starts
+        self._rules = rules or ReuseRules()
+        self._breadth_first = breadth_first
+        self._turns = make_planner(config, breadth_first=breadth_first)
+        self._selected: Selected | None = None
+        self._order: TreeOrder | None = None
+        self._tried: dict[str, int] = {}
+        """Adapted programs that children were given, by workload hash."""
+
+    @property
+    def completes_all(self) -> bool:
+        """See TaskPlanner."""
+        return self._turns.completes_all
+
+    def further_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """See TaskPlanner: the bridges."""
+        self._selected = self._select(tasks)
+        return self._selected.bridges
+
+    def begin(self, searches: Sequence[TaskSearch]) -> None:
+        """See TaskPlanner."""
+        assert self._selected is not None, "a planner is asked for further tasks before it begins"
+        self._order = TreeOrder(
+            searches,
+            self._selected,
+            self._rules,
+            min_latency_share=self._config.min_latency_share,
+            share_left=self._turns.share_left,
+        )
+        self._turns.begin(searches, self._order)
+        self._order.reconsider()
+
+    def resized_s(self, search: TaskSearch) -> dict[float, float]:
+        """See TaskPlanner."""
+        assert self._order is not None, "a planner begins before it plans"
+        return self._order.resized_s(search)
+
+    def next_round(self, preferred: Sequence[TaskSearch], others: Sequence[TaskSearch]) -> Round | None:
+        """See TaskPlanner."""
+        order = self._reconsidered()
+        free = ([search for search in of if not self._waits(search, order)] for of in (preferred, others))
+        planned = self._turns.next_round(*free)
+        if planned is None:
+            return None
+        stage = order.stage(planned.search)
+        if stage is not Stage.STARTING:
+            like = order.begun_like(planned.search)
+            return replace(planned, is_child=stage is Stage.STARTED, like=like)
+        started = self._child_round(planned.search, order)
+        if started is None:
+            order.send_back(planned.search)
+            return planned
+        return started
+
+    def share_done(self) -> float:
+        """See TaskPlanner."""
+        self._reconsidered()
+        return self._turns.share_done()
+
+    def _reconsidered(self) -> TreeOrder:
+        assert self._order is not None, "a planner begins before it plans"
+        self._order.reconsider()
+        return self._order
+
+    def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
+        """Whether an alternative waits for what the first one with its loops measures."""
+        like = order.begun_like(search)
+        return like is not None and like.busy and not like.history_s
+
+    def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
+        """The next round of a child; None where no program of others fits it."""
+        name = search.task.workload_hash
+        parent = order.donor(order.parent(name))
+        child, tried = order.child(search), self._tried.get(name, 0)
+        found: list[tuple[str, ReuseParent]] = []
+        reused_count = child.reused
+        if child.starts and (not rounds_had(search) or not child.search):
+            found = list(islice(self._starts_of(search, parent, order), tried, tried + child.starts))
+            if not found:
+                if child.search or not child.beside or rounds_had(search):
+                    return None
+                reused_count = 1
+            self._tried[name] = tried + len(found)
+        reused = tuple(ReuseParent(parent.task, trace) for trace in parent.fastest[:reused_count])
+        if child.reused and not reused:
+            return None
+        programs = order.programs_a_round(search)
+        if found and not child.search:
+            programs = min(programs, len(found) + child.beside)
+        budget = RoundBudget(
+            min(programs, QUICK_ROOM) if self._breadth_first else min(programs, self._config.top_k),
+            quick=self._breadth_first,
+            search=child.search,
+        )
+        left = None if child.total is None else child.total - len(search.loop.known)
+        if left is not None:
+            budget = replace(budget, measured=min(budget.measured, left))
+        programs_of = reused or tuple(of for _, of in found)
+        return Round(
+            search,
+            budget,
+            tuple(trace for trace, _ in found),
+            programs_of,
+            programs_of[0].task if programs_of else parent.task,
+            is_child=True,
+            to_be_continued=left is not None and left > budget.measured,
+        )
+
+    def _starts_of(
+        self, search: TaskSearch, parent: Donor, order: TreeOrder
+    ) -> Iterator[tuple[str, ReuseParent]]:
+        """Programs that a child may begin with."""
+        others = list(order.donors_beside(search.task.workload_hash, parent.task.workload_hash))
+        return self._starts(search.task, parent, others)

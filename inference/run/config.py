@@ -1,0 +1,177 @@
+"""Settings of a tuning run: conf/tune.yaml."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tvm.support.cc import get_cc
+from tvm.target import Target
+
+from ...compiler.codegen.linker import linker
+from ...compiler.networks import AS_FASTEST, Lowering
+from ...configuration import check_least
+from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
+from ...errors import UserError
+from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
+from ..eto.backend import with_backend
+from ..report.energy import ReportConfig
+from ..search.checkpoint_fit import AUTO
+from ..search.config import OneShotConfig
+from .network_set import Member, check_export, export_of, members_of
+
+
+class TuneConfigError(UserError, ValueError):
+    """A setting of the tuning run cannot be."""
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """One tuning run; the fields are those of conf/tune.yaml."""
+
+    network: Any
+    output: Path | None
+    database: Path
+    checkpoint: str | None = AUTO
+    target: Any = "llvm"
+    inputs: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    batch: Any = 1
+    seed: int = 0
+    retune: bool = False
+    require_database: bool = False
+    budget_s: float | None = None
+    latency_target_s: float | None = None
+    export: Path | None = None
+    rivals: list[str] = field(default_factory=lambda: [*DEFAULT_RIVALS])
+    rival_limit_s: float = 120.0
+    timing_repeats: int = 10
+    untuned_limit_s: float | None = 1.0
+    workers: int | None = None
+    profile: bool = False
+    lowering: Lowering = AS_FASTEST
+    search: OneShotConfig = field(default_factory=OneShotConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "search", with_backend(self.search))
+        object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
+        self._check_set()
+        if self.folder.is_file():
+            raise TuneConfigError(f"output={self.folder}: is a file; name a folder for the report")
+        if self.require_database and self.retune:
+            raise TuneConfigError("require_database=true retune=true: one excludes the other; leave one out")
+        check_least(self, {"timing_repeats": 1, "workers": 1, "seed": 0}, TuneConfigError)
+        check_rivals(self.rivals)
+        if not self.rival_limit_s > 0:
+            raise TuneConfigError(f"rival_limit_s={self.rival_limit_s}: must be seconds over 0")
+        for name in ("budget_s", "latency_target_s", "untuned_limit_s"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise TuneConfigError(f"{name}={value}: seconds over 0, or null for none")
+        kind = self.executor.kind
+        if self.search.measure and kind == "none":
+            raise TuneConfigError(
+                "executor=none: candidates cannot be measured without a device; use search=no_measurement, "
+                "or another executor"
+            )
+        if kind == "replay" and self.search.strategy.name != "pool":
+            raise TuneConfigError(
+                f"executor=replay search/strategy={self.search.strategy.name}: a replay has no latency for "
+                "candidates outside of its pool; use search/strategy=pool"
+            )
+        if not self.search.measure and kind not in ("none", "local"):
+            raise TuneConfigError(
+                f"search.measure=false: executor={kind} has nothing to measure; use executor=none with "
+                "executor.hardware=, the device to search for"
+            )
+        if self.export is not None and kind not in ("local", "none"):
+            raise TuneConfigError(
+                f"export={self.export}: only what runs here is compiled, and executor={kind} "
+                "is elsewhere; leave it out, or use executor=local"
+            )
+        if self.export is not None and get_cc() is None:
+            raise TuneConfigError(
+                f"export={self.export}: a library is linked by a C++ compiler; install g++, or leave it out"
+            )
+
+    def _check_set(self) -> None:
+        """Checks what a set of networks rules out."""
+        check_export(self.export, self.is_set)
+        if not self.is_set:
+            return
+        if self.latency_target_s is not None:
+            raise TuneConfigError(
+                f"latency_target_s={self.latency_target_s}: several networks have no latency in common; "
+                "leave it out, or tune one network"
+            )
+        if self.kwargs and len({member.network for member in self.members}) > 1:
+            raise TuneConfigError("kwargs: several networks take no factory arguments; tune them one by one")
+        if self.report.beside is not None:
+            raise TuneConfigError(
+                f"report.beside={self.report.beside}: a curve of several networks stands beside none; leave "
+                "it out"
+            )
+
+    @property
+    def members(self) -> list[Member]:
+        """Networks of the run."""
+        return members_of(self.network, self.batch, self.inputs)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the report: `output`, by default one that is named after the networks."""
+        if self.output is not None:
+            return self.output
+        names = dict.fromkeys(member.name for member in members_of(self.network, inputs=self.inputs))
+        return Path("outputs/tune", "-".join(names))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the run tunes several networks."""
+        return len(self.members) > 1
+
+    def of_member(self, member: Member) -> TuneConfig:
+        """Settings by which one network of a set is compiled, checked and timed after the search."""
+        return replace(
+            self,
+            network=member.network,
+            batch=member.batch,
+            inputs=member.inputs,
+            output=self.folder / member.name,
+            export=export_of(self.export, member, self.is_set),
+            retune=False,
+            budget_s=None,
+        )
+
+    def check_for(self, target: Target) -> None:
+        """Raises if the target rules out the data type, the executor or an export.
+
+        Those are MissingInstructionError, ExecutorConfigError and LinkerError.
+        """
+        self.lowering.check_for(target)
+        check_runs(self.executor, target)
+        if self.export is not None:
+            linker(target)
+
+    @property
+    def breadth_first(self) -> bool:
+        """Whether each task gets a quick round before any is searched."""
+        return self.budget_s is not None and self.search.measure
+
+    @property
+    def network_arguments(self) -> dict[str, Any]:
+        """Arguments of `load_network` of the only network."""
+        return self.members[0].arguments(self.seed, self.kwargs)
+
+    @property
+    def task_settings(self) -> dict[str, Any]:
+        """Settings that decide which tasks the network has, and whether they are measured."""
+        return {
+            "measured": self.search.measure,
+            **{name: getattr(self, name) for name in ("network", "inputs", "batch", "kwargs")},
+            "lowering": asdict(self.lowering),
+        }

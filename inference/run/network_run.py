@@ -1,0 +1,102 @@
+"""Tuning of one network: its tasks are searched, and it is compiled, checked and timed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ...compiler.networks import Network, load_network, lowered_network, recast_operators
+from ...compiler.networks.low_precision.integer_products import float_products
+from ...compiler.networks.low_precision.quantisation import INT8, is_quantised, quantised
+from ...errors import UserError
+from ..deploy.outputs import OutputCheck
+from ..deploy.trial import Trial, Tuned
+from ..search.alternatives import take
+from .config import TuneConfig
+from .result import NOT_BUILT, TaskResult, TuneResult
+from .result_file import load_comparison_runs
+from .tuning_run import TuningRun
+
+
+class OutputMismatchError(UserError, RuntimeError):
+    """The tuned network computes something else than the original."""
+
+
+class NetworkRun(TuningRun):
+    """Run of one network."""
+
+    def run(self) -> TuneResult:
+        """Tunes, compiles, checks and times the network, and reports. Raises UserError."""
+        config = self.config
+        comparison_runs = load_comparison_runs(config.report.beside)
+        with self.opened() as opened:
+            with (
+                self.watch.stage("network to tasks"),
+                self.console.status(f"turning {config.network} into tasks"),
+            ):
+                network = self._loaded()
+                lowered = lowered_network(network, opened.target, config.lowering, self.work.stage)
+            joined = self.joined_calls(lowered.relax_mod, opened.target)
+            templates = self.gpu_templates(lowered.tasks, opened, joined)
+            tuner, found = self.tune(lowered.tasks, opened, lowered.offers)
+        taken = take(lowered.relax_mod, lowered.alternatives, found, config.search.measure)
+        tuned_mod, results = templates.placed(taken.relax_mod, taken.results)
+        trial = Trial(config, self.console, self.watch, self.elapsed_s, self.predicted)
+        timed = trial.timed(Tuned(tuned_mod, lowered, network, opened.target, opened.database, results))
+        results = [_as_built(task, timed.unbuildable) for task in results]
+        check = timed.check
+        result = replace(
+            self.result(network.name, opened, results, tuner),
+            contestants=timed.contestants,
+            max_abs_difference=None if check is None else check.max_abs_difference,
+            tolerance=0.0 if check is None else check.tolerance,
+            comparison_runs=comparison_runs,
+            exported=timed.exported,
+            left_out=timed.left_out,
+            network_profile=timed.profile,
+            recast=recast_operators(lowered.relax_mod),
+            alternatives=taken.alternatives,
+            float_products=float_products(lowered.relax_mod),
+            agreement=timed.agreement,
+            peak_gflops=timed.peak_gflops,
+        )
+        result = self.report(result, opened)
+        if check is not None and not check.agrees:
+            raise OutputMismatchError(_mismatch(config, check))
+        return result
+
+    def _loaded(self) -> Network:
+        """The network, in int8 with its quantised form beside the report; runs a file."""
+        config = self.config
+        network = load_network(**config.network_arguments)
+        if config.lowering.dtype == INT8:
+            path = config.folder / "quantised.onnx"
+            with self.work.stage("quantisation"):
+                network = quantised(network, config.lowering.calibration, path)
+            if network.quantised_s:
+                by = config.lowering.calibration or "random inputs, for lack of lowering.calibration="
+                self.console.print(f"wrote {path}, quantised by {by}", highlight=False, soft_wrap=True)
+        elif is_quantised(network):
+            self.console.print(
+                f"network={network.name} is quantised, and runs in {config.lowering.dtype} all the same: its "
+                f"products run in integers with lowering.dtype={INT8}",
+                style="yellow",
+                soft_wrap=True,
+            )
+        self.run_file(network)
+        return network
+
+
+def _as_built(task: TaskResult, unbuildable: Collection[str]) -> TaskResult:
+    """The result of a task, without the schedule that the compiled network lacks."""
+    if task.name not in unbuildable:
+        return task
+    return replace(task, tuned_latency_s=None, predicted=False, reason=NOT_BUILT)
+
+
+def _mismatch(config: TuneConfig, check: OutputCheck) -> str:
+    return (
+        f"network={config.network}: tuned outputs differ from the original by up to "
+        f"{check.max_abs_difference:.3g}, over the tolerance of {check.tolerance:.3g}; do not use this "
+        f"build; tune again with retune=true, and report it with {config.folder / 'report.json'}"
+    )

@@ -1,0 +1,108 @@
+"""Tuning of a set of networks: one operator set, one database, one report of the whole (ETO section 7.2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvm.target import Target
+
+from ...compiler.networks import load_network, lowered_network
+from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
+from ...compiler.networks.loading import first_line
+from ...compiler.task import Task
+from ...errors import UserError
+from ..bolt.gpu_templates import Due
+from .network_run import NetworkRun
+from .network_set import Member, NetworkSetError, operator_set
+from .result import TUNED, NetworkOutcome, TuneResult
+from .tuning_run import TuningRun
+
+
+class SetRun(TuningRun):
+    """Run of several networks, whose tasks are searched together.
+
+    Then each network is loaded again, compiled, checked and timed by itself, with a report of its own in a
+    folder of its name: two networks need not fit into memory at once.
+    """
+
+    def run(self) -> TuneResult:
+        """Tunes the set and reports; networks that fail are named at the end, and the others go on."""
+        config = self.config
+        with self.opened() as opened:
+            joined: dict[str, Due] = {}
+            tasks, offers, outcomes = self._tasks(config.members, opened.target, joined)
+            united = operator_set(tasks)
+            self.gpu_templates(united, opened, joined)
+            tuner, results = self.tune(united, opened, merged_offers(offers))
+        for member in config.members:
+            if not outcomes[member.name].error:
+                outcomes[member.name] = self._tried(member, outcomes[member.name])
+        found = list(outcomes.values())
+        whole = self.result(", ".join(outcomes), opened, results, tuner)
+        result = self.report(replace(whole, networks=found), opened)
+        if failed := [outcome for outcome in found if outcome.error]:
+            raise NetworkSetError(_failed(failed, len(found)))
+        return result
+
+    def _tasks(
+        self, members: Sequence[Member], target: Target, joined: dict[str, Due]
+    ) -> tuple[dict[str, list[Task]], list[list[Offer]], dict[str, NetworkOutcome]]:
+        """Tasks of each network that has some, alternatives to them, and an outcome for every network.
+
+        Adds their `joined_calls` to `joined`. Raises NetworkSetError where all fail.
+        """
+        tasks: dict[str, list[Task]] = {}
+        offers: list[list[Offer]] = []
+        outcomes: dict[str, NetworkOutcome] = {}
+        for member in members:
+            with (
+                self.watch.stage("network to tasks"),
+                self.console.status(f"turning {member.name} into tasks"),
+            ):
+                try:
+                    network = load_network(**member.arguments(self.config.seed, self.config.kwargs))
+                    self.run_file(network)
+                    lowered = lowered_network(network, target, self.config.lowering, self.work.stage)
+                    joined |= self.joined_calls(lowered.relax_mod, target)
+                    offers.append(lowered.offers)
+                    tasks[member.name] = lowered.tasks
+                    outcomes[member.name] = NetworkOutcome(member.name, len(lowered.tasks))
+                except Exception as error:  # one network must not take the others along
+                    outcomes[member.name] = NetworkOutcome(member.name, 0, error=_message(error))
+                    self._tell(outcomes[member.name])
+        if not tasks:
+            raise NetworkSetError(_failed(list(outcomes.values()), len(members)))
+        return tasks, offers, outcomes
+
+    def _tried(self, member: Member, outcome: NetworkOutcome) -> NetworkOutcome:
+        self.console.rule(member.name)
+        run = NetworkRun(self.config.of_member(member), self.console, time.time(), searches=False)
+        with self.watch.stage("compile, check and time the networks"):
+            try:
+                result = run.run()
+            except Exception as error:  # as above
+                outcome = replace(outcome, error=_message(error))
+                self._tell(outcome)
+                return outcome
+        rival = result.best_rival()
+        return replace(
+            outcome,
+            median_s=result.median_s(TUNED),
+            rival="" if rival is None else rival.name,
+            rival_s=None if rival is None else rival.median_s,
+            outputs_match=result.outputs_match,
+        )
+
+    def _tell(self, outcome: NetworkOutcome) -> None:
+        self.console.print(f"{outcome.name}: {outcome.error}", style="red", markup=False, soft_wrap=True)
+
+
+def _message(error: Exception) -> str:
+    return str(error) if isinstance(error, UserError) else first_line(error)
+
+
+def _failed(failed: Sequence[NetworkOutcome], of: int) -> str:
+    reasons = "; ".join(f"{outcome.name}: {outcome.error}" for outcome in failed)
+    return f"{len(failed)} of {of} networks failed: {reasons}"

@@ -1,0 +1,328 @@
+"""A tuning run from its opened parts to its report, whatever gives it tasks."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+
+import torch
+import tvm
+from rich.console import Console
+from tvm.target import Target
+
+from ... import __version__
+from ...compiler.networks import Network
+from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
+from ...compiler.task import Task
+from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
+from ...dataset.hardware import Hardware
+from ...progress import job_progress
+from ..bolt.gpu_templates import Due, GpuTemplates, joined_calls
+from ..database.predicted_schedules import PredictedSchedules
+from ..database.tuning_database import TuningDatabase
+from ..database.tuning_notes import RunNote
+from ..deploy.compile import how_to_run
+from ..planners.assembly import PlannerFactory
+from ..search.alternatives import needed_tasks
+from ..search.opening import anything_due
+from ..search.tuner import Limits, NetworkTuner
+from ..starts.configured import asked_starts
+from ..surrogate.memory import SurrogateMemory
+from ..workers.searchers import alone_on, hold_back
+from ..workers.workforce import Workforce
+from .config import TuneConfig
+from .pretraining import pretraining_s
+from .profiling import StageClock
+from .result import TaskResult, TuneResult
+
+_REFERENCE = "reference outputs"
+"""Stage of the outputs of an ONNX file."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Parts that a run works with."""
+
+    target: Target
+    hardware: Hardware
+    workforce: Workforce
+    database: TuningDatabase
+
+
+class TuningRun(ABC):
+    """One run, whose parts share clock and console; `NetworkRun` and `SetRun` say what it tunes."""
+
+    def __init__(
+        self, config: TuneConfig, console: Console, started: float, *, searches: bool = True
+    ) -> None:
+        """A run that does not search takes what the database has."""
+        self.config = config
+        self.searches = searches
+        self.console = console
+        self.started = started
+        self.started_at = datetime.fromtimestamp(started, timezone.utc).isoformat(timespec="seconds")
+        self.watch = StageClock()
+        self.work = StageClock()
+        self.watch.add({"start and imports": self.elapsed_s()})
+        self.predicted: PredictedSchedules | None = None  # of a run that measures nothing
+
+    @abstractmethod
+    def run(self) -> TuneResult:
+        """Tunes and reports. Raises UserError."""
+
+    def elapsed_s(self) -> float:
+        return time.time() - self.started
+
+    def run_file(self, network: Network) -> None:
+        """Runs a file that is checked here, so that an error comes before the search; the check asks again.
+
+        ONNX's evaluator is slow, and its seconds are no part of the budget.
+        """
+        if network.module is None and self.config.executor.kind == "local":
+            with self.work.stage(_REFERENCE):
+                network.reference_outputs()
+
+    def left_s(self) -> float | None:
+        """Seconds of the budget that are left, None without one."""
+        if self.config.budget_s is None:
+            return None
+        return self.config.budget_s - self.elapsed_s() + self.work.seconds.get(_REFERENCE, 0.0)
+
+    def result(self, name: str, opened: Opened, tasks: list[TaskResult], tuner: NetworkTuner) -> TuneResult:
+        """The result of the search, without what the trial of a network adds."""
+        config, workforce = self.config, opened.workforce
+        return TuneResult(
+            network=name,
+            target=str(opened.target),
+            hardware=opened.hardware.name,
+            checkpoint=workforce.checkpoint or "",
+            settings={
+                **{name: asdict(getattr(config, name)) for name in ("lowering", "measure", "executor")},
+                "search": asdict(workforce.search),
+                **{name: getattr(config, name) for name in ("seed", "budget_s", "latency_target_s")},
+            },
+            tasks=tasks,
+            contestants=[],
+            max_abs_difference=None,
+            tolerance=0.0,
+            total_s=0.0,
+            stage_s={},
+            curve=tuner.curve,
+            versions={"foretune": __version__, "tvm": tvm.__version__, "torch": torch.__version__},
+            started_at=self.started_at,
+            profile_s=self.work.seconds,
+            power_w=config.report.power_w,
+            co2_kg_per_kwh=config.report.co2_kg_per_kwh,
+            pretraining_s=pretraining_s(workforce.models),
+            simulated=config.executor.kind in ("dry_run", "replay"),
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """Opens the database and starts the processes where a search is expected; ends them afterwards."""
+        config = self.config
+        with self.watch.stage("start and imports"):
+            target = parse_target(config.target)
+            config.check_for(target)
+            if target.kind.name == "llvm" and (older := older_cpu()):
+                self.console.print(
+                    f"{OLDER_CPU}={older}: programs use the instruction sets of {older} only; rivals use all "
+                    "of this CPU",
+                    style="yellow",
+                    soft_wrap=True,
+                )
+            workforce = Workforce(
+                target, config.search, config.checkpoint, config.executor, config.measure, config.workers
+            )
+        with self._ended(workforce):
+            with self.watch.stage("start and imports"):
+                if self.searches:
+                    workforce.fit()
+                hardware = workforce.hardware()
+                database = self._open_database(target, hardware)
+                if not config.search.measure:
+                    self.predicted = PredictedSchedules(database.folder, target)
+                if not self._expects_nothing(database):
+                    self._start(workforce, database)  # beside the next stage
+            yield Opened(target, hardware, workforce, database)
+
+    @contextmanager
+    def _ended(self, workforce: Workforce) -> Iterator[None]:
+        """Ends the processes after the block."""
+        try:
+            yield
+        finally:
+            with self.watch.stage("end of the processes"):
+                workforce.close()
+
+    def _start(self, workforce: Workforce, database: TuningDatabase) -> None:
+        workforce.start()
+        database.describe(workforce.hardware())
+
+    def _expects_nothing(self, database: TuningDatabase) -> bool:
+        """Whether the run is likely to find nothing to do."""
+        if self.config.require_database or not self.searches:
+            return True
+        return not self.config.retune and database.notes.expects_nothing(self.config.task_settings)
+
+    def _anything_due(
+        self,
+        tasks: Sequence[Task],
+        database: TuningDatabase,
+        planners: PlannerFactory,
+        retune: bool = False,
+        offers: Sequence[Offer] = (),
+    ) -> bool:
+        return anything_due(
+            tasks,
+            self.config.search,
+            database,
+            planners.make(breadth_first=self.config.breadth_first),
+            retune=retune,
+            predicted=self.predicted,
+            offers=offers,
+        )
+
+    def _open_database(self, target: Target, hardware: Hardware) -> TuningDatabase:
+        database = TuningDatabase(self.config.database, target, hardware)
+        if database.dropped_lines:
+            self.console.print(f"[yellow]{database.folder}: dropped an unfinished line that a stop had left")
+        return database
+
+    def tune(
+        self, tasks: Sequence[Task], opened: Opened, offers: Sequence[Offer] = ()
+    ) -> tuple[NetworkTuner, list[TaskResult]]:
+        """Searches the tasks and their alternatives as far as they are due, and returns their results."""
+        config, workforce, database = self.config, opened.workforce, opened.database
+        if config.require_database:
+            database.require(needed_tasks(tasks, offers, database.latency_of))
+        searches = self.searches and not config.require_database
+        with self.watch.stage("start and imports"):
+            planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
+            starts = asked_starts(
+                config.search,
+                opened.target,
+                opened.hardware,
+                database,
+                here=config.executor.kind == "local",
+                alone=lambda: alone_on(workforce.executor),
+                retune=config.retune,
+            )
+            if searches and self._anything_due(tasks, database, planners, config.retune, offers):
+                self._start(workforce, database)
+        with job_progress(self.console) as progress:
+            total = len(tasks) + len(offered_tasks(tasks, offers))
+            bar = progress.add_task("tune", total=total)
+            tuner = NetworkTuner(
+                config.search,
+                workforce.executor,
+                workforce.searchers,
+                database,
+                planner=planners.make(breadth_first=config.breadth_first),
+                start_sources=starts,
+                limits=Limits(
+                    in_time=lambda: self.searches and ((left_s := self.left_s()) is None or left_s > 0),
+                    left_s=self.left_s,
+                    breadth_first=self.searches and config.breadth_first,
+                    latency_target_s=config.latency_target_s,
+                ),
+                retune=config.retune,
+                predicted=self.predicted,
+                memory=SurrogateMemory.of(
+                    database.folder, workforce.checkpoint, shared=config.search.share_surrogate
+                ),
+                clock=self.work,
+                elapsed_s=self.elapsed_s,
+                on_progress=lambda name, done: progress.update(
+                    bar, description=name, completed=int(done * total)
+                ),
+                around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
+            )
+            try:
+                with self.watch.stage("search and measure"):
+                    # Nothing runs but the network where all schedules must be there.
+                    untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
+                    results = tuner.tune(tasks, untuned_s, offers)
+                    if self.searches and not self._anything_due(tasks, database, planners, offers=offers):
+                        database.notes.note_nothing_left(self.config.task_settings)
+            except KeyboardInterrupt:
+                self.console.print(
+                    f"{tuner.tuned} of {total} tasks have a schedule; what was measured is kept in "
+                    f"{database.folder}"
+                )
+                raise
+        searched = sum(task.candidates_measured > 0 for task in results)
+        if searched and config.budget_s is None and config.latency_target_s is None:
+            seconds = self.watch.seconds["search and measure"]
+            database.notes.note_run(workforce.search, RunNote(searched, seconds))
+        measured, failed = tuner.starts_measured
+        if measured:
+            self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
+        return tuner, results
+
+    @property
+    def _times_templates(self) -> bool:
+        """Whether templates for GPUs that were never measured are measured now."""
+        config = self.config
+        asked = config.search.templates and config.search.measure
+        return bool(asked and self.searches and not config.require_database and config.executor.has_device)
+
+    def joined_calls(self, mod: tvm.IRModule, target: Target) -> dict[str, Due]:
+        """Calls of a network whose templates `gpu_templates` measures, if it measures any."""
+        return joined_calls(mod, target) if self._times_templates else {}
+
+    def gpu_templates(self, tasks: Sequence[Task], opened: Opened, joined: Mapping[str, Due]) -> GpuTemplates:
+        """Templates of the tasks and of `joined_calls` for a GPU, those that are due measured."""
+        config, workforce = self.config, opened.workforce
+        count = config.search.templates if config.search.measure else 0
+        retune = config.retune and self.searches
+        templates = GpuTemplates(opened.database.folder, opened.target, count, retune=retune)
+        due = templates.due(tasks, joined) if self._times_templates else {}
+        if not due:
+            return templates
+        if missing := templates.missing():
+            self.console.print(missing, style="yellow")
+            return templates
+        self._start(workforce, opened.database)
+        with self.watch.stage("templates"), self.console.status("measuring templates for GPUs"):
+            ran = templates.measure(due, workforce.executor, say=self.console.print)
+        self.console.print(f"{ran} templates for GPUs ran")
+        return templates
+
+    def report(self, result: TuneResult, opened: Opened) -> TuneResult:
+        """Prints and writes the result, with the length of the run, which it returns."""
+        with self.watch.stage("report"):
+            # Not at the top, where it would delay the searches.
+            from ..report.plots import drawn_early
+            from ..report.terminal import print_profile, print_report
+            from ..report.write import write_report
+
+            drawn = drawn_early(result)
+        result = replace(result, total_s=self.elapsed_s(), stage_s=self.watch.seconds)
+        print_report(result, self.console)
+        if self.config.profile:
+            print_profile(result, self.console)
+        for path in write_report(result, self.config.folder, drawn):
+            self.console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        lines: list[str] = []
+        if self.config.export is not None and not result.networks and result.outputs_match is not False:
+            lines += how_to_run(self.config.export, opened.target)
+        folders = {"schedules": opened.database.folder}
+        if self.predicted is not None:
+            folders["predicted schedules, not measured,"] = self.predicted.folder
+        for what, folder in folders.items() if not result.simulated else ():
+            lines.append(f"{what} for stock TVM: ms.database.JSONDatabase(work_dir={str(folder)!r})")
+        for line in lines:
+            self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+        return result
+
+
+def _noted_untuned_s(task: Task, database: TuningDatabase) -> float:
+    """Latency in seconds of a task without a schedule, inf where it is not known."""
+    noted_s = database.notes.untuned_s(task)
+    return math.inf if noted_s is None else noted_s

@@ -1,0 +1,263 @@
+"""Alternatives of a network while it is tuned: which are given up, and which the network takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import tvm
+
+from ...compiler.networks.alternatives.alternatives import (
+    Alternative,
+    Offer,
+    call_counts,
+    places,
+    with_alternatives,
+)
+from ...compiler.task import Task
+from ..run.result import AlternativeResult, TaskResult
+from .task_search import TaskSearch
+
+HOPELESS = 1.3
+"""A way that takes so many times the latency of another one, after all tasks of both had a round, gets no
+further round."""
+
+RESIZED_TEMPLATES = 2
+"""Templates that an alternative measures where its layer was measured at another size: the best one in blocks
+and the best one stage by stage, by the closed form."""
+
+
+class Contests:
+    """Alternatives among the searches of a run."""
+
+    def __init__(self, offers: Sequence[Offer], searches: Sequence[TaskSearch]) -> None:
+        """Lets the tasks of each offer count with its places in the network, as far as these are searched."""
+        self._searches = {search.task.workload_hash: search for search in searches}
+        self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
+        for offer in self._offers:
+            for search in self._own(offer):
+                search.calls_instead = max(search.calls_instead, offer.calls)
+            if (gain := _gain(offer)) is not None:
+                (own,), (replaced,) = self._own(offer), self._replaced(offer)
+                if replaced.task.weight <= offer.calls:
+                    own.stands_for, own.expected_gain = replaced, gain
+                    replaced.stand_ins.append(own)
+
+    def give_up(self, rounds: int) -> None:
+        """Ends searches of alternatives, as if they had all `rounds`: hopeless ones, and measured templates.
+
+        What an alternative replaces everywhere gets no further round in this run where it is hopeless itself;
+        see HOPELESS. A run without the alternative goes on with it.
+        """
+        hopeless: list[bool] = []
+        for offer in self._offers:
+            own, replaced = self._own(offer), self._replaced(offer)
+            had = all(search.had_a_round or search.over for search in own)
+            own_s = sum(search.best_s for search in own)
+            direct_s = sum(min(search.best_s, search.untuned_s) for search in replaced)
+            hopeless.append(had and own_s > HOPELESS * direct_s)
+            if had and direct_s > HOPELESS * own_s and all(search.had_a_round for search in replaced):
+                for search in replaced:
+                    search.over = search.over or (not search.busy and search.task.weight <= offer.calls)
+        self._end(hopeless, rounds)
+        for search in self._searches.values():
+            templates_ran = search.is_alternative and search.rounds and not search.budget.search
+            if templates_ran and not (search.busy or search.over):
+                search.give_up(rounds)
+
+    def leave_out(self, resized_s: Callable[[TaskSearch], Mapping[float, float]], rounds: int) -> None:
+        """Ends searches of alternatives that were hopeless at another size, as if they had all `rounds`.
+
+        The others measure fewer templates (`RESIZED_TEMPLATES`), as earlier runs have found them worth it.
+
+        Args:
+            resized_s: latency in seconds of a task's layer at other sizes, by its distance from that size.
+        """
+        earlier: list[tuple[float, float] | None] = []
+        fastest_s: dict[tuple[tuple[str, ...], float], float] = {}
+        for offer in self._offers:
+            own, replaced = (list(map(resized_s, of)) for of in (self._own(offer), self._replaced(offer)))
+            size = min(set.intersection(*map(set, (*own, *replaced))), default=None)
+            if size is None:
+                earlier.append(None)
+                continue
+            own_s, direct_s = (sum(known[size] for known in of) for of in (own, replaced))
+            earlier.append((size, own_s))
+            key = offer.replaces, size
+            fastest_s[key] = min(own_s, direct_s, fastest_s.get(key, math.inf))
+            for search in self._own(offer):
+                search.known_resized = True
+        hopeless = [
+            known is not None and known[1] > HOPELESS * fastest_s[offer.replaces, known[0]]
+            for offer, known in zip(self._offers, earlier, strict=True)
+        ]
+        self._end(hopeless, rounds)
+
+    def saved_s(self) -> float:
+        """Seconds that the network saves by the alternatives that are faster so far."""
+        latency_s = {name: min(s.best_s, s.untuned_s) for name, s in self._searches.items()}
+        saved, taken = 0.0, set[str]()
+        for offer in preferred(self._offers, latency_s.get):
+            direct_s = sum(latency_s[name] for name in offer.replaces)
+            if taken.isdisjoint(offer.replaces) and math.isfinite(direct_s):
+                taken.update(offer.replaces)
+                saved += offer.calls * (direct_s - _own_s(offer, latency_s.get))
+        return saved
+
+    def _end(self, hopeless: Sequence[bool], rounds: int) -> None:
+        """Ends the searches of tasks that nothing but hopeless offers calls; one truth value an offer."""
+        offers = list(zip(self._offers, hopeless, strict=True))
+        needed = {task.workload_hash for offer, lost in offers if not lost for task in offer.tasks}
+        for search in (search for offer, lost in offers if lost for search in self._own(offer)):
+            if not (search.task.weight or search.busy or search.over or search.task.workload_hash in needed):
+                search.give_up(rounds)
+
+    def _own(self, offer: Offer) -> list[TaskSearch]:
+        return [self._searches[task.workload_hash] for task in offer.tasks]
+
+    def _replaced(self, offer: Offer) -> list[TaskSearch]:
+        return [self._searches[name] for name in offer.replaces]
+
+
+def preferred(offers: Sequence[Offer], latency_s: Callable[[str], float | None]) -> list[Offer]:
+    """Offers that are faster than what they replace, those first that a place should go to.
+
+    An offer for several calls in a row must be faster than the fastest way of each of them, and goes first;
+    else the one that saves most does. `latency_s` is in seconds a call, by workload hash. None or inf is an
+    unknown latency, which a known alternative is faster than.
+    """
+    fastest_s: dict[str, float] = {}
+    for offer in offers:
+        for name in offer.replaces:
+            fastest_s.setdefault(name, _known(latency_s(name)))
+    direct_s = dict(fastest_s)
+    found: list[tuple[int, float, int]] = []
+    for number in sorted(range(len(offers)), key=lambda number: len(offers[number].replaces)):
+        offer = offers[number]
+        alone = len(offer.replaces) == 1
+        own_s = _own_s(offer, latency_s)
+        replaced_s = sum((direct_s if alone else fastest_s)[name] for name in offer.replaces)
+        if own_s < replaced_s:
+            # Where the direct latency is not known, the fastest alternative saves most.
+            saved_s = -own_s if math.isinf(replaced_s) else offer.calls * (replaced_s - own_s)
+            found.append((-len(offer.replaces), -saved_s, number))
+            if alone:
+                fastest_s[offer.replaces[0]] = min(fastest_s[offer.replaces[0]], own_s)
+    return [offers[number] for _, _, number in sorted(found)]
+
+
+def needed_tasks(
+    tasks: Sequence[Task], offers: Sequence[Offer], latency_s: Callable[[str], float | None]
+) -> list[Task]:
+    """Tasks of a network that it calls with its preferred alternatives, and the tasks of these."""
+    left = {task.workload_hash: task.weight for task in tasks}
+    taken: list[Task] = []
+    for offer in preferred(offers, latency_s):
+        if all(left[name] >= offer.calls for name in offer.replaces):
+            taken += offer.tasks
+            for name in offer.replaces:
+                left[name] -= offer.calls
+    return [*(task for task in tasks if left[task.workload_hash]), *taken]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A tuned network with the fastest ways to compute its pieces."""
+
+    relax_mod: tvm.IRModule
+    results: list[TaskResult]
+    """Results of its tasks. Those that it does without have weight 0."""
+    alternatives: list[AlternativeResult]
+
+
+def take(
+    relax_mod: tvm.IRModule,
+    alternatives: Sequence[Alternative],
+    results: Sequence[TaskResult],
+    measured: bool = True,
+) -> Taken:
+    """The network with the alternatives that are faster, by the latencies of `results`.
+
+    In a run that measures nothing, expected gains decide where a place and its alternatives have none.
+    """
+    if not alternatives:
+        return Taken(relax_mod, list(results), [])
+    by_name = {result.workload_hash: result for result in results}
+    # An alternative that runs untuned is plain loops, which nobody timed.
+    latency_s = {name: found.latency_s for name, found in by_name.items()}
+    of_offer = {id(alternative.offer): alternative for alternative in alternatives}
+    offers = [alternative.offer for alternative in alternatives]
+    compared_s = latency_s if measured else {**latency_s, **_expected(offers, latency_s)}
+    chosen = [of_offer[id(offer)] for offer in preferred(offers, compared_s.get)]
+    taken = dict(zip(map(id, chosen), map(len, places(chosen)), strict=True))
+    chosen = [alternative for alternative in chosen if taken[id(alternative)]]
+    changed = with_alternatives(relax_mod, chosen)
+    counts = call_counts(changed)
+    untuned_s = {name: found.untuned_latency_s for name, found in by_name.items()}
+    # For a speed-up over the untuned network, which has none of them.
+    of_replaced = {
+        offer.tasks[0].workload_hash: _sum_s(offer.replaces, untuned_s)
+        for offer in (alternative.offer for alternative in chosen)
+        if len(offer.tasks) == 1
+    }
+    return Taken(
+        changed,
+        [
+            replace(
+                result,
+                weight=counts[result.workload_hash],
+                untuned_latency_s=of_replaced.get(result.workload_hash, result.untuned_latency_s),
+            )
+            for result in results
+        ],
+        [
+            AlternativeResult(
+                name=offer.name,
+                replaced=list(offer.replaced),
+                tasks=[task.name for task in offer.tasks],
+                places=offer.calls,
+                taken=taken.get(id(alternative), 0),
+                direct_s=_sum_s(offer.replaces, latency_s),
+                alternative_s=_sum_s([task.workload_hash for task in offer.tasks], latency_s),
+            )
+            for alternative, offer in zip(alternatives, offers, strict=True)
+        ],
+    )
+
+
+def _expected(offers: Sequence[Offer], latency_s: Mapping[str, float | None]) -> dict[str, float]:
+    """Latencies by expected gains, of offers for one call whose tasks all have none; what they replace has 1.
+
+    Only latencies of one place are compared, so that those of different ones need no common unit.
+    """
+    found: dict[str, float] = {}
+    for offer in offers:
+        known = any(latency_s.get(name) is not None for name in _names(offer))
+        if (gain := _gain(offer)) is not None and not known:
+            found[offer.replaces[0]] = 1.0
+            found[offer.tasks[0].workload_hash] = 1 / gain
+    return found
+
+
+def _gain(offer: Offer) -> float | None:
+    """Expected gain of one task in place of one call, None where it is not known."""
+    return offer.gain if len(offer.tasks) == len(offer.replaces) == 1 else None
+
+
+def _names(offer: Offer) -> list[str]:
+    return [*offer.replaces, *(task.workload_hash for task in offer.tasks)]
+
+
+def _own_s(offer: Offer, latency_s: Callable[[str], float | None]) -> float:
+    return sum(_known(latency_s(task.workload_hash)) for task in offer.tasks)
+
+
+def _known(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+def _sum_s(names: Sequence[str], latency_s: Mapping[str, float | None]) -> float | None:
+    """Sum of latencies, None unless each is known."""
+    found = sum(_known(latency_s.get(name)) for name in names)
+    return found if math.isfinite(found) else None

@@ -1,0 +1,123 @@
+"""The search loop of one task, without input or output.
+
+It takes a round's proposals, hands out batches to measure, and takes their outcomes. The tuner of networks
+runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder and runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...dataset.measure import MeasureOutcome
+from ..surrogate.base import Surrogate
+from .proposal import Candidate, Measurement, Proposal
+from .selection import Selector, StopConfig
+
+
+@dataclass(frozen=True)
+class RoundBudget:
+    """Limits of one round of one task."""
+
+    measured: int
+    """Candidates measured at most."""
+    quick: bool = False
+    """Whether the round hardly searches and does not remeasure."""
+    search: bool = True
+    """Whether the round proposes candidates beside its starts."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates to measure together."""
+
+    proposals: Sequence[Proposal | Candidate]
+    again: bool = False
+    """Whether they were measured before: finalists, timed once more one after the other."""
+    keep_built: bool = False
+    """Whether they may come again, so that the executor keeps what it built."""
+
+
+class SearchLoop:
+    """Rounds of one task: One-Shot Tuner's search and top-K measurement (section 4.2), several times.
+
+    A round measures what its Selector chooses within the budget. Then the fastest `finalists` are measured
+    again: disturbances only add to a latency, so the best of many single timings is often the least
+    disturbed one.
+    """
+
+    def __init__(self, stop: StopConfig, finalists: int, surrogate: Surrogate) -> None:
+        """`finalists` candidates at most are measured again at the end of each round."""
+        self.selector = Selector(stop, surrogate)
+        self._finalists = finalists
+        self._before = 0  # measurements when the round began
+        self._budget = RoundBudget(0)
+        self._open = False
+        self._finalists_due = False
+
+    @property
+    def known(self) -> list[Measurement]:
+        """All measurements in order."""
+        return self.selector.known
+
+    @property
+    def best_s(self) -> float:
+        """Best latency in seconds, inf where nothing ran."""
+        return self.selector.best_s
+
+    @property
+    def measured_in_round(self) -> list[Measurement]:
+        """Measurements of the current or last round."""
+        return self.known[self._before :]
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last completed round ended the search: it measured nothing, or more would not pay."""
+        return not self._open and (self.selector.exhausted or not self.measured_in_round)
+
+    def start_round(self, proposals: Iterable[Proposal | Candidate], budget: RoundBudget) -> None:
+        """Begins a round with its proposals, beside those that earlier rounds left."""
+        self.selector.offer(proposals)
+        self._before = len(self.known)
+        self._budget = budget
+        self._open = True
+        self._finalists_due = self._finalists > 0 and not budget.quick
+
+    def next_batch(self) -> Batch | None:
+        """The next batch of the round; None where the round is complete.
+
+        The previous batch must have been learned.
+        """
+        if not self._open:
+            return None
+        room = self._budget.measured - len(self.measured_in_round)
+        if room > 0 and (batch := self.selector.next_batch(room)):
+            return Batch(batch, keep_built=self._finalists_due)
+        if self._finalists_due:
+            self._finalists_due = False
+            if best := self.selector.finalists(self._finalists):
+                proposals = [measurement.proposal for measurement in best]
+                return Batch(proposals, again=True, keep_built=True)
+        if not self._budget.quick:
+            self.selector.remeasured({})
+        self._open = False
+        return None
+
+    def learn(self, batch: Batch, outcomes: Sequence[MeasureOutcome]) -> None:
+        """Takes the outcomes of a batch, in its order."""
+        pairs = list(zip(batch.proposals, outcomes, strict=True))
+        if batch.again:
+            self.selector.remeasured({proposal.trace: outcome for proposal, outcome in pairs})
+        else:
+            self.selector.learn([Measurement(*pair) for pair in pairs])
+
+    def expected_gain(self, count: int) -> float | None:
+        """Share of the latency that the best `count` candidates left over are expected to save.
+
+        None where none is left, or nothing ran.
+        """
+        return self.selector.expected_gain(count)
+
+    def latencies_s(self) -> dict[str, float]:
+        """Latency in seconds of every measured candidate by trace, inf for a failure."""
+        return {measurement.trace: measurement.latency_s for measurement in self.known}

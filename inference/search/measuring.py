@@ -1,0 +1,154 @@
+"""Measuring threads: rounds are measured beside the searches, and wake the tuner when they are done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import TracebackType
+
+import tvm
+
+from ...compiler.task import Task
+from ...dataset.measure import Executor, MeasureJob
+from .loop import Batch
+from .proposal import Measurement
+from .task_search import TaskSearch
+
+UNTUNED_BEST_S = 5e-4
+"""Best latency given for unscheduled tasks: those slower than `measure.slow_factor` times this run once."""
+
+_UNTUNED_BATCH = 4
+"""Unscheduled tasks that are built and run before an interrupt is heard."""
+
+
+class MeasuringThreads:
+    """Measures rounds and unscheduled tasks in threads, one for each device of the executor."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        may_measure: Callable[[TaskSearch], bool],
+        around: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """`may_measure` tells whether another batch of a task's round may start; `around` is entered while
+        anything is measured.
+        """
+        self._executor = executor
+        self._may_measure = may_measure
+        self._around = around
+        self._threads = ThreadPoolExecutor(max(1, executor.devices))
+        self._rounds: dict[Future[list[Measurement]], TaskSearch] = {}
+        self._untuned: Future[list[float | None]] | None = None
+        self._stopped = False
+        self.woken: Connection
+        """Connection that becomes readable when something is measured."""
+        self.woken, self._wake_up = Pipe(duplex=False)
+
+    def __enter__(self) -> MeasuringThreads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped = True  # the batches under way are the last
+        self._threads.shutdown(wait=True)
+        self.woken.close()
+        self._wake_up.close()
+
+    @property
+    def rounds_under_way(self) -> int:
+        """Rounds that are measured or wait for it."""
+        return len(self._rounds)
+
+    @property
+    def untuned_under_way(self) -> bool:
+        """Whether unscheduled tasks are measured."""
+        return self._untuned is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is measured or waits for it."""
+        return bool(self._rounds) or self.untuned_under_way
+
+    def start_round(self, search: TaskSearch) -> None:
+        """Measures the round that the task's loop has begun."""
+        future = self._threads.submit(self._measure_round, search)
+        self._rounds[future] = search
+        future.add_done_callback(self._wake)
+
+    def start_untuned(
+        self, tasks: Sequence[Task], due: int = 0, in_time: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Measures tasks without a schedule, the first `due` in any case.
+
+        `in_time` tells whether another batch of the others may start.
+        """
+        self._untuned = self._threads.submit(self._measure_untuned, tasks, due, in_time)
+        self._untuned.add_done_callback(self._wake)
+
+    def take_untuned(self) -> list[float | None] | None:
+        """Latencies in seconds of the unscheduled tasks, once, when they are measured; None otherwise.
+
+        A task that there was no time for has None.
+        """
+        self._quiet()
+        if self._untuned is None or not self._untuned.done():
+            return None
+        done, self._untuned = self._untuned, None
+        return done.result()
+
+    def take_rounds(self) -> list[tuple[TaskSearch, list[Measurement]]]:
+        """Rounds that are done, each once, with their measurements."""
+        self._quiet()
+        done = [future for future in self._rounds if future.done()]
+        return [(self._rounds.pop(future), future.result()) for future in done]
+
+    def _wake(self, _: object) -> None:
+        self._wake_up.send_bytes(b".")
+
+    def _quiet(self) -> None:
+        while self.woken.poll():
+            self.woken.recv_bytes()
+
+    def _measure_round(self, search: TaskSearch) -> list[Measurement]:
+        if self._stopped:
+            return []
+        start = time.monotonic()
+        try:
+            with self._around():
+                self._measure_batches(search)
+            return search.loop.measured_in_round
+        finally:
+            search.measure_s += time.monotonic() - start
+
+    def _measure_batches(self, search: TaskSearch) -> None:
+        loop, workload = search.loop, search.task.workload_hash
+        while not self._stopped and self._may_measure(search) and (batch := loop.next_batch()) is not None:
+            loop.learn(batch, self._executor.measure(jobs(batch, loop.best_s, workload)))
+
+    def _measure_untuned(
+        self, tasks: Sequence[Task], due: int, in_time: Callable[[], bool]
+    ) -> list[float | None]:
+        latencies_s: list[float | None] = []
+        for start in range(0, len(tasks), _UNTUNED_BATCH):
+            if self._stopped or (start >= due and not in_time()):
+                break
+            jobs = [
+                MeasureJob(tvm.ir.save_json(task.mod), UNTUNED_BEST_S, task=task.workload_hash)
+                for task in tasks[start : start + _UNTUNED_BATCH]
+            ]
+            with self._around():
+                latencies_s += [outcome.latency_s for outcome in self._executor.measure(jobs)]
+        return latencies_s + [None] * (len(tasks) - len(latencies_s))
+
+
+def jobs(batch: Batch, best_s: float, workload: str = "") -> list[MeasureJob]:
+    """Jobs of a batch of the task `workload`; programs far slower than the best are cut short."""
+    return [
+        MeasureJob(p.module, best_s, keep_built=batch.keep_built, task=workload, trace=p.trace)
+        for p in batch.proposals
+    ]

@@ -1,0 +1,76 @@
+"""Opening of the tasks of a run, and whether anything is left to do for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
+from ...compiler.task import Task
+from ..database.predicted_schedules import PredictedSchedules
+from ..database.tuning_database import TuningDatabase
+from ..familyseer.groupings import family_of
+from ..planners.base import TaskPlanner
+from ..planners.registry import make_planner
+from ..surrogate.memory import SurrogateMemory
+from ..surrogate.shared import Surrogates
+from .alternatives import Contests
+from .config import OneShotConfig
+from .loop import SearchLoop
+from .persistence import Ledger
+from .task_search import TaskSearch
+
+
+def opened_searches(
+    tasks: Sequence[Task],
+    config: OneShotConfig,
+    planner: TaskPlanner,
+    ledger: Ledger,
+    memory: SurrogateMemory | None = None,
+    offers: Sequence[Offer] = (),
+) -> tuple[list[TaskSearch], Contests]:
+    """A search for each task, which knows what earlier runs have found, and which the planner has taken.
+
+    `memory` is what shared surrogates know from them. Tasks of `offers` must be among `tasks`.
+    """
+    surrogates = Surrogates()
+    remembered: set[str] = set()
+    searches = []
+    for task in tasks:
+        family = family_of(task, config.families)
+        group = planner.surrogate_group(task) or (family if config.share_surrogate else "")
+        if memory is not None and group and group not in remembered:
+            remembered.add(group)
+            for workload, programs in memory.programs(group).items():
+                surrogates.of(workload, group).learn(*zip(*programs, strict=True))
+        surrogate = surrogates.of(task.workload_hash, group)
+        search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)
+        ledger.take_up(search)
+        searches.append(search)
+    contests = Contests(offers, searches)
+    contests.give_up(config.rounds)
+    planner.begin(searches)
+    contests.leave_out(planner.resized_s, config.rounds)
+    return searches, contests
+
+
+def anything_due(
+    tasks: Sequence[Task],
+    config: OneShotConfig,
+    database: TuningDatabase,
+    planner: TaskPlanner | None = None,
+    *,
+    retune: bool = False,
+    predicted: PredictedSchedules | None = None,
+    offers: Sequence[Offer] = (),
+) -> bool:
+    """Whether a run has a round to search or an untuned task to measure.
+
+    `planner` is a new one, by default that of `config.planner`; `offers` are alternatives to the tasks.
+    """
+    ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
+    if config.measure and any(ledger.untuned_s(task) is None for task in tasks):
+        return True
+    planner = planner or make_planner(config)
+    every = [*tasks, *offered_tasks(tasks, offers), *planner.further_tasks(tasks)]
+    searches, _ = opened_searches(every, config, planner, ledger, offers=offers)
+    return planner.next_round([search for search in searches if not search.over], []) is not None

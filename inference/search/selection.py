@@ -1,0 +1,134 @@
+"""Selection of the candidates to measure, by predicted score or expected improvement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...dataset.measure import MeasureOutcome
+from ..surrogate.base import Surrogate
+from .proposal import Candidate, Measurement, Proposal
+from .settings_checks import OneShotConfigError
+
+FINALIST_WITHIN = 1.5
+"""Latency ratio to the best within which a program may be the best: shared machines disturb by as much."""
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """Stop rule of a task's measurements; conf/search/default.yaml says what each field means.
+
+    `expected_improvement` 0 measures every proposed candidate: One-Shot Tuner's fixed K (section 4.2).
+    """
+
+    expected_improvement: float = 0.003
+    minimum: int = 8
+    batch: int = 4
+    patience: int = 2
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.expected_improvement < 1:
+            raise OneShotConfigError(
+                f"search.stop.expected_improvement={self.expected_improvement}: a share of the latency in "
+                "[0, 1); use 0.003 for three in a thousand, or 0 to measure a fixed number"
+            )
+        for name in ("minimum", "batch", "patience"):
+            if getattr(self, name) < 1:
+                raise OneShotConfigError(f"search.stop.{name}={getattr(self, name)}: must be at least 1")
+
+
+class Selector:
+    """Selects which proposals of one task are measured next, batch by batch.
+
+    Start candidates come first. With `stop.expected_improvement` 0, or while fewer than `stop.minimum`
+    candidates are measured, the best predicted follow. After that the batch with the highest joint expected
+    improvement under the surrogate follows, and none once `stop.patience` batches in a row promise less than
+    `stop.expected_improvement`. A surrogate that other tasks inform chooses from the first batch on.
+    """
+
+    def __init__(self, stop: StopConfig, surrogate: Surrogate) -> None:
+        """`surrogate` hears every measurement and ranks the candidates that are left."""
+        self.known: list[Measurement] = []
+        """All measurements of the task in this run, in order."""
+        self._left: list[Proposal | Candidate] = []
+        self._stop = stop
+        self._surrogate = surrogate
+        self._small_gains = 0  # batches in a row below the threshold
+        self._remeasured = 0  # measurements before this one are not remeasured
+
+    @property
+    def best_s(self) -> float:
+        """Best latency of the task so far in seconds, inf where nothing ran."""
+        return min((measurement.latency_s for measurement in self.known), default=math.inf)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether measuring what is left would not pay; another offer may change that."""
+        return self._small_gains >= self._stop.patience
+
+    def offer(self, proposals: Iterable[Proposal | Candidate]) -> None:
+        """Adds candidates to those left from earlier offers."""
+        self._left = sorted(
+            [*self._left, *proposals], key=lambda proposal: (not proposal.is_start, -proposal.score)
+        )
+
+    def next_batch(self, room: int) -> list[Proposal | Candidate]:
+        """The next batch, at most `room` candidates; empty where measuring more would not pay.
+
+        The previous batch must have been learned.
+        """
+        batch = self._batch(room)
+        taken = {id(proposal) for proposal in batch}
+        self._left = [proposal for proposal in self._left if id(proposal) not in taken]
+        return batch
+
+    def expected_gain(self, count: int) -> float | None:
+        """See SearchLoop."""
+        if not self._left or not self._surrogate.is_fitted:
+            return None
+        return self._surrogate.best_batch(self._left, count)[1]
+
+    def learn(self, measured: Sequence[Measurement]) -> None:
+        """Takes the measurements of a batch."""
+        self.known += measured
+        self._surrogate.learn([m.proposal for m in measured], [m.latency_s for m in measured])
+
+    def finalists(self, count: int) -> list[Measurement]:
+        """Up to `count` of the fastest candidates measured once that may be the best of the task.
+
+        Empty where no other candidate is within `FINALIST_WITHIN` of the best.
+        """
+        once = self.known[self._remeasured :]
+        near = [m for m in self.known if m.latency_s <= FINALIST_WITHIN * self.best_s < math.inf]
+        return sorted((m for m in near if m in once), key=lambda m: m.latency_s)[
+            : count if len(near) > 1 else 0
+        ]
+
+    def remeasured(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
+        """Adds repeated outcomes of finalists, by trace; later finalists come from later measurements."""
+        self.known = [
+            Measurement(known.proposal, known.outcome.merged_with(outcomes[known.trace]))
+            if known.trace in outcomes
+            else known
+            for known in self.known
+        ]
+        again = [known for known in self.known if known.trace in outcomes]
+        if again:
+            self._surrogate.learn([m.proposal for m in again], [m.latency_s for m in again])
+        self._remeasured = len(self.known)
+
+    def _batch(self, room: int) -> list[Proposal | Candidate]:
+        left, stop = self._left, self._stop
+        starts = [proposal for proposal in left[:room] if proposal.is_start]
+        if not stop.expected_improvement or not left or not room:
+            return left[:room]
+        primed = self._surrogate.is_primed
+        if starts or (not primed and (len(self.known) < stop.minimum or math.isinf(self.best_s))):
+            due = 0 if primed else stop.minimum - len(self.known)
+            return left[: min(room, max(due, stop.batch, len(starts)))]
+        if not self._surrogate.is_fitted:
+            return [left[row] for row in self._surrogate.first_batch(left, min(room, stop.batch))]
+        rows, gain = self._surrogate.best_batch(left, min(room, stop.batch))
+        self._small_gains = self._small_gains + 1 if gain < stop.expected_improvement else 0
+        return [] if self.exhausted else [left[row] for row in rows]

@@ -1,0 +1,318 @@
+"""Tuner of the tasks of a network: several are searched side by side, and others measured meanwhile."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+
+from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
+from ...compiler.task import Task
+from ...dataset.measure import Executor
+from ..database.predicted_schedules import PredictedSchedules
+from ..database.tuning_database import TuningDatabase
+from ..planners.base import TaskPlanner
+from ..planners.registry import make_planner
+from ..run.profiling import StageClock
+from ..run.result import TaskResult
+from ..starts.base import StartSource
+from ..surrogate.memory import SurrogateMemory
+from ..workers.messages import RoundReply
+from ..workers.searchers import Searcher
+from .alternatives import Contests
+from .config import OneShotConfig
+from .measuring import MeasuringThreads
+from .opening import opened_searches
+from .persistence import Ledger
+from .proposal import Measurement
+from .supervision import SearchSupervisor
+from .task_results import task_result
+from .task_search import TaskSearch
+
+_LONGEST_WAIT_S = 3600.0  # a connection waits for some days at most
+
+LATE_ROUNDS = 2
+"""Rounds at most that a task without a schedule gets when the time is over: the first may fail as a whole."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits that end tuning before all planned rounds are done."""
+
+    in_time: Callable[[], bool] = lambda: True
+    """Whether there is time for another round."""
+    left_s: Callable[[], float | None] = lambda: None
+    """Seconds until there is none, None without an end."""
+    breadth_first: bool = False
+    """Whether each task gets a quick round before any is searched, as a time budget asks for.
+
+    One that has none when the time is over gets it all the same: without a schedule it may take a thousand
+    times as long.
+    """
+    latency_target_s: float | None = None
+    """Estimated latency of the network, in seconds, that is good enough."""
+
+
+class NetworkTuner:
+    """Tunes tasks; `curve` and `tuned` tell how far it is, also after an interrupt.
+
+    A planner says which task is next, search processes propose candidates, threads measure them, and a
+    ledger keeps the results.
+    """
+
+    def __init__(
+        self,
+        config: OneShotConfig,
+        executor: Executor,
+        searchers: Sequence[Searcher],
+        database: TuningDatabase,
+        *,
+        planner: TaskPlanner | None = None,
+        start_sources: Sequence[StartSource] = (),
+        limits: Limits | None = None,
+        retune: bool = False,
+        predicted: PredictedSchedules | None = None,
+        memory: SurrogateMemory | None = None,
+        clock: StageClock | None = None,
+        elapsed_s: Callable[[], float] | None = None,
+        on_progress: Callable[[str, float], None] = lambda name, done: None,
+        around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Sets a run up.
+
+        Args:
+            planner: by default that of `config.planner`.
+            start_sources: candidates for tasks, beside those that the database has measured.
+            retune: whether schedules of the database are searched for again.
+            predicted: takes the schedules of a run that measures nothing (`config.measure`).
+            memory: what shared surrogates learned in earlier runs; takes what they learn in this one.
+            clock: takes the seconds of work by step.
+            elapsed_s: seconds since the start of the run, for `curve`.
+            on_progress: hears the task that was measured, and the share of all rounds that is done.
+            around_measuring: entered while anything is measured.
+        """
+        self._config = config
+        self._executor = executor
+        self._searchers = searchers
+        self._limits = limits or Limits()
+        self._planner = planner or make_planner(config, breadth_first=self._limits.breadth_first)
+        self._ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
+        self._start_sources = [*self._ledger.start_sources(), *start_sources]
+        self._memory = memory or SurrogateMemory()
+        self._clock = clock or StageClock()
+        start = time.monotonic()
+        self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
+        self._on_progress = on_progress
+        self._around_measuring = around_measuring
+        self.curve: list[tuple[float, float]] = []
+        """(seconds since the start, estimated latency of the network in seconds)."""
+        self._searches: list[TaskSearch] = []
+        self._contests = Contests((), ())
+
+    @property
+    def tuned(self) -> int:
+        """Number of tasks that have a schedule."""
+        return sum(math.isfinite(search.best_s) or search.predicted for search in self._searches)
+
+    @property
+    def starts_measured(self) -> tuple[int, int]:
+        """Number of measured candidates that searches were given to begin with, and of those that failed."""
+        measured = [known for search in self._searches for known in search.loop.known]
+        starts = [known for known in measured if known.proposal.is_start]
+        return len(starts), sum(math.isinf(known.latency_s) for known in starts)
+
+    def tune(
+        self,
+        tasks: Sequence[Task],
+        untuned_s: Sequence[float] | None = None,
+        offers: Sequence[Offer] = (),
+    ) -> list[TaskResult]:
+        """A result for each task, in order, then for each of the offers' and each bridge that was searched.
+
+        `untuned_s` are latencies in seconds without a schedule, inf where a task does not run; None takes
+        those that earlier runs have noted, and measures the others during the first searches. Alternatives
+        and bridges have none. `offers` are alternatives to the tasks, which are given up where they are
+        hopeless (`alternatives.HOPELESS`).
+        """
+        own = [*tasks, *offered_tasks(tasks, offers)]
+        bridges = list(self._planner.further_tasks(tasks))
+        self._searches, self._contests = opened_searches(
+            [*own, *bridges], self._config, self._planner, self._ledger, self._memory, offers
+        )
+        unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
+        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
+        with (
+            self._kept(),
+            MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring,
+        ):
+            if unknown:
+                due = sum(search.known_s is not None for search in unknown)
+                measuring.start_untuned([search.task for search in unknown], due, self._limits.in_time)
+            while True:
+                self._hand_out(supervisor, measuring)
+                if not measuring.is_busy and (not supervisor.any_asked or self._is_late()):
+                    break
+                asked = supervisor.any_asked
+                for search, reply in supervisor.replies(measuring.woken, timeout_s=self._wait_s()):
+                    self._take_proposals(search, reply, measuring)
+                if supervisor.is_inline:
+                    # A device without a round gets one first, if there is one. Where nothing is measured,
+                    # nothing wakes.
+                    free = asked and measuring.rounds_under_way < self._executor.devices
+                    goes_on = not measuring.is_busy or (free and not measuring.untuned_under_way)
+                    wait([measuring.woken], 0.0 if goes_on else None)
+                if (latencies_s := measuring.take_untuned()) is not None:
+                    self._take_measured_untuned(unknown, latencies_s)
+                for search, measured in measuring.take_rounds():
+                    self._take_measured(search, measured)
+        complete = self._goes_on()
+        for search in self._searches:
+            if complete and self._planner.completes_all:
+                search.full_rounds = max(search.full_rounds, self._config.rounds)
+            self._ledger.commit(search)
+            if complete:
+                self._ledger.note_ended(search)
+        searched = [search for search in self._searches[len(own) :] if search.rounds]
+        return [task_result(search) for search in [*self._searches[: len(own)], *searched]]
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Keeps what was measured in rounds that an interrupt or an error cuts short."""
+        try:
+            yield
+        except BaseException:
+            for search in self._searches:
+                self._ledger.commit(search)
+            raise
+
+    def _take_known_untuned(
+        self, searches: Sequence[TaskSearch], untuned_s: Sequence[float] | None
+    ) -> list[TaskSearch]:
+        """Takes untuned latencies that are given or noted; returns the searches without one.
+
+        Those with a schedule of an earlier run come first: it may be slower than the untuned program.
+        """
+        known: Sequence[float | None] = untuned_s or [
+            self._ledger.untuned_s(search.task) for search in searches
+        ]
+        for search, seconds in zip(searches, known, strict=True):
+            search.untuned_s = math.inf if seconds is None else seconds
+        unknown = [
+            search
+            for search, seconds in zip(searches, known, strict=True)
+            if seconds is None and self._config.measure
+        ]
+        if not unknown:
+            self._begin_curve()
+        return sorted(unknown, key=lambda search: search.known_s is None)
+
+    def _take_measured_untuned(
+        self, searches: Sequence[TaskSearch], latencies_s: Sequence[float | None]
+    ) -> None:
+        for search, untuned_s in zip(searches, latencies_s, strict=True):
+            if untuned_s is not None:
+                search.untuned_s = untuned_s
+                self._ledger.note_untuned(search)
+        self._begin_curve()
+
+    def _begin_curve(self) -> None:
+        # The first rounds may be measured by now, which is not where the run began.
+        begun_s = [
+            s.task.weight * min(s.untuned_s, s.known_s or math.inf) for s in self._searches if s.task.weight
+        ]
+        self.curve.append((self._elapsed_s(), sum(begun_s)))
+
+    def _goes_on(self) -> bool:
+        target_s = self._limits.latency_target_s
+        return self._limits.in_time() and (target_s is None or self._network_s() > target_s)
+
+    def _is_late(self) -> bool:
+        """Whether the time is over for all tasks, so that no proposal that still comes would be measured."""
+        if not self._config.measure or self._limits.in_time():  # a prediction is kept whenever it comes
+            return False
+        return not any(map(self._lacks_schedule, self._searches))
+
+    def _wait_s(self) -> float | None:
+        """Seconds after which to look at the time again; None where nothing else comes of it."""
+        left_s = self._limits.left_s()
+        return None if left_s is None or left_s <= 0 else min(left_s, _LONGEST_WAIT_S)
+
+    def _may_measure(self, search: TaskSearch) -> bool:
+        """Whether another batch of a round may start."""
+        return self._limits.in_time() or self._lacks_schedule(search)
+
+    def _late(self, searches: Sequence[TaskSearch]) -> list[TaskSearch]:
+        """Those that are due a round although the run ends; none where its latency is good enough."""
+        if self._limits.in_time():
+            return []
+        return [one for one in searches if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
+
+    def _lacks_schedule(self, search: TaskSearch) -> bool:
+        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one.
+
+        One that an alternative stands for needs none once that has run.
+        """
+        best_s = min(way.best_s for way in (search, *search.stand_ins))
+        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)
+        return self._limits.breadth_first and search.task.weight > 0 and lacks
+
+    def _network_s(self) -> float:
+        return sum(search.network_s for search in self._searches) - self._contests.saved_s()
+
+    def _hand_out(self, supervisor: SearchSupervisor, measuring: MeasuringThreads) -> None:
+        """Gives idle searchers a round each, but searches no further ahead than can be measured soon.
+
+        While the untuned tasks are measured, only first rounds can be searched, which nothing improves.
+        """
+        for number in supervisor.idle():
+            ahead = measuring.rounds_under_way - max(0, self._executor.devices - 1)
+            if ahead > len(self._searchers) and not measuring.untuned_under_way:
+                continue
+            preferred, others = supervisor.choices(number)
+            if not self._goes_on():
+                preferred, others = self._late(preferred), self._late(others)
+                if not preferred and not others:
+                    return
+            planned = self._planner.next_round(preferred, others)
+            if planned is not None:
+                supervisor.ask(number, planned)
+
+    def _take_proposals(self, search: TaskSearch, reply: RoundReply, measuring: MeasuringThreads) -> None:
+        self._clock.add(reply.stage_s)
+        search.scored += reply.scored
+        search.counts += reply.counts
+        search.reason = search.reason or reply.reason
+        if search.reason:
+            search.over, search.busy = True, False
+            self._tell(search)
+            return
+        search.round_begins()
+        if not self._config.measure:
+            search.busy = False
+            self._ledger.predict(search, reply.proposals)
+            self._tell(search)
+            return
+        search.loop.start_round(reply.proposals, search.budget)
+        measuring.start_round(search)
+
+    def _take_measured(self, search: TaskSearch, measured: list[Measurement]) -> None:
+        search.round_ends(measured, complete=self._limits.in_time(), all_rounds=self._config.rounds)
+        self._clock.add(
+            {
+                "building": sum(measurement.outcome.build_s for measurement in measured),
+                "timing": sum(measurement.outcome.run_s for measurement in measured),
+            }
+        )
+        self._contests.give_up(self._config.rounds)
+        self._ledger.commit(search)
+        if search.surrogate_group:
+            measured_now = [(one.proposal, one.latency_s) for one in search.loop.known]
+            self._memory.keep(search.surrogate_group, search.task.workload_hash, measured_now)
+        self._tell(search)
+        self.curve.append((self._elapsed_s(), self._network_s()))
+
+    def _tell(self, search: TaskSearch) -> None:
+        self._on_progress(search.task.name, self._planner.share_done())

@@ -1,1 +1,0 @@
-"""Search by a deep Q-network that moves from program to program (Fasor, section 6.2)."""

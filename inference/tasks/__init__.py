@@ -1,1 +1,0 @@
-"""Tuning of several tasks: planners, supervision of search processes, measuring and persistence."""

@@ -1,1 +1,0 @@
-"""Planners that spend one budget of programs on all tasks, and the registry of `search/planner=`."""

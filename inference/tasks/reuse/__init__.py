@@ -1,1 +1,0 @@
-"""Planner that searches some tasks in full and others from their programs."""

@@ -1,0 +1,1 @@
+"""Cost models: their interface, one module for each architecture, and the registry."""

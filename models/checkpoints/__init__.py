@@ -1,0 +1,1 @@
+"""Checkpoints: weights with a card, their loading and their verification."""

@@ -1,0 +1,1 @@
+"""Metrics of predictions for tasks and networks, and calibration of their uncertainty."""

@@ -1,0 +1,74 @@
+"""Lowering of a network for a CPU: channels last, layout-free weights, and parts that stay as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from foretune.compiler.networks import AS_FASTEST, Lowering, Network, extract_tasks, load_network, to_relax
+from foretune.compiler.task import Task
+from foretune.compiler.tvm_compat import argument_buffers, layout_free, parse_target
+from foretune.inference.deploy.compile import compile_network
+from foretune.inference.deploy.outputs import compare_outputs
+
+CPU, GPU = parse_target("llvm"), parse_target("nvidia/nvidia-a100")
+AS_EXPORTED = Lowering(channels_last=False, prepack=False)
+
+
+def tasks_of(network: Network, target: tvm.target.Target, lowering: Lowering = AS_FASTEST) -> list[Task]:
+    return extract_tasks(to_relax(network, target, lowering), target, network.name)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return load_network("support.networks:EveryLayout", inputs=[[1, 3, 12, 10]])
+
+
+def layouts(tasks: list[Task]) -> set[str]:
+    return {str(task.settings["layout"]) for task in tasks if "layout" in task.settings}
+
+
+def test_a_cpus_convolutions_are_channels_last_and_what_is_between_them_follows(network: Network) -> None:
+    tasks = tasks_of(network, CPU)
+    assert layouts(tasks) == {"NHWC"}
+    # In, and out to the linear layer: clips, leaky ReLUs, pools and residuals in between need no transpose.
+    moved = [task for task in tasks if task.operator == "elementwise" and "transpose" in task.name]
+    assert len(moved) <= 2
+
+
+def test_only_weights_of_reductions_are_free_to_be_packed(network: Network) -> None:
+    of_operator = {task.operator: task for task in tasks_of(network, CPU)}
+    for operator, shape in (("conv2d", (3, 3, 3, 8)), ("depthwise_conv2d", (3, 3, 1, 8)), ("dense", (8, 5))):
+        func = of_operator[operator].mod["main"]
+        (index,) = layout_free(func)
+        assert argument_buffers(of_operator[operator].mod)[index][0] == shape
+    assert not layout_free(of_operator["pool2d"].mod["main"])
+    assert "layout_free_buffers" not in dict(of_operator["pool2d"].mod["main"].attrs)
+
+
+def test_a_gpus_tasks_stay_as_they_were_exported(network: Network) -> None:
+    tasks = tasks_of(network, GPU)
+    assert layouts(tasks) == {"NCHW"}
+    assert not any(layout_free(task.mod["main"]) for task in tasks)
+
+
+def test_each_part_can_be_switched_off(network: Network) -> None:
+    exported = tasks_of(network, CPU, AS_EXPORTED)
+    assert layouts(exported) == {"NCHW"} and not any(layout_free(task.mod["main"]) for task in exported)
+    packed = tasks_of(network, CPU, Lowering(channels_last=False))
+    assert layouts(packed) == {"NCHW"} and any(layout_free(task.mod["main"]) for task in packed)
+    last = tasks_of(network, CPU, Lowering(prepack=False))
+    assert layouts(last) == {"NHWC"} and not any(layout_free(task.mod["main"]) for task in last)
+
+
+@pytest.mark.parametrize("lowering", [Lowering(), AS_EXPORTED], ids=["fastest", "exported"])
+def test_outputs_are_those_of_the_network(network: Network, lowering: Lowering) -> None:
+    compiled = compile_network(to_relax(network, CPU, lowering), CPU)
+    assert compare_outputs(network.reference_outputs(), compiled(*network.inputs)).agrees
+
+
+def test_gelu_and_softmax_agree_with_pytorch() -> None:
+    network = load_network("support.networks:Attention", inputs=[[1, 7, 16]])
+    compiled = compile_network(to_relax(network, CPU), CPU)
+    (want,), (got,) = network.reference_outputs(), compiled(*network.inputs)
+    np.testing.assert_allclose(got, want, atol=2e-6)

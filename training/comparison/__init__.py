@@ -1,0 +1,1 @@
+"""Comparison of cost models on one split."""

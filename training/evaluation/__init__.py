@@ -1,0 +1,1 @@
+"""Evaluation of a checkpoint on measured tasks and networks."""

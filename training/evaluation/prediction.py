@@ -1,0 +1,34 @@
+"""Predicted scores of a checkpoint, comparable with measured scores for every training target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...dataset.features.roofline import latency_bound_s
+from ...dataset.features.table import LabelledFeatures
+from ...models.checkpoints.checkpoint import Checkpoint
+from ...models.metrics.task_metrics import latency_r2
+from ..fitting.labels import Labels
+
+
+def predict(
+    checkpoint: Checkpoint, data: LabelledFeatures, rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Predicted scores of some rows, and facts on the model.
+
+    Predicted efficiencies are divided by the best prediction of each task. A model that predicts efficiencies
+    also predicts latencies; `latency_r2` is their R2.
+    """
+    predictor = checkpoint.predictor
+    made = predictor.predict_all_table(data.features, rows)
+    facts: dict[str, Any] = {
+        "parameters": sum(weights.numel() for weights in predictor.model.parameters()),
+        "without": list(predictor.normaliser.without),
+    }
+    if predictor.target.is_absolute:
+        predicted_s = predictor.target.latency_s(made.output, latency_bound_s(data.features)[rows])
+        facts["latency_r2"] = latency_r2(predicted_s, data.latency_s[rows])
+    return predictor.target.comparable(made.score, Labels.of(data).group[rows]), facts

@@ -1,0 +1,1 @@
+"""One training: data, labels, Lightning module, outcome and card."""
