@@ -1,4 +1,4 @@
-"""The command `foretune`: finds the sub-command, and imports no more than that one needs."""
+"""The command `foretune`: dispatches to a sub-command and imports only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PROGRAM = "foretune"
 
 
 class CommandError(UserError, ValueError):
-    """There is no such sub-command."""
+    """Unknown sub-command."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A sub-command: `function` of `module` takes the settings that its file in conf/ composes.
+    """A sub-command: calls `function` of `module` with the settings that its file in conf/ composes.
 
-    Leading words without "=" are values of the option `positional`: of a list with `several`.
+    Leading words without "=" are values of the option `positional`, which is a list if `several` is true.
     """
 
     summary: str
@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """A word that sub-commands follow; `overview` is its help, with their lines in the place of `{name}`."""
+    """A group of sub-commands; in `overview`, its help, `{name}` stands for the line of a sub-command."""
 
     summary: str
     commands: Mapping[str, Command | Group]
@@ -52,16 +52,16 @@ class Group:
 DATASET = Group(
     "inspect, verify, merge, import or export datasets; describe devices",
     {
-        "inspect": Command("print what a dataset holds", "dataset.cli", "inspect", "dataset"),
+        "inspect": Command("count tasks, records and failures", "dataset.cli", "inspect", "dataset"),
         "verify": Command("check every record of a dataset", "dataset.cli", "verify", "dataset"),
-        "merge": Command("add datasets to another one", "dataset.cli", "merge", "dataset", several=True),
-        "import": Command("add a MetaSchedule database", "dataset.cli", "import_", "database"),
-        "export": Command("write MetaSchedule databases", "dataset.cli", "export", "dataset"),
-        "datasheet": Command("describe a dataset, with plots", "dataset.cli", "datasheet", "dataset"),
+        "merge": Command("add datasets to another dataset", "dataset.cli", "merge", "dataset", several=True),
+        "import": Command("add a MetaSchedule database to a dataset", "dataset.cli", "import_", "database"),
+        "export": Command("write a dataset as MetaSchedule databases", "dataset.cli", "export", "dataset"),
+        "datasheet": Command("write a description with plots", "dataset.cli", "datasheet", "dataset"),
         "hardware": Command("print the description of a device", "dataset.cli", "hardware", "name"),
     },
     """\
-foretune dataset looks at datasets, checks and merges them, exchanges them, and describes devices.
+foretune dataset inspects, verifies, merges, imports and exports datasets, and describes devices.
 
 {inspect}
 {verify}
@@ -74,7 +74,7 @@ foretune dataset looks at datasets, checks and merges them, exchanges them, and 
   foretune dataset inspect data/mine
   foretune dataset merge data/mine data/other into=data/both
 
-`foretune dataset COMMAND --help` shows the options of one.
+`foretune dataset COMMAND --help` shows the options of a command.
 """,
 )
 
@@ -86,7 +86,7 @@ CHECKPOINTS = Group(
         "verify": Command("check checkpoints", "models.cli", "verify", "checkpoints", several=True),
     },
     """\
-foretune checkpoints lists checkpoints, prints what they were made of, and checks that they are undamaged.
+foretune checkpoints lists checkpoints, prints their cards, and verifies them.
 
 {list}
 {show}
@@ -95,20 +95,20 @@ foretune checkpoints lists checkpoints, prints what they were made of, and check
   foretune checkpoints show cpu
   foretune checkpoints list outputs/train
 
-`foretune checkpoints COMMAND --help` shows the options of one.
+`foretune checkpoints COMMAND --help` shows the options of a command.
 """,
 )
 
 BUNDLE = Group(
     "export, import or show tuned schedules as one file",
     {
-        "export": Command("write schedules of a tuning database", "inference.bundle.cli", "export", "bundle"),
+        "export": Command("write schedules to a file", "inference.bundle.cli", "export", "bundle"),
         "import": Command("add a bundle to a tuning database", "inference.bundle.cli", "import_", "bundle"),
-        "show": Command("print what a bundle holds", "inference.bundle.cli", "show", "bundle"),
+        "show": Command("print the contents of a bundle", "inference.bundle.cli", "show", "bundle"),
     },
     """\
-foretune bundle moves tuned schedules to other machines. One of the same kind has nothing left to measure,
-another one begins its searches with them.
+foretune bundle copies tuned schedules to other machines. A machine of the same kind uses them without
+measurements; other machines start their searches from them.
 
 {export}
 {import}
@@ -117,7 +117,7 @@ another one begins its searches with them.
   foretune bundle export resnet18.zip network=resnet18
   foretune bundle import resnet18.zip
 
-`foretune bundle COMMAND --help` shows the options of one.
+`foretune bundle COMMAND --help` shows the options of a command.
 """,
 )
 
@@ -125,24 +125,24 @@ FORETUNE = Group(
     "",
     {
         "generate": Command("measure programs of sampled tasks and store the records", "dataset.generate"),
-        "propose": Command("search with a model for programs to measure next", "inference.propose"),
+        "propose": Command("search for programs to measure next, with a cost model", "inference.propose"),
         "dataset": DATASET,
         "train": Command("train a cost model on a dataset", "training.train"),
-        "combine": Command("make one ensemble of several checkpoints", "training.combine"),
+        "combine": Command("combine several checkpoints into an ensemble", "training.combine"),
         "evaluate": Command("test a checkpoint on a dataset", "training.evaluate"),
-        "compare": Command("train several models on one split and compare them", "training.compare"),
-        "finetune": Command("move a checkpoint to a new device", "training.finetune"),
+        "compare": Command("train several models on the same split and compare them", "training.compare"),
+        "finetune": Command("adapt a checkpoint to a new device", "training.finetune"),
         "reinforce": Command(
-            "teach an explorer to search, with a cost model as its judge", "training.exploration.train"
+            "train an explorer that searches with a deep Q-network", "training.exploration.train"
         ),
         "checkpoints": CHECKPOINTS,
         "pretune": Command(
-            *("keep the fastest programs of datasets as starts", "inference.pretune"),
+            *("write the fastest programs of datasets as start candidates", "inference.pretune"),
             positional="dataset",
             several=True,
         ),
-        "advise": Command("tell what a network's designer may change for little", "inference.advise"),
-        "inspect": Command("show tasks, schedules and expected minutes of a network", "inference.inspect"),
+        "advise": Command("measure cheap changes to the design of a network", "inference.advise"),
+        "inspect": Command("show the tasks and the expected tuning time", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
     },
@@ -173,7 +173,7 @@ Tune a network with a cost model:     foretune tune network=resnet18
 {tune}
 {bundle}
 
-`foretune COMMAND --help` shows the options of one, `foretune --version` the version. For tab completion:
+`foretune COMMAND --help` shows the options of a command, `foretune --version` the version. Tab completion:
   eval "$(foretune -sc install=bash)"      in bash; in zsh, after `autoload -Uz bashcompinit; bashcompinit`
   foretune -sc install=fish | source       in fish
 """,
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _dispatch(group: Group, names: list[str], words: Sequence[str]) -> None:
-    """Runs the command of `group` that the words begin with; `names` led to the group."""
+    """Runs the command of `group` that `words` start with; `names` are the words before them."""
     if not words or words[0] in ("--help", "-h"):
         lines = {name: f"  {name:12} {found.summary}" for name, found in group.commands.items()}
         print(group.overview.format(**lines), end="")
@@ -218,7 +218,7 @@ def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
     from .hydra_command import restore_log_levels, run_command
 
     def job(config: DictConfig) -> int | None:
-        # Only here, so that neither --help nor a wrong option waits for TVM or torch.
+        # Imported here, so that neither --help nor a wrong option waits for TVM or torch.
         with _without_collections():
             module: Any = import_module(f".{command.module}", __package__)
         restore_log_levels()
@@ -230,9 +230,9 @@ def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Passes of the garbage collector are put off, and skip for ever what the block made.
+    """Disables garbage collection inside the block and freezes the objects that it created.
 
-    Imports make a million objects and no garbage; passes over them take a sixth of the time.
+    Imports create a million objects and no garbage. Collecting them would take a sixth of the time.
     """
     gc.disable()
     try:
@@ -243,20 +243,20 @@ def _without_collections() -> Iterator[None]:
 
 
 def _with_option_names(command: Command, words: Sequence[str]) -> list[str]:
-    """The words with positional values written as an override."""
+    """The words, with positional values replaced by an override."""
     given = list(takewhile(lambda word: "=" not in word and word[:1] not in ("-", "~"), words))
     if command.positional is None or not given:
         return list(words)
     if not command.several:
         given = given[:1]
-    # Quoted, as paths may hold characters that mean something to Hydra.
+    # Quoted, because paths may contain special characters of Hydra.
     values = ",".join("'" + word.replace("'", r"\'") + "'" for word in given)
     override = f"{command.positional}=[{values}]" if command.several else f"{command.positional}={values}"
     return [override, *words[len(given) :]]
 
 
 def _complete(words: list[str]) -> None:
-    """Answers the completion scripts of Hydra, which know of a program's options but of no sub-commands."""
+    """Answers Hydra's completion scripts, which know the options of a program but not its sub-commands."""
     from .hydra_command import run_command
 
     found: Command | Group = FORETUNE

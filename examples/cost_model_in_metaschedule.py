@@ -1,6 +1,9 @@
-"""Foretune's cost model in stock MetaSchedule: `python examples/cost_model_in_metaschedule.py [work_dir]`.
+"""Use Foretune's cost model in stock MetaSchedule.
 
-Search, builder and runner are MetaSchedule's own. The cost model was trained before and stays as it is.
+    python examples/cost_model_in_metaschedule.py [work_dir]
+
+Search, builder and runner are MetaSchedule's. The cost model is pretrained and does not learn during the
+search.
 """
 
 from __future__ import annotations
@@ -15,14 +18,14 @@ from tvm.s_tir import meta_schedule as ms
 
 
 def softmax(rows: int = 64, columns: int = 256) -> tvm.IRModule:
-    """Softmax of each row as a module with one function `main`."""
+    """Returns the softmax of each row as a module with one function `main`."""
     data = te.placeholder((rows, columns), name="data")
     function = te.create_prim_func([data, topi.nn.softmax(data)])
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
 def main(work_dir: Path, trials: int = 8, builders: int | None = None) -> None:
-    """Tunes with `trials` measurements; a real run has 64 or more. `builders` None is one process a core."""
+    """Tunes with `trials` measurements; a real run uses 64 or more. `builders=None` is one for each core."""
     database = ms.tune_tir(
         softmax(),
         tvm.target.Target({"kind": "llvm", "num-cores": 2}),

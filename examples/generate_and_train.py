@@ -1,6 +1,8 @@
-"""Generates a tiny dataset and trains a draft model on it: `python examples/generate_and_train.py [folder]`.
+"""Generate a tiny dataset and train a draft model on it.
 
-The same as two commands, at a size that shows the way and nothing more:
+    python examples/generate_and_train.py [folder]
+
+The script corresponds to these commands, with much smaller settings:
 
     foretune generate dataset=data/mine tasks=200 records_per_task=100
     foretune train dataset=data/mine model=draft
@@ -21,7 +23,7 @@ from foretune.training.train import run as train
 
 
 def main(folder: Path) -> None:
-    """Measures 4 tasks with 6 random programs each, and trains a draft model for two epochs."""
+    """Measures 6 random programs of each of 4 tasks, and trains a draft model for two epochs."""
     dataset = folder / "dataset"
     generate(
         GenerateConfig(
@@ -47,5 +49,5 @@ def main(folder: Path) -> None:
     print(f"trained {result.epochs} epochs; use it with search.strategy.checkpoint={result.checkpoint_dir}")
 
 
-if __name__ == "__main__":  # programs are measured in processes of their own
+if __name__ == "__main__":  # measurement starts processes
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "outputs/example"))

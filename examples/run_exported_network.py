@@ -1,4 +1,4 @@
-"""Runs a network that `foretune tune export=FILE` wrote: `python examples/run_exported_network.py FILE`.
+"""Run a network that `foretune tune export=FILE` wrote.
 
 foretune tune network=resnet18 export=resnet18.so
 python examples/run_exported_network.py resnet18.so
@@ -16,8 +16,8 @@ import numpy as np
 
 
 def main(library: Path, calls: int = 20) -> None:
-    """Calls the network `calls` times on zeros and tells the median latency."""
-    network = foretune.load(library)  # executes code of the file
+    """Calls the network `calls` times on zeros and prints the median latency."""
+    network = foretune.load(library)  # executes code of the file: load only files that you trust
     print(network)
     inputs = [np.zeros(spec.shape, spec.dtype) for spec in network.inputs]
     seconds = []

@@ -1,7 +1,9 @@
-"""Tunes a task of your own: `python examples/tune_your_own_tasks.py [work_dir]`.
+"""Tune a task of your own.
+
+    python examples/tune_your_own_tasks.py [work_dir]
 
 The task is a matrix product with a bias and a ReLU, written in TVM's tensor expressions. Foretune searches it
-with the shipped checkpoints, measures what the search proposes on this CPU, and returns a database that stock
+with the shipped checkpoints, measures the proposed programs on this CPU, and returns a database that stock
 TVM compiles from.
 """
 
@@ -16,7 +18,7 @@ from tvm import te, topi
 
 
 def layer(rows: int = 128, inner: int = 256, columns: int = 256) -> tvm.IRModule:
-    """relu(data @ weight + bias) as a module with one function `main`."""
+    """Returns relu(data @ weight + bias) as a module with one function `main`."""
     data = te.placeholder((rows, inner), name="data")
     weight = te.placeholder((inner, columns), name="weight")
     bias = te.placeholder((columns,), name="bias")
@@ -26,9 +28,9 @@ def layer(rows: int = 128, inner: int = 256, columns: int = 256) -> tvm.IRModule
 
 
 def main(work_dir: Path) -> None:
-    """Tunes the layer, prints what was found, and compiles it from the database."""
+    """Tunes the layer, prints the results, and compiles the layer from the database."""
     module = layer()
-    # The defaults search in six rounds and measure up to 48 programs a task.
+    # By default, a search has up to six rounds and measures up to 48 programs.
     search = OneShotConfig(rounds=2, top_k=16)
     database, (result,) = tune_tasks([module], "llvm", work_dir, search=search)
     assert result.untuned_latency_s is not None and result.tuned_latency_s is not None
@@ -43,5 +45,5 @@ def main(work_dir: Path) -> None:
     print(f"compiled the fastest program of {work_dir}")
 
 
-if __name__ == "__main__":  # the search runs in processes of its own
+if __name__ == "__main__":  # the search starts processes
     main(Path(sys.argv[1] if len(sys.argv) > 1 else "outputs/tuning-database"))

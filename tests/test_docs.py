@@ -38,7 +38,6 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 FORMATS = ROOT / "docs" / "formats.md"
 CHANGES = ROOT / "CHANGELOG.md"
 RESULTS = ROOT / "docs" / "results.md"
-MOST_WORDS = 900
 
 per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -143,10 +142,10 @@ def test_files_of_the_folders_exist():
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
-    """The words behind `foretune` in code, without comments."""
+    """The words after `foretune` and after settings of the environment in code, without comments."""
     lines = [line for block in fenced(text) for line in re.sub(r"\\\n", "", block).splitlines()]
     for line in [*lines, *(code for code in inline_code(text) if code.startswith("foretune "))]:
-        words = shlex.split(line, comments=True)
+        words = shlex.split(re.sub(r"^([A-Z_]+=\w+ )+", "", line), comments=True)
         if words[:1] == ["foretune"]:
             yield words[1:]
 
@@ -155,13 +154,13 @@ def composed(words: Sequence[str]) -> DictConfig:
     """The configuration of a command, empty for a group; raises HydraException for an unknown option."""
     found: cli.Command | cli.Group = cli.FORETUNE
     names = []
-    words = list(words)
+    words = [word for word in words if not word.startswith("--")]
     while isinstance(found, cli.Group):
         if not words:
             return DictConfig({})
         names.append(words.pop(0))
         found = found.commands[names[-1]]
-    overrides = cli._with_option_names(found, [word for word in words if not word.startswith("--")])
+    overrides = cli._with_option_names(found, words)
     # A sweep's values are tried by the first of them.
     overrides = [re.sub(r"^([\w.]+=[\w.]+),.*", r"\1", override) for override in overrides]
     with initialize_config_module("foretune.conf", version_base="1.3"):
@@ -180,6 +179,10 @@ def test_a_wrong_option_is_seen():
     assert words == ["tune", "network=resnet18", "search.top_kk=3"]
     with pytest.raises(HydraException):
         composed(words)
+    (older,) = commands_in("```\nFORETUNE_CPU=haswell foretune tune seed=1\n```\n")
+    assert older == ["tune", "seed=1"]
+    with pytest.raises(KeyError):
+        composed(["no_such_command", "--help"])
 
 
 CONFIGURATIONS = (
@@ -188,18 +191,19 @@ CONFIGURATIONS = (
 )
 
 
-STRATEGIES = ("evolutionary", "annealing")
-PLANNERS = ("foresee", "gradient")
+GROUPS = ("search/strategy", "search/planner", "executor")
 BUNDLES = ("export", "import")
 
 
 @pytest.fixture(scope="module")
 def defaults():
-    strategies = [["tune", f"search/strategy={name}"] for name in STRATEGIES]
-    planners = [["tune", f"search/planner={name}"] for name in PLANNERS]
+    presets = [
+        ["tune", f"{group}={path.stem}"]
+        for group in GROUPS
+        for path in (ROOT / "conf" / group).glob("*.yaml")
+    ]
     bundles = [["bundle", name] for name in BUNDLES]
-    chosen = [*strategies, *planners, *bundles]
-    return [composed(words) for words in [*([name] for name in CONFIGURATIONS), *chosen]]
+    return [composed(words) for words in [*([name] for name in CONFIGURATIONS), *presets, *bundles]]
 
 
 OPTION_GROUPS = {"search", "task_sampling", "program_sampling", "noise", "measure", "lowering"}
@@ -382,8 +386,37 @@ def test_fields_of_descriptions_are_described():
     assert described == ["version", *(field.name for field in fields(Description))]
 
 
-# --- README
+# --- length
 
 
-def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().split()) <= MOST_WORDS
+LONGEST = {"README.md": 650, "docs/usage/tune.md": 800}
+"""Words of a page without its generated tables."""
+
+LONGEST_GUIDE = 1250
+
+GUIDES = [ROOT / "README.md", *(ROOT / "docs" / "usage").rglob("*.md")]
+
+
+def words_of(text: str) -> int:
+    return len(re.sub(r"<!-- table: .*?<!-- /table -->", "", text, flags=re.DOTALL).split())
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_guides_are_short(path):
+    assert words_of(path.read_text()) <= LONGEST.get(str(path.relative_to(ROOT)), LONGEST_GUIDE)
+
+
+def test_generated_tables_do_not_count():
+    assert words_of("one two\n<!-- table: a -->\n| x | y |\n<!-- /table -->\nthree") == 3
+
+
+@pytest.mark.parametrize("path", GUIDES[1:], ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_guide_is_linked_from_another_page(path):
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in pages
+        if page != path
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text()))
+    }
+    assert path.resolve() in linked

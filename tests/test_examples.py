@@ -1,9 +1,12 @@
-"""The scripts of examples/ run and say what they found."""
+"""The scripts of examples/ and the snippet of the README run and print their results."""
 
 from __future__ import annotations
 
 import logging
+import re
 import runpy
+import subprocess
+import sys
 
 import pytest
 from foretune.compiler.networks import load_network, to_relax
@@ -43,3 +46,15 @@ def test_the_example_of_an_exported_network_runs(tmp_path, capsys):
     script["main"](tmp_path / "network.so", calls=3)
     told = capsys.readouterr().out
     assert SAYS["run_exported_network"] in told and "one call takes" in told
+
+
+@pytest.mark.slow
+def test_the_snippet_of_the_readme_runs(tmp_path):
+    """As it stands, but with a smaller search."""
+    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    search = "ms.search_strategy.EvolutionarySearch(population_size=32, genetic_num_iters=1)"
+    smaller = snippet.replace("max_trials_global=64", f"max_trials_global=2, strategy={search}")
+    assert smaller != snippet
+    (tmp_path / "snippet.py").write_text(smaller)
+    subprocess.run([sys.executable, "snippet.py"], cwd=tmp_path, check=True, timeout=600)
+    assert (tmp_path / "outputs" / "matmul" / "database_tuning_record.json").read_text().count("\n") == 2

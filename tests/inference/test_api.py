@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import foretune.inference
@@ -15,10 +12,9 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
 from foretune.inference import OneShotConfig, api, tune_network, tune_tasks
-from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError, shipped_checkpoints
+from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from rich.console import Console
 from support.fake_executor import FakeExecutor
-from support.paths import ROOT
 from tvm.s_tir import meta_schedule as ms
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 1})
@@ -41,24 +37,6 @@ def test_the_cost_model_alone_imports_no_hydra_and_no_plots():
         "assert not {'hydra', 'matplotlib', 'sklearn.gaussian_process', 'rich.table'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
-
-
-SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_of_the_readme_name_what_there_is(snippet):
-    tree = ast.parse(snippet)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("foretune"):
-            for alias in node.names:
-                assert hasattr(import_module(node.module), alias.name), alias.name
-    loaded = re.findall(r"PretrainedCostModel\.load\(\"([^\"/]+)\"\)", snippet)
-    assert set(loaded) <= set(shipped_checkpoints())
-
-
-def test_the_readme_has_snippets():
-    assert SNIPPETS
 
 
 @pytest.fixture
