@@ -12,9 +12,10 @@
         cell: "{programs:.0f} in {seconds:s@mean}"   # text with fields
 
 A value is a key (with dots for nested values), arithmetic of keys, or a text with fields. The head `{rival}`
-makes a column for each value of `rival`. Names of values, and their order, are in `names.yaml`. Other entries:
-`with` (arguments of the function in `rows`), `sort` and `only` (order and choice of rows by values of a key),
-`pool` (rows of all results together), `each` (a table for each result), `note` (a function of the results).
+makes a column for each value of `rival`. Names of values, and their order, are in `names.yaml`. Other entries
+are `with` (arguments of the function in `rows`), `sort` and `only` (order and choice of rows by the values of
+a key), `pool` (rows of all results together), `each` (a table for each result) and `note` (a function of the
+results).
 
 Date and commit come from the manifests: below a table of one result, in a column of a table of several.
 """
