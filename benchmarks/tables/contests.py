@@ -14,7 +14,7 @@ from .reading import Result
 def ratios(result: Result, base: str, searches: Sequence[str] = (), part: str = "networks") -> pd.DataFrame:
     """Ratios to the search `base`, a row a network, run and search, of runs of `benchmarks.networks.contest`.
 
-    `searches` are those that are shown, all by default. `all_programs` are all measured programs of a search
+    `searches` are shown, all by default. `all_programs` are all measured programs of a search
     over those of `base`.
     """
     columns = ["network", "search", "seconds", "latency", "measured", "rival", "search_s", "rival_s"]
@@ -56,7 +56,7 @@ def several(result: Result, pairs: Sequence[Sequence[str]], part: str = "network
 
 
 def samplers(result: Result) -> Iterator[dict[str, Any]]:
-    """Models of pairs of samplers with the latency of each run of a network over that of the paper's pair."""
+    """Models of pairs of samplers, with the latency of each run over that of the paper's pair of samplers."""
     for pair, model in result.values["models"].items():
         tasks_from, programs_from = pair.split("_")
         for network, of in result.values["networks"].items():

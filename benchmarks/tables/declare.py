@@ -62,8 +62,10 @@ def name_of(key: str, value: Any) -> str:
 
 def _log_means(values: pd.Series, group: pd.DataFrame) -> Spread:
     """Geometric mean over networks of those of their runs, with the least and the most network."""
+    if values.min() <= 0:
+        return Spread(0.0, 0.0, 0.0)
     means = np.exp(np.log(values).groupby(group["network"]).mean())
-    return geometric_spread(means.tolist()) if means.min() > 0 else Spread(0.0, 0.0, 0.0)
+    return geometric_spread(means.tolist())
 
 
 AGGREGATES: Mapping[str, Callable[[pd.Series, pd.DataFrame], Any]] = {

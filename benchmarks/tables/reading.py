@@ -35,7 +35,7 @@ SUPERSEDED = {
     "single_tasks_against/zen3": "commits of 2026-11-25",
     "winograd/xeon-167": "searched all alternatives in full",
 }
-"""Results that no page shows any more -> what they measured; their raw data stay."""
+"""Results that no page shows any more -> the search or code that they measured; their raw data stay."""
 
 WIDTH = 120
 """Columns of a line of text."""
@@ -126,7 +126,7 @@ class Results:
 
 
 def read_result(folder: Path) -> Result:
-    """Raises FileNotFoundError where a result has no manifest."""
+    """Raises FileNotFoundError for a result without a manifest."""
     return Result(folder, read_json(folder / "result.json"), read_json(folder / "manifest.json"))
 
 

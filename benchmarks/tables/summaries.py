@@ -66,7 +66,7 @@ NO_GAIN = {
 
 
 def no_gain(result: Result) -> Iterator[dict[str, Any]]:
-    """Ideas that are no default, as ratios to the search without them."""
+    """Ideas that are not the default, as ratios to the search without them."""
     benchmark = str(result.manifest["benchmark"])
     part = "live" if benchmark == "families" else "networks"
     for idea, (search, base) in NO_GAIN.get(benchmark, {}).items():

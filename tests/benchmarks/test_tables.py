@@ -64,7 +64,7 @@ def test_groups_have_an_aggregate() -> None:
     assert column("latency | x @ medians", 0, 1, 2) == "2.00x (0.50x to 4.00x)"
     assert column("{latency@sum} of {latency@count}", 0, 1) == "2.5 of 2"
     assert column("network @ unique", 0, 1, 2) == "2"
-    # The mean of ResNet-18 is 1, then that of both networks.
+    # The mean of ResNet-18 is 1; the mean of both networks follows.
     assert column("latency | x @ networks", 0, 1, 2) == "2.00x"
     assert column("latency | x @ network_spread", 0, 1, 2) == "2.00x (1.00x to 4.00x)"
     assert column("part.seconds | s @ median", 0, 1, 2) == "46 s"
