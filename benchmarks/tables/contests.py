@@ -1,54 +1,114 @@
-"""Rows of networks that several searches tuned in turns."""
+"""Networks that several searches tuned in turns, and were timed side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..common import Spread, geometric_spread
-from .reading import times, times_spread
+import pandas as pd
 
-CONTEST_HEADS = ["machine", "network", "search", "runs", "programs", "search takes", "latency"]
-"""Heads of a table whose rows are a machine, a network and the cells of `contest_rows`."""
+from .declare import names
+from .reading import Result
 
 
-def contest_rows(runs: Sequence[Mapping[str, Any]], base: str) -> Iterator[list[str]]:
-    """Cells of each search but `base`: its name, runs, and programs, seconds and latency over those of base.
+def ratios(result: Result, base: str, searches: Sequence[str] = (), part: str = "networks") -> pd.DataFrame:
+    """Ratios to the search `base`, a row a network, run and search, of runs of `benchmarks.networks.contest`.
 
-    `runs` are of `benchmarks.networks.contest`.
+    `searches` are shown, all by default. `all_programs` are all measured programs of a search
+    over those of `base`.
     """
-    for search in dict.fromkeys(name for run in runs for name in run["side_by_side_s"]):
-        if search == base:
-            continue
-        of_search = [run for run in runs if search in run]
-        programs, seconds, latency = contest_ratios(of_search, search, base)
-        cells = [times(programs.middle), times(seconds.middle), times_spread(latency)]
-        yield [search, str(len(of_search)), *cells]
+    columns = ["network", "search", "seconds", "latency", "measured", "rival", "search_s", "rival_s"]
+    frame = pd.DataFrame(list(_rows(result.values.get(part, {}), base, searches)), columns=columns)
+    counts = frame.groupby("search")[["measured", "rival"]].transform("sum")
+    programs = frame["measured"] / frame["rival"].where(frame["rival"] > 0)
+    return frame.assign(
+        programs=programs,
+        all_programs=counts["measured"] / counts["rival"].where(counts["rival"] > 0),
+        speed=1 / frame["latency"],
+        less_time=1 / frame["seconds"],
+    )
 
 
-def contest_ratios(
-    runs: Sequence[Mapping[str, Any]], search: str, base: str
-) -> tuple[Spread, Spread, Spread]:
-    """Programs, seconds and latency of a search over those of `base`, of runs that have both."""
-    programs = geometric_spread([run[search]["measured"] / run[base]["measured"] for run in runs])
-    return programs, seconds_over(runs, search, base), latency_over(runs, search, base)
+def _rows(networks: Mapping[str, Any], base: str, searches: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for network, of in networks.items():
+        for run in of.get("runs", ()):
+            timed = run["side_by_side_s"]
+            for search in [
+                name for name in (searches or timed) if name != base and {name, base} <= run.keys()
+            ]:
+                own, rival = run[search], run[base]
+                yield {
+                    "network": network,
+                    "search": search,
+                    "seconds": own["search_s"] / rival["search_s"] if "search_s" in own else None,
+                    "latency": timed[search] / timed[base],
+                    "measured": own.get("measured"),
+                    "rival": rival.get("measured"),
+                    "search_s": own.get("search_s"),
+                    "rival_s": rival.get("search_s"),
+                }
 
 
-NEAR = 1.05
-"""Ratio to the last latency of a search from which on it counts as near its end."""
+def several(result: Result, pairs: Sequence[Sequence[str]], part: str = "networks") -> pd.DataFrame:
+    """Ratios of several pairs of a search and the one that it is compared with, which is `base`."""
+    frames = [ratios(result, base, [search], part).assign(base=base) for search, base in pairs]
+    return pd.concat([frame for frame in frames if len(frame)] or frames[:1])
 
 
-def seconds_to(curve: Sequence[Sequence[float]], goal_s: float) -> float | None:
-    """Seconds until a curve of (seconds, latency in seconds) is at a latency; None where it never is."""
-    return next((at_s for at_s, latency_s in curve if latency_s <= goal_s), None)
+def samplers(result: Result) -> Iterator[dict[str, Any]]:
+    """Models of pairs of samplers, with the latency of each run over that of the paper's pair of samplers."""
+    for pair, model in result.values["models"].items():
+        tasks_from, programs_from = pair.split("_")
+        for network, of in result.values["networks"].items():
+            for run in of["runs"]:
+                latency = run["side_by_side_s"][pair] / run["side_by_side_s"]["pgs_ebs"]
+                about = {"tasks_from": tasks_from, "programs_from": programs_from}
+                yield {**model, **about, "network": network, "latency": latency}
 
 
-def seconds_over(runs: Sequence[Mapping[str, Any]], search: str, base: str) -> Spread:
-    """Time of search and measurement over that of `base`."""
-    return geometric_spread([run[search]["search_s"] / run[base]["search_s"] for run in runs])
+def starts(result: Result) -> Iterator[dict[str, Any]]:
+    """Searches with pretuned starts, task by task, and the same searches without them."""
+    first = result.values["first_round"]
+    others = {"pretuned, without templates": "without templates"}
+    for start in ("pretuned", "two pretuned", "nearly the same", "pretuned, without templates"):
+        for row in result.values["tasks"]:
+            mine, other = (row["runs"].get(name) for name in (start, others.get(start, "default")))
+            if mine and other and mine["latencies_s"] and other["latencies_s"]:
+                latency, goal = mine["latencies_s"], min(other["latencies_s"][:first])
+                until = programs_until(latency, goal)
+                yield {
+                    "start": start,
+                    "tasks": "other tasks" if result.variant else "tasks of two datasets",
+                    "until": until,
+                    "within": int(until <= first // 2),
+                    "half": min(latency[: first // 2]) / goal,
+                    "first": min(latency[:first]) / goal,
+                    "end": min(latency) / min(other["latencies_s"]),
+                    "time": mine["seconds"] / other["seconds"],
+                }
 
 
-def latency_over(runs: Sequence[Mapping[str, Any]], search: str, base: str) -> Spread:
-    """Latency of the tuned network over that of `base`, timed side by side."""
-    timed = [run["side_by_side_s"] for run in runs]
-    return geometric_spread([each[search] / each[base] for each in timed])
+def programs_until(latencies_s: Sequence[float], goal_s: float) -> float:
+    """Number of programs until one is as fast as a goal; infinite if none is."""
+    return next((n for n, latency_s in enumerate(latencies_s, 1) if latency_s <= goal_s), float("inf"))
+
+
+def explored(result: Result) -> Iterator[dict[str, Any]]:
+    """Searches of a sketch by measure, on unseen tasks and on unseen operators."""
+    means = result.values["means"]
+    measures = {
+        "score": "environment's score",
+        "judged": "cost model's score",
+        "recorded": "recorded latencies",
+    }
+    for explorer in names()["explorer"]:
+        for measure, title in measures.items():
+            parts = {part: means[part][measure].get(explorer) for part in ("test", "unseen_operators")}
+            yield {"explorer": explorer, "measure": title, **parts}
+
+
+def weights(result: Result) -> Iterator[dict[str, Any]]:
+    """Primitives with their pairs and the sensitivity of either score."""
+    for primitive, pairs in result.values["pairs"].items():
+        bounds = {bound: of[primitive] for bound, of in result.values["weights"].items()}
+        yield {"primitive": primitive, "pairs": pairs, **bounds}

@@ -1,101 +1,56 @@
-"""Table of the sweep over public networks."""
+"""Rows of the sweep over public networks."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .reading import Result, Results, duration, joined, markdown, not_measured
-
-COMMAND = "python -m benchmarks.coverage"
-
-Row = Mapping[str, Any]
-
-TO_TASKS, CHECK = "network to tasks", "check that TVM builds it"
-
-STEPS = {
-    TO_TASKS: "network to tasks",
-    "torch.export": "of it export",
-    "conversion to Relax": "of it conversion to Relax",
-    "lowering to TIR": "of it lowering to TIR",
-    CHECK: "of it the check that TVM builds code",
-    "search and measure": "search",
-    "compile": "compile",
-    "check outputs": "outputs of PyTorch and ours",
-}
-"""Steps of a row's `stage_s`, as the table calls them."""
+from .declare import names
+from .reading import Result
 
 
-def coverage(results: Results) -> str:
-    """One row a machine and family, and what failed."""
-    found = results.of("coverage")
-    if not found:
-        return not_measured(COMMAND)
-    return "\n\n".join(_table(result) for result in found)
+def families(result: Result) -> Iterator[dict[str, Any]]:
+    """Networks with their family, and once more with `all`."""
+    rows = result.values["rows"]
+    zoos: dict[str, Counter[str]] = {}
+    for row in rows:
+        for family in (row["family"], "all"):
+            zoos.setdefault(family, Counter())[row["zoo"]] += 1
+    named = {family: ", ".join(f"{zoo} {n}" for zoo, n in of.most_common()) for family, of in zoos.items()}
+    for family in [*dict.fromkeys(row["family"] for row in rows), "all"]:
+        for row in rows:
+            if family in (row["family"], "all"):
+                passed = {"passed": int(row["passed"]), "tasks": row["tasks"] if row["passed"] else None}
+                yield {**row, **passed, "family": family, "zoos": named[family]}
 
 
-def _table(result: Result) -> str:
-    rows: Sequence[Row] = result.values["rows"]
-    families = {row["family"]: [one for one in rows if one["family"] == row["family"]] for row in rows}
-    body = [_cells(family, ours) for family, ours in families.items()]
-    body.append(_cells("all", rows))
-    heads = ["family", "zoos", "networks", "passed", "tasks", "seconds"]
-    failed = [[row["network"], row["step"], _short(row["cause"])] for row in rows if not row["passed"]]
-    table = markdown(heads, body, _note(result))
-    if failed:
-        table += "\n\n" + markdown(["network", "failed in", "cause"], failed)
-    return f"{table}\n\n{_steps(rows)}"
-
-
-def _steps(rows: Sequence[Row]) -> str:
-    """Seconds of each step over the networks that passed."""
-    clocks = [row["stage_s"] for row in rows if row["passed"]]
-    body = []
-    for step, text in STEPS.items():
-        seconds = [clock[step] for clock in clocks if step in clock]
-        if seconds:
-            body.append([text, duration(statistics.median(seconds)), duration(max(seconds))])
-    shares = [clock[CHECK] / clock[TO_TASKS] for clock in clocks if clock.get(TO_TASKS) and CHECK in clock]
-    note = f"The check takes {statistics.median(shares):.0%} of the time to tasks (median)." if shares else ""
-    return markdown(["step", "median", "most"], body, note) if body else ""
-
-
-def _cells(family: str, rows: Sequence[Row]) -> list[str]:
-    passed = [row for row in rows if row["passed"]]
-    zoos = Counter(row["zoo"] for row in rows)
-    seconds = statistics.median(row["seconds"] for row in rows)
-    return [
-        family,
-        ", ".join(f"{zoo} {count}" for zoo, count in zoos.most_common()),
-        str(len(rows)),
-        f"{len(passed)} ({len(passed) / len(rows):.0%})",
-        f"{statistics.median(row['tasks'] for row in passed):.0f}" if passed else "-",
-        duration(seconds),
-    ]
-
-
-def _note(result: Result) -> str:
-    values = result.values
+def note(found: Sequence[Result]) -> str:
+    """How networks were run, and which were not."""
+    values = found[0].values
+    waiting = len(values["pending"])
+    not_counted = ", ".join(f"{name} ({why})" for name, why in values["not_counted"].items())
+    limits = f"at most {values['limit_s']:.0f} s and {values['limit_mb']:,.0f} MB for each network"
     said = (
-        f"{result.machine}, {result.date}. A network passes if its outputs are those of PyTorch within "
-        "0.01 % of the largest. Each has a process of its own with a short search that measures nothing "
-        f"(`{' '.join(values['overrides'])}`), at most {values['limit_s']:.0f} s and "
-        f"{values['limit_mb']:,.0f} MB. Tasks and seconds are medians."
+        f"`{' '.join(values['overrides'])}`, {limits}. Not run yet: {waiting} of "
+        f"{waiting + len(values['rows'])} networks of the list. Not counted: {not_counted}."
     )
-    if recast := sorted({text for row in values["rows"] for text in row.get("recast", [])}):
-        said += f" Run in another data type: {joined(recast)}."
-    if values["pending"]:
-        waiting, rows = len(values["pending"]), len(values["rows"])
-        said += f" Not run yet: {waiting} of {waiting + rows} networks of the list."
-    if values["missing_zoos"]:
-        said += f" Not installed: {joined(values['missing_zoos'])}."
-    not_counted = [f"{name} ({reason})" for name, reason in values["not_counted"].items()]
-    return f"{said} Not counted: {joined(not_counted)}."
+    recast = sorted({text for row in values["rows"] for text in row.get("recast", [])})
+    said += f" Run in another data type: {', '.join(recast)}." if recast else ""
+    return said + (f" Not installed: {', '.join(values['missing_zoos'])}." if values["missing_zoos"] else "")
 
 
-def _short(cause: str) -> str:
-    """The cause on one line of a table."""
-    text = " ".join(cause.split()).replace("|", "/")
-    return text if len(text) <= 240 else f"{text[:237]}..."
+def failures(result: Result) -> Iterator[dict[str, Any]]:
+    """Networks that did not pass, with the cause on one line."""
+    for row in result.values["rows"]:
+        if not row["passed"]:
+            cause = " ".join(row["cause"].split()).replace("|", "/")
+            yield {**row, "cause": cause if len(cause) <= 240 else f"{cause[:237]}..."}
+
+
+def seconds(result: Result) -> Iterator[dict[str, Any]]:
+    """Steps of the networks that passed."""
+    for step in names()["step"]:
+        for row in result.values["rows"]:
+            if row["passed"] and step in row["stage_s"]:
+                yield {"step": step, "seconds": row["stage_s"][step]}

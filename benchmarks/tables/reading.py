@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..common import RESULTS, Spread, geometric_mean, read_json
+from ..common import RESULTS, read_json
 
 MACHINES = {
     "zen5": "AMD Zen 5",
@@ -23,11 +24,24 @@ MACHINES = {
 """Names of machines in the order of the tables; others follow under their short name."""
 
 
+SUPERSEDED = {
+    "networks_against/zen3": "commits of 2026-11-25",
+    "networks_unseen/zen3": "the search of 2026-11-25; `rivals` has newer runs",
+    "one_shot_tuner/xeon-167": "a tenth of the records of the later run",
+    "reuse_networks/xeon-167-two-templates": "an earlier rule of reuse",
+    "reuse_networks/zen3": "an earlier rule of reuse",
+    "reuse_networks/zen3-two-templates": "an earlier rule of reuse",
+    "reuse_networks/zen4": "an earlier rule of reuse",
+    "single_tasks_against/zen3": "commits of 2026-11-25",
+    "winograd/xeon-167": "searched all alternatives in full",
+}
+"""Results that no page shows any more -> the search or code that they measured; their raw data stay."""
+
 WIDTH = 120
 """Columns of a line of text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """One `result.json` with its manifest."""
 
@@ -41,60 +55,78 @@ class Result:
         return MACHINES.get(name, name)
 
     @property
-    def search(self) -> str:
-        """Search that was measured: as the result says, or the defaults of the commit, or of each one's."""
-        said = self.values.get("search")
-        commits = " and ".join(self._commits_of_networks() or [self.commit])
-        return said or " ".join(["defaults", *self.values.get("overrides", []), f"of {commits}"])
-
-    def _commits_of_networks(self) -> list[str]:
-        """First digits of the commits that networks name, where runs of several were kept."""
-        named = [one["commit"] for one in self.values.get("networks", {}).values() if "commit" in one]
-        return list(dict.fromkeys(commit[:7] for commit in named))
-
-    @property
-    def commit(self) -> str:
-        """First digits of the commit, `?` where it is not known."""
-        return (self.manifest["commit"] or "?")[:7]
+    def variant(self) -> str:
+        return str(self.manifest["variant"])
 
     @property
     def date(self) -> str:
-        """Day of the measurement; `by` a day where only the day of the commit is known."""
-        started = self.manifest["started_at"]
-        return started[:10] if started else f"by {self.manifest['committed_on']}"
+        """Day on which the measurement began."""
+        return str(self.manifest["started_at"])[:10]
+
+    @property
+    def commits(self) -> list[str]:
+        """Commits whose runs the result holds, shortened, with `+changes` if files differed from the commit.
+
+        Networks may name commits of their own; runs that the result was extended with are named in the notes.
+        """
+        commit = short_commit(self.manifest["commit"])
+        networks = self.values.get("networks")
+        networks = networks.values() if isinstance(networks, Mapping) else ()
+        named = [one["commit"] for one in networks if "commit" in one]
+        found = [short_commit(each) for each in named or EXTENDED.findall(self.manifest.get("notes", ""))]
+        found = [commit if each == commit.removesuffix(CHANGES) else each for each in found]
+        return list(dict.fromkeys([*found, commit]))
+
+    @property
+    def measured(self) -> str:
+        """Date and commits, as tables show them."""
+        return f"{self.date}, {', '.join(f'`{commit}`' for commit in self.commits)}"
 
     @property
     def path(self) -> str:
         return f"`{self.folder.parent.name}/{self.folder.name}`"
 
 
+CHANGES = "+changes"
+EXTENDED = re.compile(r"adds to the runs of commit (\S+?)(?:;|$)")
+
+
+def short_commit(commit: str) -> str:
+    """First seven digits of a commit; a mark of uncommitted changes stays."""
+    return commit[:7] + (CHANGES if commit.endswith(CHANGES) else "")
+
+
 class Results:
-    """All results of a folder."""
+    """Results that the pages show."""
 
     def __init__(self, root: Path = RESULTS) -> None:
         self.root = root
 
-    def of(self, benchmark: str, variant: str | None = None) -> list[Result]:
-        """Results of a benchmark in the order of machines; of all variants where none is named."""
-        found = [read_result(path.parent) for path in sorted(self.root.glob(f"{benchmark}/*/result.json"))]
-        chosen = [one for one in found if variant is None or one.manifest["variant"] == variant]
+    def of(self, source: str) -> list[Result]:
+        """Results of a benchmark in the order of machines.
+
+        `source` is a benchmark (`rivals`: all variants), or with a variant (`rivals/int8`; `rivals/`: none).
+        Results with a reconstructed manifest and superseded ones are left out.
+        """
+        benchmark, one_variant, variant = source.partition("/")
+        paths = sorted(self.root.glob(f"{benchmark}/*/result.json"))
+        found = [one for one in map(read_result, (path.parent for path in paths)) if self._shown(one)]
         order = list(MACHINES)
         return sorted(
-            chosen,
+            (one for one in found if not one_variant or one.variant == variant),
             key=lambda one: (
                 order.index(one.manifest["machine"]) if one.manifest["machine"] in order else len(order),
                 one.folder.name,
             ),
         )
 
-    def one(self, benchmark: str, folder: str) -> Result | None:
-        """The result of one folder, None where there is none."""
-        path = self.root / benchmark / folder
-        return read_result(path) if (path / "result.json").is_file() else None
+    @staticmethod
+    def _shown(result: Result) -> bool:
+        return not result.manifest["reconstructed"] and result.path.strip("`") not in SUPERSEDED
 
 
 def read_result(folder: Path) -> Result:
-    """Raises FileNotFoundError where a result has no manifest."""
+    """Raises FileNotFoundError for a result without a manifest."""
     return Result(folder, read_json(folder / "result.json"), read_json(folder / "manifest.json"))
 
 
@@ -110,31 +142,13 @@ def not_measured(command: str) -> str:
     return f"Not measured yet: `{command}`."
 
 
-def mean_times(ratios: Sequence[float], count: int) -> str:
-    """Geometric mean of the ratios that are known, with their number where `count` were asked for."""
-    if not ratios:
-        return "-"
-    return times(geometric_mean(ratios)) + ("" if len(ratios) == count else f" of {len(ratios)}")
-
-
-def times(value: float | None) -> str:
-    """A ratio: 1.27x, and 142x from ten on; a dash for None."""
-    if value is None:
-        return "-"
+def times(value: float) -> str:
+    """A ratio: 1.27x, and 142x from ten on."""
     return f"{value:.0f}x" if value >= 9.95 else f"{value:.2f}x"
 
 
-def times_spread(spread: Spread) -> str:
-    """A mean ratio with the least and the most, where these differ."""
-    if spread.least == spread.most:
-        return times(spread.middle)
-    return f"{times(spread.middle)} ({times(spread.least)} to {times(spread.most)})"
-
-
-def milliseconds(seconds: float | None) -> str:
-    """Three digits: 7.87 ms, 126 ms, 0.0455 ms; a dash for None."""
-    if seconds is None:
-        return "-"
+def milliseconds(seconds: float) -> str:
+    """Three digits: 7.87 ms, 126 ms, 0.0455 ms."""
     value = 1e3 * seconds
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f} ms"
 
@@ -149,8 +163,3 @@ def duration(seconds: float) -> str:
     if whole < 600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole / 60:.0f} min" if whole < 5400 else f"{whole / 3600:.1f} h"
-
-
-def joined(words: Sequence[str]) -> str:
-    """a, b and c."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

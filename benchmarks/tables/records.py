@@ -1,13 +1,15 @@
-"""Tables of the measured records in `data/`."""
+"""Tables of the measured records in `data/`, and of all results."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as parquet
+import pandas as pd
 
 from ..common import ROOT, machine_name, read_json
-from .reading import MACHINES, Results, markdown
+from .declare import cells_of, table_text
+from .reading import MACHINES, Result, Results
 
 DATASETS = {
     "cpu": "drawn from the prior, on the trajectory of searches",
@@ -37,22 +39,19 @@ DATASETS = {
 
 def records(results: Results) -> str:
     """One row a dataset, counted from its files."""
-    rows, valid_in_all, tasks_in_all = [], 0, set()
+    rows, workloads = [], []
     for name, words in DATASETS.items():
-        found = [
-            row
-            for path in sorted((ROOT / "data" / name).glob("records-*.parquet"))
-            for row in parquet.read_table(path, columns=["workload_hash", "failure"]).to_pylist()
-        ]
-        valid = [row["workload_hash"] for row in found if row["failure"] is None]
-        valid_in_all += len(valid)
-        tasks_in_all |= set(valid)
-        machines = machines_in(ROOT / "data" / name)
-        counts = [f"{len(set(valid)):,}", f"{len(valid):,} of {len(found):,}"]
-        rows.append([f"`data/{name}`", words, machines, *counts])
-    heads = ["dataset", "programs", "machine", "tasks", "valid records"]
-    note = f"{valid_in_all:,} valid records of {len(tasks_in_all):,} tasks in all."
-    return markdown(heads, rows, note)
+        paths = sorted((ROOT / "data" / name).glob("records-*.parquet"))
+        found = pd.concat([pd.read_parquet(path, columns=["workload_hash", "failure"]) for path in paths])
+        valid = found.loc[found["failure"].isna(), "workload_hash"]
+        workloads.append(valid)
+        counts = [f"{valid.nunique():,}", f"{len(valid):,} of {len(found):,}"]
+        rows.append([f"`data/{name}`", words, machines_in(ROOT / "data" / name), *counts])
+    whole = pd.concat(workloads)
+    note = f"{len(whole):,} valid records of {whole.nunique():,} tasks in all, counted from the files."
+    return table_text(
+        pd.DataFrame(rows, columns=["dataset", "programs", "machine", "tasks", "valid records"]), note
+    )
 
 
 def machines_in(folder: Path) -> str:
@@ -73,16 +72,18 @@ def _described(path: Path) -> bool:
 
 def label_noise(results: Results) -> str:
     """A second measurement of the same records."""
-    noise = read_json(ROOT / "data" / "cpu" / "label_noise.json")
-    best = noise["first_as_prediction_of_second"]
-    cells = [
-        f"{noise['records']:,} of {noise['tasks']} tasks, {noise['median_hours_between']:.1f} h later",
-        f"{noise['median_relative_difference']:.1%}",
-        f"{noise['p90_relative_difference']:.0%}",
-        *(f"{best[key]:.3f}" for key in ("spearman", "pairwise_accuracy", "top_1", "top_5")),
-        f"{best['r2']:.2f}",
-    ]
-    heads = ["records of `data/cpu` measured again", "median difference", "ninth decile"]
-    heads += ["Spearman", "pairs", "top-1", "top-5", "R2"]
-    note = "The first measurement as a prediction of the second: the most that a model can reach."
-    return markdown(heads, [cells], note)
+    best = "first_as_prediction_of_second."
+    columns = {
+        **{"records": "records", "tasks": "tasks", "hours later": "median_hours_between | .1f"},
+        "median difference": "median_relative_difference | .1%",
+        "ninth decile": "p90_relative_difference | .0%",
+        **{"Spearman": f"{best}spearman | .3f", "pairs": f"{best}pairwise_accuracy | .3f"},
+        **{"top-1": f"{best}top_1 | .3f", "top-5": f"{best}top_5 | .3f", "R2": f"{best}r2 | .2f"},
+    }
+    frame = pd.json_normalize([read_json(ROOT / "data" / "cpu" / "label_noise.json")])
+    return table_text(cells_of(frame, columns), "`data/cpu/label_noise.json`")
+
+
+def manifest(result: Result) -> list[dict[str, Any]]:
+    """Folder of a result, and the load of the machine before it was measured."""
+    return [{"path": result.path, "load": result.manifest["load"]["before"][0]}]

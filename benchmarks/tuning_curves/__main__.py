@@ -17,8 +17,8 @@ from tvm.target import Target
 from .. import tuning_curves
 from ..checkouts import commit_of
 from ..common import RESULTS, ROOT, argument_parser, kept_run, machine_name, start, this_machine, write_result
-from ..tables.stock import beside
 from ..tasks import TEN, is_operator, tasks_named, time_in_turns
+from .beside import beside
 from .tuners import FORETUNE, METASCHEDULE, TUNERS, Run, run_foretune, run_metaschedule
 
 
@@ -118,7 +118,7 @@ def main() -> None:
                 "runs": with_latencies(runs, target),
             }
             if len(runs) > 1 and "foretune" in runs:
-                one = beside(name, rows[name])
+                one = beside(rows[name])
                 print(
                     f"{name}: 1/{one.less_time:.0f} of stock's time for {one.cold:.2f}x its speed", flush=True
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,7 +31,6 @@ from benchmarks.cost_models.records import (
     records_of,
     short_tasks,
 )
-from benchmarks.tables.models import short
 
 DATA = dataset(tasks=10, per_task=16, failures=0.05)
 
@@ -142,23 +140,6 @@ def test_each_shipped_checkpoint_has_one_table() -> None:
         first, *others = (load_checkpoint(name).card for name in table.checkpoints)
         assert all(card.split.train_tasks == first.split.train_tasks for card in others)
         assert all(card.data.records == first.data.records for card in others)
-
-
-def test_a_later_table_replaces_the_rows_of_its_checkpoints() -> None:
-    def result(started: str, *checkpoints: str) -> SimpleNamespace:
-        models = {name: {"spearman": 0.5, "top_1": 0.75} for name in (*checkpoints, "xgb")}
-        table = {
-            "title": f"All models of {started} are alike. More.",
-            "checkpoints": checkpoints,
-            "by_task": {"tasks": {"test": 3}, "records": {"test": 9}, "models": {**models, "random": {}}},
-        }
-        manifest = {"variant": "", "started_at": started, "reconstructed": False}
-        return SimpleNamespace(manifest=manifest, values={"tables": [table]})
-
-    found = [result("2", "cpu"), result("1", "cpu", "cpu-draft")]
-    later, earlier = short(SimpleNamespace(of=lambda _: found)).split("\n\n| model")
-    assert "`cpu`" in later and "of 2 are" in later
-    assert "`cpu-draft`" in earlier and "of 1 are" in earlier and "`cpu`" not in earlier
 
 
 def test_curves_are_of_one_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Sweep over public networks: its list, its runs, its table."""
+"""Sweep over public networks: its list and its runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from benchmarks import common
 from benchmarks.coverage import __main__ as command
 from benchmarks.coverage import process
 from benchmarks.coverage.networks import FACTORY, NETWORKS
-from benchmarks.tables import coverage as tables
-from benchmarks.tables.reading import Results
 
 
 def test_the_list_is_broad() -> None:
@@ -152,28 +150,3 @@ def test_a_sweep_goes_on_where_it_was(
     assert ran == ["dcgan"] and (second["networks"], second["passed"], second["pending"]) == (3, 2, [])
     run("--failed")
     assert ran == ["gru"]
-
-
-def test_the_table_counts_families_and_names_failures(tmp_path: Path) -> None:
-    rows = [row("a", "mobile"), row("b", "mobile", "conversion"), row("c", "video")]
-    values = {
-        **command.summary(rows),
-        "overrides": ["rivals=[]"],
-        "limit_s": 240.0,
-        "limit_mb": 6000.0,
-        "missing_zoos": [],
-        "not_counted": {"x": "downloads"},
-        "pending": ["d"],
-        "rows": rows,
-    }
-    hardware = {"name": "AMD EPYC", "vector_bits": 512, "details": {"vendor": "AuthenticAMD", "family": "26"}}
-    common.write_result("coverage", values, common.start(), hardware, results=tmp_path)
-    table = tables.coverage(Results(tmp_path))
-    assert "| mobile | timm 2 | 2 | 1 (50%) | 30 | 12.0 s |" in table
-    assert "| all | timm 3 | 3 | 2 (67%) | 30 | 12.0 s |" in table
-    assert "| b | conversion | network=build: conversion failed: a / b |" in table
-    assert "| of it the check that TVM builds code | 2.0 s | 2.0 s |" in table
-    assert "The check takes 25% of the time to tasks" in table
-    flat = " ".join(table.split())
-    assert "Not run yet: 1 of 4 networks of the list." in flat and "Not counted: x (downloads)." in flat
-    assert tables.coverage(Results(tmp_path / "none")) == f"Not measured yet: `{tables.COMMAND}`."

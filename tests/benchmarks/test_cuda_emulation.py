@@ -6,8 +6,6 @@ import pytest
 from support.cuda_emulation import unavailable_reason
 
 from benchmarks.cuda_emulation.costs import TASKS, correlations, of_task
-from benchmarks.tables import emulation
-from benchmarks.tables.reading import Results
 from tests.support.cuda_emulation import EmulatedGpu
 
 
@@ -30,8 +28,3 @@ def test_the_shared_cost_of_a_matrix_product_is_what_is_counted(products):
     # Without vector loads or padding, each thread loads each element once in a fetch.
     equal = [p["shared"] == p["wavefronts_once"] for p in products]
     assert sum(equal) >= 0.5 * len(equal), products
-
-
-def test_tables_have_the_committed_result():
-    assert "BShape cost, sectors" in emulation.costs(Results())
-    assert "random programs of all operator types" in emulation.programs(Results())

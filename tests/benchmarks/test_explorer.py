@@ -12,7 +12,7 @@ from support.exploration import JudgedByHand, random_explorer, recorded, space_o
 from benchmarks.explorer.__main__ import means
 from benchmarks.explorer.recorded import recorded_scores
 from benchmarks.explorer.searches import Searches
-from benchmarks.tables.exploration import METHODS
+from benchmarks.tables.declare import names
 
 
 def environment() -> JudgedByHand:
@@ -22,7 +22,7 @@ def environment() -> JudgedByHand:
 def test_every_search_rates_as_many_different_programs():
     space = space_of(recorded())
     found = Searches(environment(), random_explorer(), space, 48, (0, 1)).all()
-    assert list(found) == list(METHODS)
+    assert list(found) == list(names()["explorer"])
     for name, visited in found.items():
         assert len(space.space.unique(visited.choices)) == len(visited.time) == 48, name
     # All but evolution, which keeps them in an order of its own, begin with the same random programs.

@@ -1,15 +1,13 @@
-"""Fasor's search beside the default one: what is run, and the table."""
+"""Fasor's search beside the default one: what is run."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.fasor.__main__ import SEARCHES, arguments_of, networks
 from benchmarks.kept_runs import KeptRuns
 from benchmarks.networks import contest
-from benchmarks.tables import exploration
+from benchmarks.tables.declare import names
 
 
 def ran(default, fasor, **others):
@@ -44,55 +42,6 @@ def test_each_network_is_tuned_by_each_search_and_goes_on_where_it_was(tmp_path,
 
 def test_the_searches_are_known():
     assert SEARCHES["default"] == ()
-    assert set(SEARCHES) == {"default", exploration.STOCK, *exploration.SEARCHES, *exploration.EXCHANGED}
+    assert set(SEARCHES) - {"stock"} <= set(names()["search"])
     with pytest.raises(SystemExit):
         arguments_of(["--searches", "faster"])
-
-
-def test_the_table_has_latency_and_time_beside_the_default_search():
-    values = {
-        "networks": {
-            "resnet18": {"runs": [ran((100, 50.0, 0.010), (25, 5.0, 0.011))]},
-            "vgg16": {"runs": [ran((300, 50.0, 0.010), (75, 20.0, 0.044))]},
-        }
-    }
-    result = SimpleNamespace(values=values, machine="CPU")
-    table = exploration.fasor(SimpleNamespace(of=lambda benchmark: [result]))
-    assert (
-        "| CPU | Fasor as published | 1.10x (0.10x) | 4.40x (0.40x) | 2.20x (0.20x) of 2 | 0.25x |" in table
-    )
-    assert "high_efficiency" not in table
-    assert "python -m benchmarks.fasor" in exploration.fasor(SimpleNamespace(of=lambda benchmark: []))
-
-
-def test_a_part_is_compared_with_the_published_search_of_its_own_contest():
-    alone = ran((100, 50.0, 0.010), (0, 5.0, 0.030))
-    beside = ran((100, 50.0, 0.010), (0, 5.0, 0.020), without_pretuned=(0, 4.0, 0.025))
-    values = {"networks": {"resnet18": {"runs": [alone, beside]}}}
-    result = SimpleNamespace(values=values, machine="CPU")
-    table = exploration.fasor_parts(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| machine | search | ResNet-18 | all |" in table
-    assert "| CPU | without pretuned starts | 1.25x (0.80x) | 1.25x (0.80x) of 1 |" in table
-    only = SimpleNamespace(values={"networks": {"resnet18": {"runs": [alone]}}}, machine="CPU")
-    assert "benchmarks.fasor" in exploration.fasor_parts(SimpleNamespace(of=lambda benchmark: [only]))
-
-
-def test_another_table_has_speed_and_time_beside_stock_where_it_ran():
-    values = {
-        "networks": {
-            "resnet18": {
-                "runs": [
-                    ran((100, 50.0, 0.010), (25, 5.0, 0.011), stock=(400, 500.0, 0.022)),
-                    ran((100, 50.0, 0.010), (25, 5.0, 0.011)),
-                ]
-            },
-            "vgg16": {"runs": [ran((300, 50.0, 0.010), (75, 20.0, 0.044))]},
-        }
-    }
-    result = SimpleNamespace(values=values, machine="CPU")
-    table = exploration.fasor_stock(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| machine | search | ResNet-18 | all | programs |" in table
-    assert "| CPU | default | 2.20x (0.10x) | 2.20x (0.10x) of 1 | 0.25x |" in table
-    assert "| CPU | Fasor as published | 2.00x (0.01x) | 2.00x (0.01x) of 1 | 0.06x |" in table
-    without = SimpleNamespace(values={"networks": {"vgg16": values["networks"]["vgg16"]}}, machine="CPU")
-    assert "benchmarks.fasor" in exploration.fasor_stock(SimpleNamespace(of=lambda benchmark: [without]))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from benchmarks.cuda_emulation.costs import TileCosts
 from benchmarks.gpu_costs.__main__ import DATASETS, Measured, ordered, programs_of
-from benchmarks.tables.emulation import measured_costs
 
 
 def measured(latency_s: float, lines: float, blocks: int, threads: int = 32, shared: float = 1.0) -> Measured:
@@ -35,9 +32,3 @@ def test_pairs_are_counted_by_what_they_have_in_common() -> None:
 def test_programs_have_the_blocks_and_threads_that_fill_their_output() -> None:
     programs = next(found for found in programs_of(DATASETS[0]) if found)
     assert all(one.costs.blocks * one.costs.threads >= 32 and one.latency_s > 0 for one in programs)
-
-
-def test_the_table_has_shares_of_pairs() -> None:
-    values = {"tasks": 1, "programs": 4, "ordered": ordered([[*PROGRAMS, measured(3.0, 99.0, 4)]])}
-    table = measured_costs(SimpleNamespace(of=lambda benchmark: [SimpleNamespace(values=values)]))
-    assert "| blocks | 80% of 5 |" in table

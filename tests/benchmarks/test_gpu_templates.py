@@ -17,8 +17,7 @@ from benchmarks.gpu_templates import __main__ as subject
 from benchmarks.gpu_templates import network
 from benchmarks.gpu_templates.problems import DEPARTURES, ONE_TEXT
 from benchmarks.rivals import __main__ as rivals
-from benchmarks.tables.gpu_templates import problems
-from benchmarks.tables.reading import Results
+from benchmarks.tables.gpu import templates, templates_note
 
 PAIR = BackToBack(m=64, k=32, middle=32, n=16, activation="relu")
 
@@ -45,49 +44,31 @@ def test_a_pair_stands_beside_its_two_products(monkeypatch):
     rivals = {"library_s": lambda _: 4e-3, "compiler_s": lambda _: 3.5e-3}
     row = subject.row_of("pair", PAIR, GPUS[80], 8, lambda problem, _: seconds[problem], rivals)
     assert (row["latency_s"], row["apart_s"], row["library_s"]) == (2.5e-3, pytest.approx(3e-3), 4e-3)
-    result = SimpleNamespace(machine="h100", values={"problems": [row]}, manifest={"notes": "Once."})
-    table = problems(SimpleNamespace(of=lambda benchmark: [result]))
-    assert "| h100 | pair | 64x32x32, 4 warps | 2.50 ms | 1.60x | 1.40x | 1.20x | 1.00x |" in table
-    assert "Once." in table
+    (shown,) = templates(SimpleNamespace(values={"problems": [row]}))
+    assert shown["template"] == "64x32x32, 4 warps"
+    assert [shown[name] for name in ("library", "compiler", "apart")] == pytest.approx([1.6, 1.4, 1.2])
 
 
-def test_nothing_is_claimed_without_a_gpu(monkeypatch, tmp_path):
+def test_nothing_is_claimed_without_a_gpu(monkeypatch):
     monkeypatch.setattr(subject, "profile", made_up)
     row = subject.row_of("pair", PAIR, GPUS[80], 8, None, {})
     assert row["latency_s"] is row["apart_s"] is row["estimates"] is None
-    assert problems(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.gpu_templates`."
 
 
-def row(name: str, **changes):
-    tiling = {"block_m": 64, "block_n": 64, "block_k": 32, "warps": 4, "stages": 3, **changes}
-    rivals = {"library_s": 2e-3, "compiler_s": 2e-3, "apart_s": 3e-3}
-    return {
-        **{
-            "name": name,
-            "kernel": "product",
-            "tiling": tiling,
-            "latency_s": 1e-3,
-            "estimates": [(9.0, 1e-3)],
-        },
-        **rivals,
-    }
-
-
-def table_of(*rows) -> str:
-    result = SimpleNamespace(machine="h200", values={"problems": list(rows)}, manifest={"notes": "Once."})
-    return " ".join(problems(SimpleNamespace(of=lambda benchmark: [result])).split())
+def note_of(*names: str) -> str:
+    values = {"problems": [{"name": name} for name in names]}
+    return templates_note([SimpleNamespace(values=values, manifest={"notes": "Once."})])
 
 
 def test_the_table_tells_what_departs_from_the_paper_and_what_no_gpu_has_measured():
     ((name, text),) = DEPARTURES.items()
     assert "128 columns where Bolt's Table 1 has 96" in text
     assert subject.PROBLEMS[name].n == 128
-    table = table_of(row(name))
-    assert text in table
-    assert f"No GPU has measured the kernels of one text yet ({len(ONE_TEXT)} of {len(ONE_TEXT)}" in table
-    assert text not in table_of(row("square 1024"))
-    whole = table_of(*(row(name, parts=4) for name in ONE_TEXT))
-    assert "No GPU has measured" not in whole and "64x64x32, 4 warps, 4 parts" in whole
+    assert (
+        note_of(name) == f"{text} Not measured yet: {len(ONE_TEXT)} of {len(ONE_TEXT)} newer problems. Once."
+    )
+    assert text not in note_of("square 1024")
+    assert note_of(*ONE_TEXT) == "Once."
 
 
 def test_all_tilings_of_a_problem_are_timed(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from foretune.compiler.networks.known import ZOO
@@ -18,7 +17,6 @@ from benchmarks.networks import runs
 from benchmarks.networks.__main__ import SETS, arguments_of, describe
 from benchmarks.networks.overlap import overlap
 from benchmarks.networks.runs import of_report
-from benchmarks.tables.networks import EAGER, TUNED, unseen
 
 REPORT = {
     "started_at": "2026-11-24T17:18:33+00:00",
@@ -122,16 +120,3 @@ def test_the_cause_of_a_failed_run_is_the_last_line_that_it_wrote():
     failed = subprocess.CalledProcessError(2, ["foretune"], stderr="warning\nerror: network=x: unknown\n\n")
     assert cause_of(failed) == "error: network=x: unknown"
     assert cause_of(OSError("no such file")) == "no such file"
-
-
-def test_the_table_names_networks_that_failed():
-    run = {"latency_s": {TUNED: 1e-3, EAGER: 2e-3}, "total_s": 60.0, "tasks": 5}
-    values = {
-        "networks": {"dcgan": {"in_records": None, "runs": [run]}},
-        "failures": [{"network": name, "seed": 0, "error": "no"} for name in ("gpt2", "dcgan")],
-    }
-    result = SimpleNamespace(values=values, machine="CPU", search="s", date="d")
-    rows = unseen(SimpleNamespace(of=lambda name: [result])).splitlines()
-    assert "| GPT-2, 128 tokens |  | failed |  |  |  |  |" in rows
-    assert sum("failed" in row for row in rows) == 1
-    assert any("medians of 1 run from" in row for row in rows)

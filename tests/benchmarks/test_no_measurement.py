@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
-
 from benchmarks.no_measurement import __main__ as subject
-from benchmarks.tables.networks import no_measurement
 
 RUN = {
     "default": {
@@ -30,17 +26,3 @@ def test_a_line_about_a_network():
         "net, seed 0: default 4.000 ms after 100.0 s, predicted 5.000 ms after 20.0 s, "
         "templates 4.000 ms after 15.0 s"
     )
-
-
-def test_the_table_has_the_share_of_the_speed():
-    slower = json.loads(json.dumps(RUN))
-    slower["side_by_side_s"]["predicted"] = 0.008
-    del slower["templates"]
-    result = SimpleNamespace(
-        machine="AMD Zen 3", values={"networks": {"resnet18": {"runs": [RUN, RUN, slower]}}}
-    )
-    table = no_measurement(SimpleNamespace(of=lambda benchmark: [result]))
-    cells = "3 | 1 min 37 s | 16.0 s | 80% (50% to 80%) | 10.0 s | 100% (100% to 100%) |"
-    assert f"| AMD Zen 3 | ResNet-18 | {cells}" in table
-    none = no_measurement(SimpleNamespace(of=lambda benchmark: []))
-    assert none == "Not measured yet: `python -m benchmarks.no_measurement`."

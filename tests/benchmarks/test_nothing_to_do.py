@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.nothing_to_do import __main__ as subject
-from benchmarks.tables.networks import nothing_to_do
 
 
 def report(measured: int) -> dict:
@@ -37,15 +35,3 @@ def test_a_run_that_measures_is_no_result(monkeypatch) -> None:
     monkeypatch.setattr(subject, "tuned", lambda *given: next(reports))
     with pytest.raises(ValueError, match="net: 3 programs were measured"):
         subject.measure("net", 2, [])
-
-
-def test_the_table_has_the_longest_stages_and_what_no_stage_tells_of() -> None:
-    runs = [{"total_s": seconds, "stage_s": report(0)["stage_s"]} for seconds in (20.0, 19.0, 25.0)]
-    result = SimpleNamespace(
-        machine="AMD Zen 3", values={"networks": {"resnet18": {"tasks": 2, "runs": runs}}}
-    )
-    table = nothing_to_do(SimpleNamespace(of=lambda benchmark: [result]))
-    stages = "check outputs 9.0 s, link 6.0 s, compile 4.0 s"
-    assert f"| AMD Zen 3 | ResNet-18 | 2 | 20 s (19.0 s to 25 s) | {stages} | 5.0% |" in table
-    none = nothing_to_do(SimpleNamespace(of=lambda benchmark: []))
-    assert none == "Not measured yet: `python -m benchmarks.nothing_to_do`."

@@ -1,14 +1,11 @@
-"""Samplers by the networks that they tune: the order of the work, and the table."""
+"""Samplers by the networks that they tune: the order of the work."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 from benchmarks.kept_runs import KeptRuns
 from benchmarks.networks import contest
 from benchmarks.one_shot_tuner import samplers
 from benchmarks.one_shot_tuner.__main__ import arguments_of, measured
-from benchmarks.tables.samplers import samplers as table_of
 
 
 def test_datasets_grow_in_turns_and_each_round_begins_with_the_next():
@@ -57,23 +54,3 @@ def test_the_work_goes_on_where_it_was(tmp_path, monkeypatch):
     assert [one[0] for one in done] == [*samplers.SAMPLERS, "resnet18"]
     assert found["models"]["random_ebs"]["ranking"] == ranking
     assert measured(arguments, KeptRuns(arguments, 1.0)) == found and len(done) == 7
-
-
-def test_the_table_has_latencies_over_those_of_the_papers_samplers():
-    model = {"tasks": 40, "records": 1600, "ranking": {"spearman": 0.5, "top_1": 0.75}}
-    runs = {
-        "resnet18": [{"pgs_ebs": {}, "side_by_side_s": {"pgs_ebs": 0.01, "zoo_random": 0.02}}],
-        "bert_base": [{"pgs_ebs": {}, "side_by_side_s": {"pgs_ebs": 0.02, "zoo_random": 0.01}}],
-    }
-    values = {
-        "models": {"pgs_ebs": model, "zoo_random": model},
-        "networks": {name: {"runs": each} for name, each in runs.items()},
-    }
-    result = SimpleNamespace(values=values, machine="CPU")
-    table = table_of(SimpleNamespace(of=lambda _: [result]))
-    assert (
-        "| CPU | prior | trajectory of a search | 40 | 1,600 | 0.500 | 0.750 | 1.00x | 1.00x | 1.00x |"
-        in table
-    )
-    assert "| CPU | zoo | random | 40 | 1,600 | 0.500 | 0.750 | 2.00x | 0.50x | 1.00x |" in table
-    assert "Not measured yet" in table_of(SimpleNamespace(of=lambda _: []))

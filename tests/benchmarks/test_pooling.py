@@ -1,9 +1,6 @@
-"""Averages of channels in registers and by themselves: which tasks are timed, and the table."""
+"""Averages of channels in registers and by themselves: which tasks are timed."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import pytest
 from foretune.compiler.templates.cpu.depthwise import read_depthwise
@@ -13,8 +10,6 @@ from tvm.target import Target
 
 from benchmarks.pooling import layers as subject
 from benchmarks.pooling.__main__ import describe
-from benchmarks.tables.reading import Results
-from benchmarks.tables.templates import pooling
 
 pytestmark = pytest.mark.cpu
 
@@ -52,13 +47,3 @@ def test_a_target_without_templates_is_an_error():
 def test_layers_have_names():
     names = [subject.name_of(layer) for layers in subject.LAYERS.values() for layer in layers]
     assert len(set(names)) == len(names) and "112 96 3x3 / 2 silu" in names
-
-
-def test_the_table_compares_both_ways(tmp_path: Path):
-    row = {"network": "N", "layer": "L", "latency_s": {"image": 1e-5, "separate": 1.5e-5, "joined": 1e-5}}
-    folder = tmp_path / "pooling" / "zen5"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps({"layers": [row]}))
-    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
-    assert "| AMD Zen 5 | N | L | 10.0 us | 15.0 us | 10.0 us | 1.50x |" in pooling(Results(tmp_path))
-    assert "python -m benchmarks.pooling" in pooling(Results(tmp_path / "none"))

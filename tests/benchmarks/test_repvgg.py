@@ -1,10 +1,8 @@
-"""RepVGG: its parameters against the papers, how forms are run, and the tables."""
+"""RepVGG: its parameters against the papers, and how forms are run."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,8 +11,6 @@ from torch import nn
 from benchmarks.common import read_json
 from benchmarks.repvgg import __main__ as subject
 from benchmarks.repvgg.network import parameters, repvgg
-from benchmarks.tables import repvgg as tables
-from benchmarks.tables.reading import Results
 
 
 @pytest.mark.parametrize(
@@ -80,26 +76,3 @@ def test_a_study_that_was_stopped_goes_on(monkeypatch, tmp_path):
     result = read_json(path)
     assert result["forms"]["A0-relu"]["latency_s"] == pytest.approx(10e-3)  # the median of 9, 10 and 11 ms
     assert result["forms"]["A0-relu"]["timings_s"] == pytest.approx([9e-3, 10e-3, 11e-3])
-
-
-def test_tables_put_speeds_beside_the_published_ones(tmp_path):
-    assert tables.activations(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.repvgg`."
-    assert tables.deeper(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.repvgg`."
-    latencies = {
-        "A0-relu": 10e-3,
-        "A0-gelu": 12.5e-3,
-        "A0-relu-deeper": 12.5e-3,
-        "B0-hardswish-deeper": 30e-3,
-    }
-    forms = {
-        name: {**asdict(subject.FORMS[name]), "latency_s": seconds, "parameters": 8_309_384}
-        for name, seconds in latencies.items()
-    }
-    result = SimpleNamespace(machine="AMD Zen 5", values={"forms": forms})
-    results = SimpleNamespace(of=lambda benchmark: [result])
-    activations, deeper = tables.activations(results), tables.deeper(results)
-    assert "| AMD Zen 5 | gelu | 12.5 ms | 80% | 96% |" in activations
-    assert "softplus" not in activations
-    row = "| AMD Zen 5 | RepVGG-A0 | behind all but the last | relu | 8.31 M | 12.5 ms | 80% | 85% |"
-    assert row in deeper
-    assert "| 30.0 ms | - | 79% |" in deeper  # without the plain B0 there is no speed

@@ -1,9 +1,8 @@
-"""The experiments on reuse: their settings, what is kept of a run, and their tables."""
+"""The experiments on reuse: their settings, and the parts of a run that are kept."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from foretune.compiler.operators import Dense, to_task
@@ -19,7 +18,6 @@ from benchmarks.kept_runs import earlier_result, notes_of
 from benchmarks.networks import contest, loaded
 from benchmarks.reuse import operator_sets, plans, second_shapes, single_pairs, whole_networks
 from benchmarks.reuse.__main__ import (
-    PARTS,
     arguments_of,
     networks,
     pairs,
@@ -28,42 +26,12 @@ from benchmarks.reuse.__main__ import (
     shapes,
 )
 from benchmarks.reuse.methods import METHODS, Searched, settings_of
-from benchmarks.tables import reuse_searches
 
 
 def one_of_each(auto, fewer, off=(100, 50.0, 0.010)):
     runs = dict(zip(("auto", "fewer", "off"), (auto, fewer, off), strict=True))
     found = {name: {"measured": n, "search_s": s} for name, (n, s, _) in runs.items()}
     return {**found, "side_by_side_s": {name: latency for name, (*_, latency) in runs.items()}}
-
-
-def results_of(name, values):
-    result = SimpleNamespace(values=values, machine="CPU", manifest={"variant": ""})
-    return SimpleNamespace(of=lambda benchmark: [result] if benchmark == name else [])
-
-
-def test_the_table_of_networks_has_ratios_to_the_search_without_reuse():
-    runs = [
-        one_of_each((40, 25.0, 0.010), (40, 25.0, 0.012)),
-        one_of_each((40, 25.0, 0.0090), (50, 25.0, 0.010)),
-    ]
-    table = reuse_searches.networks(results_of("reuse_networks", {"networks": {"resnet18": {"runs": runs}}}))
-    assert "| CPU | ResNet-18 | auto, starts=4 | 2 | 0.40x | 0.50x | 0.95x (0.90x to 1.00x) |" in table
-    assert "| CPU | ResNet-18 | auto, starts=0 | 2 | 0.45x | 0.50x | 1.10x (1.00x to 1.20x) |" in table
-
-
-def second_shape(measured, seconds, tuned_s):
-    return {"measured": measured, "search_s": seconds, "tuned_s": tuned_s}
-
-
-def test_the_table_of_second_shapes_has_ratios_to_the_first_shape():
-    run = {
-        "first": second_shape(100, 50.0, 0.010),
-        "second": second_shape(20, 25.0, 0.006),
-        "alone": second_shape(80, 100.0, 0.005),
-    }
-    table = reuse_searches.shapes(results_of("reuse_shapes", {"shapes": {"resnet18": [run]}}))
-    assert "| CPU | ResNet-18 | 0.20x | 0.50x | 0.25x | 0.25x | 1.20x | 1 |" in table
 
 
 def test_a_second_shape_is_tuned_behind_the_first_with_its_database(tmp_path, monkeypatch):
@@ -101,65 +69,6 @@ def test_plans_are_of_estimates_alone(monkeypatch):
     assert (few["operators"], few["searched"], few["backend"], few["estimated"]) == (3, 3, 3, 3.0)
     assert (many["searched"], many["backend"]) == (1, 3000)
     assert 1002 <= many["estimated"] < 2000
-
-
-def test_the_table_of_plans_has_a_column_for_each_number_of_trials():
-    plan = {"bridges": "one_hop", "operators": 5, "bridges_taken": 1}
-    listed = [
-        {**plan, "trials": 16, "searched": 5, "backend": 80, "estimated": 80.0},
-        {**plan, "trials": 64, "searched": 2, "backend": 320, "estimated": 160.0},
-    ]
-    table = reuse_searches.plans(results_of("reuse_plans", {"plans": {"dcgan": listed}}))
-    assert "| set | operators | bridges | 16 trials | 64 trials |" in table
-    assert "| dcgan | 5 | one hop | 5 + 1, 1.00x | 2 + 1, 0.50x |" in table
-
-
-def test_the_table_of_pairs_leaves_out_where_nothing_ran():
-    summary = {"programs": 64, "programs_to_best": 40, "seconds": 60.0}
-    few = {"programs": 16, "programs_to_best": 8, "seconds": 12.0}
-    methods = {"backend": summary, "eto": few, "eto_ranked": few, "top_k": few}
-    runs = [
-        {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.001}},
-        {"methods": methods, "latency_s": {"backend": 0.002, "eto": 0.002, "eto_ranked": 0.004}},
-    ]
-    ratios = {"mean": 1.5, "low": 1.0, "high": 2.0, "pairs": 2}
-    values = {"trials": 64, "types": {"C2D": runs}, "estimates": ratios}
-    table = reuse_searches.pairs(results_of("reuse_pairs", values))
-    assert "is 1.50 times those measured on average, 1.00 to 2.00 over 2 pairs" in table
-    assert "| CPU | C2D | ETO | 2 of 2 | 1.00x | 0.25x | 0.20x | 8 |" in table
-    assert (
-        "| CPU | C2D | ETO ranked by the model | 2 of 2 | 1.00x (0.50x to 2.00x) | 0.25x | 0.20x | 8 |"
-        in table
-    )
-    assert "TopK" not in table
-    assert "children" not in table
-    small = {"methods": methods, "latency_s": {"backend": 2e-6, "eto_ranked": 4e-6}}
-    values["types"]["C2D"].append(small)
-    table = " ".join(reuse_searches.pairs(results_of("reuse_pairs", values)).split())
-    assert "reaches 1.00x over the 2 children that take the backend's program at least 5 us" in table
-    assert "and 0.50x over the 1 others." in table
-
-
-def test_the_table_of_sets_has_ratios_to_the_backend():
-    base = {
-        "trials": 64,
-        "operators": 5,
-        "searched": 5,
-        "bridges": 0,
-        "programs": 320,
-        "seconds": 200.0,
-        "latency_s": 0.010,
-    }
-    eto = {**base, "searched": 1, "bridges": 2, "programs": 80, "seconds": 40.0, "latency_s": 0.0125}
-    values = {"sets": {"dcgan": [{"backend": base, "eto": eto}, {"eto": eto}]}}
-    table = reuse_searches.sets(results_of("reuse_sets", values))
-    assert "| CPU | dcgan | 64 | eto | 1 of 5 | 2 | 0.80x | 0.25x | 0.20x |" in table
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_that_was_not_measured_says_how(part):
-    table = getattr(reuse_searches, part)(SimpleNamespace(of=lambda benchmark: []))
-    assert f"python -m benchmarks.reuse --part {part}" in table
 
 
 def test_a_search_counts_programs_up_to_its_best():

@@ -1,4 +1,4 @@
-"""Rows and tables of tuned networks beside their rivals."""
+"""Rows of tuned networks and their rivals."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from support.results import make_contestant, make_result
 from benchmarks import common
 from benchmarks.rivals.__main__ import NETWORKS, arguments_of, describe, merged
 from benchmarks.rivals.runs import of_report, share_of_peak
-from benchmarks.tables import rivals as tables
-from benchmarks.tables.reading import Results
+from benchmarks.tables import speed
+from benchmarks.tables.declare import names
+from benchmarks.tables.reading import Result, Results
 
 
 def report(**changes: Any) -> dict[str, Any]:
@@ -72,20 +73,20 @@ def test_networks_on_a_gpu_have_no_share_of_a_peak(tmp_path: Path) -> None:
     """A GPU's peak is not measured; the networks have a table of their own."""
     run = of_report("resnet18", report(peak_gflops=None), report(peak_gflops=None))
     assert run["peak"]["share_of_peak"] is None and run["peak"]["longest"][0]["share_of_peak"] is None
-    values = {"threads": 132, "rows": run["rows"], "networks": {"resnet18": run["peak"]}}
+    values = {"threads": 132, "rows": run["rows"], "networks": {"resnet18": run["peak"]}, "overrides": []}
     hardware = {"name": "NVIDIA H100", "details": {}}
     arguments = arguments_of(["--target", "cuda", "--", "budget_s=9"])
     assert (arguments.overrides, arguments.variant) == (["target=cuda", "budget_s=9"], "cuda")
     common.write_result(
         "rivals", values, common.start(), hardware, variant=arguments.variant, results=tmp_path
     )
-    table = tables.networks_on_gpus(Results(tmp_path))
-    assert "Of the peak" not in table and "132 threads" not in table
-    assert cells(table)["ResNet-18"][-1] == "-"
+    (result,) = Results(tmp_path).of("rivals/cuda")
+    assert "GFLOP/s" not in speed.note([result])
+    assert speed.rivals(result)["share"].isna().all()
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Results:
+def result(tmp_path: Path) -> Result:
     first = of_report("resnet18", report(), report())
     failed = Contestant(EAGER, error="killed by signal 9")
     contestants = [make_contestant(TUNED, 0.010), failed, make_contestant("OpenVINO", 0.0075)]
@@ -100,75 +101,34 @@ def results(tmp_path: Path) -> Results:
         "vector_bits": 512,
         "details": {"vendor": "AuthenticAMD", "family": "26", "model": "2"},
     }
-    common.write_result("rivals", values, common.start(), hardware, results=tmp_path)
-    return Results(tmp_path)
+    common.write_result("rivals", {**values, "overrides": []}, common.start(), hardware, results=tmp_path)
+    (found,) = Results(tmp_path).of("rivals/")
+    return found
 
 
-def cells(table: str) -> dict[str, list[str]]:
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    return {line[0]: line[1:] for line in lines}
-
-
-def test_networks_in_bfloat16_have_a_table_of_their_own(tmp_path: Path) -> None:
-    contestants = [
-        make_contestant(TUNED, 0.004, dtype="bfloat16"),
-        make_contestant("OpenVINO", 0.003, dtype="bfloat16"),
-        make_contestant("ONNX Runtime", 0.0066, dtype="float32"),
-    ]
-    run = of_report("resnet18", report(contestants=contestants), report(contestants=contestants))
-    assert [row["dtype"] for row in run["rows"]] == ["bfloat16", "bfloat16", "float32"]
-    values = {"threads": 2, "rows": run["rows"], "networks": {"resnet18": run["peak"]}}
-    hardware = {"name": "AMD EPYC", "details": {}}
-    common.write_result("rivals", values, common.start(), hardware, variant="bfloat16", results=tmp_path)
-    table = tables.networks_in("bfloat16", Results(tmp_path))
-    assert "Bfloat16, ONNX Runtime in float32, batch 1" in table and "0.75x (OpenVINO)" in table
-    assert "Not measured yet" in tables.networks(Results(tmp_path))
-    assert "--variant int8 -- lowering.dtype=int8" in tables.networks_in("int8", Results(tmp_path))
-
-
-def test_the_table_has_the_ratio_to_the_best_rival(results: Results) -> None:
-    table = tables.networks(results)
-    found = cells(table)
-    assert list(found)[2:4] == ["ResNet-18", "VGG-16"]
-    heads = dict(zip(found["network"], found["ResNet-18"], strict=True))
+def test_the_best_rival_is_the_fastest_that_nothing_disturbed(result: Result) -> None:
+    frame = speed.rivals(result).set_index(["network", "rival"])
     # OpenVINO is faster, but disturbed.
-    assert heads["OpenVINO"] == "disturbed" and heads["best over tuned"] == "1.10x (ONNX Runtime)"
-    assert heads["eager"] == "12.0 ms" and heads["of the peak"] == "40%"
-    vgg = dict(zip(found["network"], found["VGG-16"], strict=True))
-    assert vgg["eager"] == "failed" and vgg["best over tuned"] == "0.75x (OpenVINO)"
-    means = dict(
-        zip(found["network"], found["geometric mean of the ratio to the tuned network"], strict=True)
-    )
-    assert means["eager"] == "2.00x of 1"  # the one network where it ran
-    assert means["best over tuned"] == "0.91x (0.75x to 1.10x)"
-    assert "eager with VGG-16: killed by signal 9" in " ".join(table.split())
+    assert frame.loc[("resnet18", "openvino"), "cell"] == "disturbed"
+    assert frame.loc[("resnet18", "foretune"), "best"] == pytest.approx(1.1)
+    assert frame.loc[("resnet18", "foretune"), "best_rival"] == "ONNX Runtime"
+    assert frame.loc[("vgg16", "eager"), "cell"] == "failed"
+    assert frame.loc[("vgg16", "foretune"), "best"] == pytest.approx(0.75)
+    ratios = frame["ratio"].dropna()
+    assert ratios[:, "eager"].to_dict() == {"resnet18": 2.0}  # the one network where it ran
+    assert "eager with VGG-16 (killed by signal 9)" in speed.note([result])
 
 
-def test_costs_are_medians_over_networks(results: Results) -> None:
-    lines = [line.strip("| ").split(" | ") for line in tables.costs(results).splitlines()[2:] if "|" in line]
-    rows = {title: rest for _, title, *rest in lines}
-    assert list(rows) == ["tuned network", "OpenVINO", "ONNX Runtime", "eager"]
-    _, ready, memory, failed = rows["tuned network"]  # 70 s and 2 s
-    assert (ready, memory, failed) == ("36 s (2.0 s to 1 min 10 s)", "250 MB (250 MB to 250 MB)", "0 of 2")
-    assert rows["eager"][-1] == "1 of 2" and rows["ONNX Runtime"][-1] == "0 of 1"
-
-
-def test_tasks_of_networks_behind_a_rival_tell_what_they_lose(results: Results) -> None:
-    lines = [line.strip("| ").split(" | ") for line in tables.lost(results).splitlines()[2:] if "|" in line]
-    vgg = [line for line in lines if line[1] == "VGG-16"]
-    assert len(vgg) == len(lines) == 2  # ResNet-18 is ahead
+def test_tasks_of_networks_behind_a_rival_tell_what_they_lose(result: Result) -> None:
+    lost = list(speed.lost(result))
+    assert {task["network"] for task in lost} == {"vgg16"}  # ResNet-18 is ahead
     # Of 5 ms, four fifths at half of the peak and a fifth at a two-hundredth.
-    assert [line[-1] for line in vgg] == ["2.00 ms", "0.995 ms"]
-
-
-def test_tables_without_a_result_say_so(tmp_path: Path) -> None:
-    assert tables.networks(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.rivals`."
-    assert tables.costs(Results(tmp_path)) == "Not measured yet: `python -m benchmarks.rivals`."
+    assert [task["lost_s"] for task in lost] == pytest.approx([2e-3, 0.995e-3])
 
 
 def test_the_networks_are_known_and_rivals_have_titles() -> None:
     assert set(NETWORKS) <= set(ZOO) and len(set(NETWORKS)) == 13
-    assert set(tables.RIVALS) == set(RIVALS)
+    assert set(names()["rival"]) == {"foretune", *RIVALS}
     arguments = arguments_of(["--networks", "squeezenet", "--", "search.rounds=1"])
     assert (arguments.networks, arguments.overrides) == (["squeezenet"], ["search.rounds=1"])
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks.tables.reading import Results
-from benchmarks.tables.task_selection import task_selection
 from benchmarks.task_selection import study
 
 DISAGREEMENT = {f"t{number}": float(number) for number in range(10)}
@@ -71,22 +67,3 @@ def test_a_seed_begins_with_the_same_tasks_and_never_asks_for_tested_ones(monkey
         assert set().union(*asked[choice]) <= set(parts.pool)
         assert [len(tasks) for tasks in asked[choice]] == [3] * 3 + [5] * 3
     assert len({frozenset(set().union(*tasks[:3])) for tasks in asked.values()}) == 1
-
-
-def test_the_table_has_means_over_seeds(tmp_path: Path):
-    def point(spearman: float) -> dict[str, float]:
-        return {"tasks": 100, "records": 4000, "spearman": spearman, "pairwise_accuracy": 0.75, "top_1": 0.5}
-
-    result = {
-        "dataset": "cpu",
-        "tasks": {"pool": 909, "test": 258, "validation": 127},
-        "curves": {"random": [[point(0.6)], [point(0.7)]]},
-    }
-    folder = tmp_path / "task_selection" / "zen5"
-    folder.mkdir(parents=True)
-    (folder / "result.json").write_text(json.dumps(result))
-    (folder / "manifest.json").write_text(json.dumps({"machine": "zen5"}))
-    table = task_selection(Results(tmp_path))
-    assert "| random | 100 | 4,000 | 0.650 | 0.750 | 0.500 | 0.600 to 0.700 |" in table
-    assert "909 tasks to choose from" in table and "2 seeds" in table
-    assert "python -m benchmarks.task_selection" in task_selection(Results(tmp_path / "none"))

@@ -10,8 +10,8 @@ import pytest
 from foretune.dataset.hardware import Hardware
 
 from benchmarks.common import RESULTS, kept_run, read_json
-from benchmarks.tables.stock import beside
 from benchmarks.tuning_curves import __main__ as tuning_curves
+from benchmarks.tuning_curves.beside import beside, stock_of
 from benchmarks.tuning_curves.tuners import FORETUNE, METASCHEDULE, TUNERS, Curve
 
 
@@ -52,8 +52,34 @@ def test_programs_are_timed_cold_and_the_last_ones_warm(monkeypatch):
     assert stock["curve"] == [(1.0, 9.0), (2.0, 3.0), (50.0, 2.0)]  # the first as its tuner measured it
     assert (stock["cold_s"], stock["warm_s"]) == (2.0, 1.0)
     assert [run["cold_s"] for run in found["foretune"]] == [1.5, None]
-    one = beside("C2D-0", {"trials": 9, "runs": {"stock": [stock], "foretune": found["foretune"][:1]}})
+    one = beside({"trials": 9, "runs": {"stock": [stock], "foretune": found["foretune"][:1]}})
     assert (one.less_time, one.warm) == (20.0, pytest.approx(4 / 3))
+
+
+def _row(foretune_s, cold_s, stock_cold_s):
+    def run(seconds, cold):
+        curve = [(0.1 * seconds, 2 * cold), (0.4 * seconds, 1.04 * cold), (seconds, cold)] if cold else []
+        return {"seconds": seconds, "cold_s": cold, "warm_s": None, "curve": curve}
+
+    foretune = [run(s, cold) for s, cold in zip(foretune_s, cold_s, strict=True)]
+    return {"trials": 1000, "runs": {"stock": [run(1000.0, stock_cold_s)], "foretune": foretune}}
+
+
+def test_foretune_beside_stock_on_one_task():
+    one = beside(_row([4.0, 10.0, 9.0], [1.0, 3.0, 2.0], 2.0))
+    assert (one.seconds, one.cold_s) == (9.0, 2.0)
+    assert one.less_time == pytest.approx(1000 / 9)
+    assert one.less_time_near == pytest.approx(400 / 9)  # 1.04 times the last latency
+    assert one.cold == 1.0 and one.warm is None
+
+
+def test_a_run_without_a_program_is_slower_than_all():
+    assert beside(_row([1.0, 1.0, 1.0], [None, None, 1.0], 2.0)).cold == 0.0
+
+
+def test_stock_is_preferred_to_its_search_as_foretune_measures_it():
+    assert stock_of({"foretune": [], "stock_measured_by_foretune": [], "stock": []}) == "stock"
+    assert stock_of({"foretune": [], "stock_measured_by_foretune": []}) == "stock_measured_by_foretune"
 
 
 def test_tuners_are_told_apart():

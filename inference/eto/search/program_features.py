@@ -124,7 +124,7 @@ class CpuFeatures:
     """Choice of a CPU's counterparts, by their names in `COUNTERPARTS`.
 
     On the records of `data/cpu` the default exceeds chance the most of all, by two pairs in a hundred.
-    Other datasets do not confirm even that (docs/results.md): the ranges say little on a CPU.
+    Other datasets do not confirm even that (docs/results/eto.md): the ranges say little on a CPU.
     """
 
     blocks: str = "chunks"

@@ -39,11 +39,12 @@ class DraftConfig:
     random_share: float = 0.05
     # Share of a CPU's candidates that evolves apart, among programs whose innermost loop MetaSchedule
     # vectorises. LLVM vectorises others, too, on which a single evolution converges where a model prefers
-    # them. The former compile faster and run as fast or faster (docs/results.md).
+    # them. The former compile faster and run as fast or faster (benchmarks/results/constants).
     vectorised_share: float = 0.5
     # Share of a CPU's candidates that evolves apart where most others do not look, in even parts: the other
     # compute locations of inputs (before the loops that read them, around the reduction, within it), and
-    # programs whose unrolled code skips inserted zeros, as of a transposed convolution (docs/results.md).
+    # programs whose unrolled code skips inserted zeros, as of a transposed convolution
+    # (benchmarks/results/constants).
     compute_location_share: float = 0.4
     # Better kept candidates that may differ from one in a single decision.
     neighbours: int = 4

@@ -16,7 +16,7 @@ from benchmarks.campaign.step import Step
 from benchmarks.campaign.wheels import MANIFEST
 from benchmarks.campaign.workspace import Workspace, is_of
 from benchmarks.gpu_campaign import main
-from benchmarks.tables import gpu_campaign
+from benchmarks.tables import TABLES
 from benchmarks.tables.reading import Results
 
 CUDA = {"kind": "cuda", "name": "NVIDIA H200", "cores": 132}
@@ -44,11 +44,13 @@ def step_of(stage: str, name: str) -> Step:
 
 def test_without_results_nothing_is_done_and_each_step_names_its_command(empty):
     assert not any(step.state(empty) is not None for stage in STAGES.values() for step in stage.steps)
-    table = gpu_campaign.stages(Results(empty.results))
+    table = TABLES["gpu-campaign"](Results(empty.results))
     assert table.count("not measured |") == sum(len(stage.steps) for stage in STAGES.values())
     assert all(f"next --stage {name}`" in table for name in STAGES)
-    for one in (gpu_campaign.records, gpu_campaign.models, gpu_campaign.networks, gpu_campaign.families):
-        assert one(Results(empty.results)).startswith("Not measured yet: `python benchmarks/gpu_campaign.py")
+    for name in ("gpu-records", "gpu-models", "gpu-networks", "gpu-families"):
+        assert TABLES[name](Results(empty.results)).startswith(
+            "Not measured yet: `python benchmarks/gpu_campaign.py"
+        )
 
 
 @pytest.mark.parametrize(
@@ -116,28 +118,13 @@ def test_a_rehearsal_is_never_landed_among_the_results(tmp_path, capsys):
     assert "a rehearsal lands elsewhere" in capsys.readouterr().err
 
 
-def test_the_tables_show_what_was_measured(empty):
-    counted = {"valid": 900, "records": 1000, "goal": 800, "finished": True, "tasks": 20}
-    counted |= {"programs_a_task": 45, "rounds_a_task": 4, "valid_a_minute": 1234.6}
-    put(
-        *(empty, "gpu_records", "h200-ebs", {**counted, "samplers": {"evolutionary/xgboost": 1000}}),
-        variant="ebs",
-    )
-    assert "| 900 of 1,000 | 800 | 1,235 |" in gpu_campaign.records(Results(empty.results))
+def test_networks_are_shown_without_disturbed_timings(empty):
+    def row(contestant: str, seed: int, latency_s: float, **more):
+        of = {"contestant": contestant, "seed": seed, "network": "resnet18", "latency_s": latency_s}
+        return {**of, "measured": 300, "ready_s": 60.0, "disturbed": False, "error": "", **more}
 
-    def row(contestant: str, seed: int, latency_s: float, measured: int | None, **more):
-        of = {"contestant": contestant, "seed": seed, "network": "resnet18", "dtype": "float32"}
-        of |= {"latency_s": latency_s, "measured": measured, "ready_s": 60.0, "version": "1"}
-        return {**of, "disturbed": False, "error": "", **more}
-
-    rows = [
-        *(row("checkpoint=cuda", seed, latency_s, 300) for seed, latency_s in enumerate((1e-3, 2e-3, 4e-3))),
-        *(row("inductor", seed, latency_s, None) for seed, latency_s in enumerate((2e-3, 4e-3, 8e-3))),
-        row("eager", 0, 1e-4, None, disturbed=True),
-        row("stock", 0, 8e-3, 300),
-    ]
-    result = {"rows": rows, "policy": "no TF32", "dtype": "float32"}
-    put(empty, "gpu_networks", "h200-float32", result, variant="float32")
-    table = gpu_campaign.networks(Results(empty.results))
-    assert "| 3 | 2.00 ms (300, 1 min 0 s) | - | 8.00 ms (300, 1 min 0 s) | - | 4.00 ms (1 min 0 s)" in table
-    assert "| - | - | 2.00x |" in table and table.endswith("no TF32.")
+    rows = [row("checkpoint=cuda", seed, latency_s) for seed, latency_s in enumerate((1e-3, 2e-3, 4e-3))]
+    rows.append(row("eager", 0, 1e-4, disturbed=True))
+    put(empty, "gpu_networks", "h200-float32", {"rows": rows, "dtype": "float32"}, variant="float32")
+    table = TABLES["gpu-networks"](Results(empty.results))
+    assert "| checkpoint=cuda | 3 | 2.00 ms | 300 | 1 min 0 s |" in table and "eager" not in table

@@ -1,0 +1,159 @@
+"""Rows of tuned networks and their rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..tuning_curves.beside import beside
+from .declare import name_of
+from .reading import Result, milliseconds
+
+FORETUNE = "foretune"
+
+EVEN = 0.97
+"""Ratio to the tuned network from which on a rival counts as no faster."""
+
+SHOWN_TASKS, NAME_CHARS = 3, 40
+
+
+def rivals(result: Result) -> pd.DataFrame:
+    """A row a network and rival: the cell of its latency, `ratio` to the tuned network, and the best rival.
+
+    Ratios of timings that were disturbed or failed are missing.
+    """
+    frame = pd.DataFrame(result.values["rows"])
+    failed = frame["error"] != ""
+    claimed = frame["latency_s"].where(~(failed | frame["disturbed"]))
+    ours = claimed[frame["rival"] == FORETUNE].groupby(frame["network"]).first()
+    ratio = (claimed / frame["network"].map(ours)).where(frame["rival"] != FORETUNE)
+    best = ratio.groupby(frame["network"]).transform("min")
+    networks = result.values["networks"]
+    texts = [milliseconds(seconds) if seconds == seconds else "disturbed" for seconds in claimed]
+    return frame.assign(
+        cell=np.where(failed, "failed", texts),
+        ratio=ratio,
+        best=best,
+        best_rival=frame["network"]
+        .map(frame[ratio == best].set_index("network")["rival"])
+        .map(lambda rival: name_of("rival", rival)),
+        failed=failed,
+        ready_s=frame["ready_s"].where(~failed),
+        peak_mb=frame["peak_mb"].where(~failed),
+        share=[networks.get(name, {}).get("share_of_peak") for name in frame["network"]],
+        which=result.variant,
+    )
+
+
+def note(found: Sequence[Result]) -> str:
+    """Settings, data types and failures of a result."""
+    (result,) = found
+    values, rows = result.values, result.values["rows"]
+    ours = {row["dtype"] for row in rows if row["rival"] == FORETUNE}
+    others = {row["rival"]: row["dtype"] for row in rows if row["dtype"] not in ours and not row["error"]}
+    types = [*ours, *(f"{name_of('rival', rival)} in {dtype}" for rival, dtype in others.items())]
+    said = f"Defaults {' '.join(values['overrides'])}".strip() + f"; {', '.join(types)}."
+    if peaks := sorted({one["peak_gflops"] for one in values["networks"].values()} - {None}):
+        said += f" {values['threads']} threads, peak {peaks[0]:.0f} to {peaks[-1]:.0f} GFLOP/s in float32."
+    failures = [
+        f"{name_of('rival', row['rival'])} with {name_of('network', row['network'])} "
+        f"({row['error'].partition(' (')[0].rstrip('.')})"
+        for row in rows
+        if row["error"]
+    ]
+    said += f" Failed: {'; '.join(sorted(failures))}." if failures else ""
+    for network, timings in values.get("launches", {}).items():
+        for way, seconds in timings.items():
+            times = ", ".join(f"{name_of('rival', name)} {milliseconds(s)}" for name, s in seconds.items())
+            said += f" {name_of('network', network)} timed again, {way.replace('_', ' ')}: {times}."
+    return said
+
+
+def lost(result: Result) -> Iterator[dict[str, Any]]:
+    """The tasks that lose most time to the peak, of networks that are slower than a rival."""
+    best = rivals(result).groupby("network")["best"].first()
+    for network in best.index[best < EVEN]:
+        of = result.values["networks"][network]
+        tasks = [
+            {
+                **task,
+                "network": network,
+                "name": f"`{task['task'][:NAME_CHARS]}`",
+                "lost_s": of["tasks_s"] * task["share_of_time"] * max(0, 1 - task["share_of_peak"]),
+            }
+            for task in of["longest"]
+        ]
+        yield from sorted(tasks, key=lambda task: -task["lost_s"])[:SHOWN_TASKS]
+
+
+def single_tasks(result: Result) -> Iterator[dict[str, Any]]:
+    """Tasks of `tuning_curves`, foretune and stock MetaSchedule."""
+    for name, row in result.values["tasks"].items():
+        one = beside(row)
+        yield {
+            **vars(one),
+            "less_time": one.less_time,
+            "near": one.less_time_near,
+            "cold": one.cold,
+            "task": f"`{name}`",
+        }
+
+
+def of_commits(result: Result) -> Iterator[dict[str, Any]]:
+    """Tasks that two commits tuned: ratios of the geometric means over seeds."""
+    commits = [f"`{str(commit)[:7]}`" for commit in result.manifest["checkouts"].values()]
+    for row in result.values["tasks"].values():
+        this, other = (
+            pd.DataFrame(row["runs"][name])[["seconds", "cold_s", "warm_s"]] for name in ("this", "other")
+        )
+        means = np.exp(np.log(this).mean() - np.log(other).mean())
+        yield {**means, "commits": " against ".join(commits), "seeds": len(this)}
+
+
+TO_LIBRARY = ("network to tasks", "search and measure", "end of the processes", "compile", "link", "export")
+"""Stages from the imports to a library. A run that measures nothing links in its export, others copy."""
+
+
+def unmeasured(result: Result) -> Iterator[dict[str, Any]]:
+    """Seconds until a network is linked, and the share of the default's speed, by search."""
+    for network, of in result.values["networks"].items():
+        for run in of["runs"]:
+            timed = run["side_by_side_s"]
+            took = {
+                f"{name}_s": sum(run[name]["stage_s"].get(stage, 0.0) for stage in TO_LIBRARY)
+                for name in timed
+            }
+            yield {
+                "network": network,
+                **took,
+                **{f"{name}_share": timed["default"] / timed[name] for name in timed},
+            }
+
+
+def stages(result: Result) -> Iterator[dict[str, Any]]:
+    """Runs with nothing to tune: a row a run and stage, and the time in no stage."""
+    for network, of in result.values["networks"].items():
+        for run in of["runs"]:
+            stages = {**run["stage_s"], "in no stage": run["total_s"] - sum(run["stage_s"].values())}
+            for stage, seconds in {"all": run["total_s"], **stages}.items():
+                yield {"network": network, "tasks": of["tasks"], "stage": stage, "seconds": seconds}
+
+
+def scheduling(result: Result) -> pd.DataFrame:
+    """Programs compiled with LLVM's bounded scheduler and without, with the ratios for each source."""
+    frame = pd.json_normalize(result.values["programs"])
+    plain, bounded = frame["compile_s.unbounded"], frame["compile_s.bounded"]
+    place = plain.groupby(frame["source"]).rank(ascending=False, method="first")
+    tenth = frame.index[place <= np.ceil(frame.groupby("source")["source"].transform("size") / 10)]
+    sums = {"time": frame.index, "slow": tenth}
+    ratios = {
+        name: bounded[at].groupby(frame["source"]).sum() / plain[at].groupby(frame["source"]).sum()
+        for name, at in sums.items()
+    }
+    latency = frame["latency_s.bounded"] / frame["latency_s.unbounded"]
+    return frame.assign(
+        latency=latency, **{name: frame["source"].map(ratio) for name, ratio in ratios.items()}
+    )
