@@ -37,8 +37,6 @@ FOLDERS = (*LAYERS, "conf", "checkpoints", "tests", "benchmarks", "examples", "d
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FORMATS = ROOT / "docs" / "formats.md"
 CHANGES = ROOT / "CHANGELOG.md"
-RESULTS = ROOT / "docs" / "results.md"
-MOST_WORDS = 900
 
 per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
