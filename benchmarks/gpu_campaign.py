@@ -1,24 +1,24 @@
-"""Measurements on a CUDA machine that is lent for minutes and reaches no package index.
+"""Measurements on a CUDA machine that is lent for minutes and has no package index.
 
-`plan` lists the stages of the campaign in the order of their worth: what each needs, how long it takes, and
-which are done, by the results in `benchmarks/results`. On a machine that reaches an index, gather the wheels;
-what the CUDA machine has, as `pip freeze` prints it there, stays behind:
+`plan` lists the stages of the campaign, the most valuable first. It reports their inputs, their time, and
+their state by the results in `benchmarks/results`. Gather the wheels on a machine with a package index.
+`freeze.txt` is the output of `pip freeze` on the CUDA machine, whose packages are left out:
 
     python benchmarks/gpu_campaign.py bundle --out outputs/bundle --part-size 44M --given freeze.txt
     python benchmarks/gpu_campaign.py plan --bundle outputs/bundle
 
-On the CUDA machine, in a checkout of this repository, run the next open steps for as long as the machine is
-at hand. What they leave is packed into at most 8 files of 16 MiB, at a stop in mid-step too:
+On the CUDA machine, run the next open steps in a checkout of this repository. Their work is packed into at
+most 8 files of 16 MiB, even if a step is interrupted:
 
     python benchmarks/gpu_campaign.py next --bundle /tmp/bundle --minutes 9.5 --out OUT
 
-Back here, merge the files into `data/` and `benchmarks/results`. `outputs/campaign` then has what the next
-call goes on from: carry it along.
+Then merge the files into `data/` and `benchmarks/results`. The next call continues with `outputs/campaign`:
+carry this folder, too.
 
     python benchmarks/gpu_campaign.py land OUT
 
-`--dry-run` goes through every step without a GPU, with small sizes and results that land nowhere else. Until
-the environment is made this script needs nothing but Python.
+`--dry-run` runs every step without a GPU and with small sizes. Its results do not land among the others. This
+script requires only Python to make the environment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     wanted.add_argument("--out", type=Path, required=True)
     wanted.add_argument("--part-size", type=parse_size, default=parse_size("44M"), help="default 44M")
     wanted.add_argument("--python", default="3.12", help="Python of that machine, default 3.12")
-    wanted.add_argument("--given", type=Path, help="what pip freeze prints there, which is left out")
+    wanted.add_argument("--given", type=Path, help="output of pip freeze there, to leave out")
     wanted.add_argument("--with-torch", action="store_true", help="for a machine without torch (gigabytes)")
     places = argparse.ArgumentParser(add_help=False)
     defaults = Workspace()
@@ -56,16 +56,16 @@ def make_parser() -> argparse.ArgumentParser:
     places.add_argument("--results", type=Path, default=defaults.results, help="(%(default)s)")
     places.add_argument("--data", type=Path, default=defaults.data, help="(%(default)s)")
     places.add_argument("--dry-run", action="store_true", help="rehearse: small sizes, no GPU")
-    wanted = commands.add_parser("plan", parents=[places], help="list the stages and what the next one needs")
-    wanted.add_argument("--bundle", type=Path, help="lists the calls that carry it, too")
+    wanted = commands.add_parser("plan", parents=[places], help="list the stages and the files of the next")
+    wanted.add_argument("--bundle", type=Path, help="also list the calls that carry it")
     wanted = commands.add_parser("next", parents=[places], help="run the next open steps on this machine")
     crates = Path("outputs/campaign-crate")
     wanted.add_argument(
         "--out", type=Path, default=crates, help="folder for the files to fetch (%(default)s)"
     )
     wanted.add_argument("--minutes", type=float, default=LIMITS.call_s / 60 - 0.5, help="(%(default)s)")
-    wanted.add_argument("--stage", choices=STAGES, help="of this stage alone")
-    wanted.add_argument("--bundle", type=Path, help="without it, this Python must have foretune")
+    wanted.add_argument("--stage", choices=STAGES, help="only of this stage")
+    wanted.add_argument("--bundle", type=Path, help="wheels; without them, this Python must have foretune")
     wanted.add_argument("--environment", type=Path, default=Path(tempfile.gettempdir(), "foretune-env"))
     wanted.add_argument("--target", help=f"default cuda; with --dry-run {DRY_RUN_TARGET}")
     wanted = commands.add_parser("land", parents=[places], help="merge the files that came back")
@@ -103,7 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
     except OSError as error:  # such as no space on the disk
         where = getattr(given, "work", "")
-        print(f"error: {error}; what was measured so far is in {where}", file=sys.stderr)
+        print(f"error: {error}; the measurements so far are in {where}", file=sys.stderr)
     return 2
 
 

@@ -1,6 +1,7 @@
-"""Crate of a campaign: the folder of a call in few files of a limited size, unpacked only if it is whole.
+"""Crate of a campaign: a folder packed into a few files of limited size.
 
-The files are the pieces of one zip archive and `campaign.json`, which has their SHA-256.
+The files are the pieces of one zip archive and `campaign.json`, which lists their SHA-256. Only a complete
+crate unpacks.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ ARCHIVE = "campaign.zip"
 
 @dataclass(frozen=True)
 class Crate:
-    """A crate that was read: what its manifest says, and its archive."""
+    """Manifest and archive of a crate."""
 
     facts: Mapping[str, Any]
-    """Of the campaign, as `pack` was given them."""
+    """Facts about the campaign that were given to `pack`."""
     archive: Path
-    """Zip file, checked against the manifest."""
+    """Zip file that matches the manifest."""
 
     def unpack(self, folder: Path) -> None:
-        """Writes all files below a folder. Raises CampaignError for a name that leads out of it."""
+        """Writes all files into a folder. Raises CampaignError for a path outside of it."""
         with zipfile.ZipFile(self.archive) as archive:
             for entry in archive.infolist():
                 name = PurePosixPath(entry.filename)
                 if name.is_absolute() or ".." in name.parts or "\\" in entry.filename:
                     raise CampaignError(
-                        f"{entry.filename}: leads out of the folder; this is no crate of a campaign"
+                        f"{entry.filename}: leads out of the folder; this is not a crate of a campaign"
                     )
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,10 +52,9 @@ def pack(
     facts: Mapping[str, Any],
     limits: Limits = LIMITS,
 ) -> list[str]:
-    """Packs a folder into at most `limits.files` files in `out`, the first parts of `order` first.
+    """Packs a folder into at most `limits.files` files in `out`, and returns the paths that did not fit.
 
-    `order` are names of folders in `folder`. What there is no room for stays behind and is named by its path;
-    within a folder the newest files go first. Returns those paths.
+    `order` lists folders in `folder`, the most important first. Within a folder, the newest files come first.
     """
     out.mkdir(parents=True, exist_ok=True)
     for earlier in [*out.glob(f"{ARCHIVE}.*"), out / MANIFEST]:
@@ -64,7 +64,7 @@ def pack(
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for path in _files(folder, order):
             name = path.relative_to(folder).as_posix()
-            # Deflate adds at most 5 bytes to 16 KiB; each entry stands in the directory at the end, too.
+            # Deflate adds at most 5 bytes to 16 KiB. The directory at the end lists each entry, too.
             most = path.stat().st_size * 1.001 + 2 * len(name) + 500
             if archive.fp is None or archive.fp.tell() + most > room - 200 * len(archive.filelist):
                 left.append(name)
@@ -83,7 +83,7 @@ def pack(
 
 
 def _files(folder: Path, order: Sequence[str]) -> list[Path]:
-    """Files of the folders, the first folder first and in each the newest file first."""
+    """Files of the folders in their order, the newest file of each folder first."""
     found: list[Path] = []
     for name in order:
         files = [path for path in (folder / name).rglob("*") if path.is_file()]
@@ -92,20 +92,18 @@ def _files(folder: Path, order: Sequence[str]) -> list[Path]:
 
 
 def read(folder: Path, scratch: Path) -> Crate:
-    """Puts the pieces of a crate together in `scratch`. Raises CampaignError for a damaged or foreign one."""
+    """Joins the pieces of a crate in `scratch`. Raises CampaignError if the crate is damaged or invalid."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         pieces = [(str(piece["name"]), str(piece["sha256"])) for piece in manifest["pieces"]]
         facts = dict(manifest["facts"])
     except FileNotFoundError as error:
-        raise CampaignError(
-            f"{folder}: has no {MANIFEST}; name the folder with the files that came back"
-        ) from error
+        raise CampaignError(f"{folder}: has no {MANIFEST}; give the folder with the fetched files") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CampaignError(f"{folder / MANIFEST}: {error}; fetch the files of that call again") from error
     if manifest.get("format") != FORMAT:
         raise CampaignError(
-            f"{folder / MANIFEST}: format {manifest.get('format')!r}, and this commit reads {FORMAT}; "
+            f"{folder / MANIFEST}: format {manifest.get('format')!r}, but this commit reads {FORMAT}; "
             "land it with the commit that packed it"
         )
     scratch.mkdir(parents=True, exist_ok=True)
@@ -113,14 +111,14 @@ def read(folder: Path, scratch: Path) -> Crate:
     with whole.open("wb") as archive:
         for name, digest in pieces:
             if Path(name).name != name:
-                raise CampaignError(f"{folder / MANIFEST}: {name!r} is no file name; it is no crate")
+                raise CampaignError(f"{folder / MANIFEST}: {name!r} is not a file name; this is not a crate")
             path = folder / name
             if not path.is_file():
                 raise CampaignError(f"{path}: is missing; fetch the files of that call again")
             if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                raise CampaignError(f"{path}: was damaged on the way; fetch the files of that call again")
+                raise CampaignError(f"{path}: was damaged in transit; fetch the files of that call again")
             with path.open("rb") as piece:
                 shutil.copyfileobj(piece, archive)
     if not zipfile.is_zipfile(whole):
-        raise CampaignError(f"{folder}: its pieces are no archive; fetch the files of that call again")
+        raise CampaignError(f"{folder}: its pieces are not an archive; fetch the files of that call again")
     return Crate(facts, whole)

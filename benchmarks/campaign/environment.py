@@ -1,7 +1,7 @@
-"""Python environment of a campaign on a CUDA machine, made of a bundle of wheels.
+"""Python environment of a campaign on a CUDA machine, made from a bundle of wheels.
 
-It needs nothing but Python, so that the campaign can make the environment. Wheels are unpacked without pip,
-whose resolution takes longer than all the rest: `bundle` has resolved them, and the result is checked.
+This module requires only Python, because it runs before anything is installed. It unpacks the wheels without
+pip: `bundle` has already resolved the requirements, and resolving them again is slow.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import venv
 from pathlib import Path
 
 from .limits import CampaignError
-from .wheels import CHECKOUT, EXTRAS, MANIFEST, project_table, unpack
+from .wheels import CHECKOUT, CUDA_WHEELS, EXTRAS, MANIFEST, project_table, unpack
 
-# TVM's CUDA library is linked to this runtime.
+# TVM's CUDA library links to this runtime.
 CUDA_RUNTIME = "libcudart.so.13"
 LEAST_CUDA = 13000
-"""Version of CUDA that a driver must know for this runtime, as cuDriverGetVersion counts."""
+"""Oldest CUDA version of a driver that runs this runtime, in the format of cuDriverGetVersion."""
 
 CHECK = """
 import importlib.metadata, sys
@@ -34,17 +34,20 @@ for line in importlib.metadata.requires(sys.argv[1]) or ():
             print(f"{wanted} is missing")
         else:
             if not wanted.specifier.contains(version, prereleases=True):
-                print(f"{wanted} is needed, and {version} is there")
+                print(f"{wanted} is required, but {version} is installed")
 """
-"""Prints what an environment lacks."""
+"""Program that prints the requirements that an environment does not meet."""
 
 
 def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> Path:
-    """Python of an environment with the bundle, the checkout and all that this Python has; made once."""
+    """Python of an environment with the bundle, the checkout and the packages of this Python.
+
+    Creates the environment if it does not exist. Raises CampaignError if it is incomplete.
+    """
     python = folder / "bin" / "python"
     stamp = folder / "made-from"
     if folder.exists() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
-        raise CampaignError(f"--environment {folder}: is no environment; name a folder that may be replaced")
+        raise CampaignError(f"--environment {folder}: is not an environment; give one that may be replaced")
     content = next(bundle.rglob(MANIFEST), None)
     made_from = f"{checkout}\n{content.read_text() if content else ''}"
     if stamp.exists() and stamp.read_text() == made_from:
@@ -53,7 +56,7 @@ def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> P
     (packages,) = folder.glob("lib/python*/site-packages")
     unpack(bundle, packages)
     name = put_project(checkout, packages)
-    # Plain paths, because system-site-packages leads past this Python where it is of an environment itself.
+    # system-site-packages would skip the packages of this Python if it is in an environment itself.
     machine = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "this-machine.pth").write_text("\n".join([str(checkout / ".typing"), *machine]) + "\n")
     done = subprocess.run([python, "-c", CHECK, name], capture_output=True, text=True)
@@ -65,7 +68,10 @@ def make_environment(bundle: Path, folder: Path, checkout: Path = CHECKOUT) -> P
 
 
 def put_project(checkout: Path, packages: Path) -> str:
-    """Writes the metadata of the checkout's package into a folder of packages; returns the package's name."""
+    """Writes the metadata of the checkout's package into a folder of packages, and returns its name.
+
+    The extra "campaign" requires the optional packages that a campaign uses.
+    """
     project = project_table(checkout)
     name, version = str(project["name"]), project["version"]
     info = packages / f"{name}-{version}.dist-info"
@@ -74,13 +80,14 @@ def put_project(checkout: Path, packages: Path) -> str:
     lines += [f"Requires-Dist: {needed}" for needed in project.get("dependencies", ())]
     optional = project.get("optional-dependencies", {})
     extras = [line for extra in EXTRAS for line in optional.get(extra, ())]
+    extras += CUDA_WHEELS
     lines += [f'Requires-Dist: {needed}; extra == "campaign"' for needed in extras]
     (info / "METADATA").write_text("\n".join(lines) + "\n")
     return name
 
 
 def cuda_environment(python: Path) -> dict[str, str]:
-    """Variables of this process, and by which TVM finds the CUDA toolkit of the machine and its runtime."""
+    """Environment variables of this process, with the paths of the CUDA toolkit and runtime for TVM."""
     environment = dict(os.environ)
     nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     if nvcc:
@@ -95,7 +102,7 @@ def cuda_environment(python: Path) -> dict[str, str]:
 
 
 def check_machine(dry_run: bool) -> None:
-    """Says at once what a machine lacks that no bundle brings."""
+    """Raises CampaignError if the machine has no usable GPU, which no bundle can provide."""
     if dry_run:
         return
     try:
@@ -109,6 +116,6 @@ def check_machine(dry_run: bool) -> None:
     if version.value < LEAST_CUDA:
         major, minor = divmod(version.value // 10, 100)
         raise CampaignError(
-            f"the NVIDIA driver knows CUDA {major}.{minor}, and TVM's code needs {LEAST_CUDA // 1000}.0: "
+            f"the NVIDIA driver supports CUDA {major}.{minor}, but TVM requires {LEAST_CUDA // 1000}.0: "
             "use a machine with a newer driver"
         )

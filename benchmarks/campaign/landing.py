@@ -1,4 +1,4 @@
-"""Landing: the crate of a machine is merged into this checkout, all of it or nothing."""
+"""Landing: merges the crate of a machine into this checkout, completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .workspace import PARTS, Workspace
 
 
 def land(folder: Path, workspace: Workspace) -> list[str]:
-    """Merges a crate; returns what was written, a line each. The same crate lands twice with the same result.
+    """Merges a crate, and returns one line for each result and dataset. Landing it again changes nothing.
 
-    The work of the campaign is replaced by the crate's, results go to `workspace.results` and datasets to
-    `workspace.data`. Everything is checked first. Raises CampaignError for what is damaged, foreign,
-    simulated or older than what is here.
+    The work of the crate replaces the work of the campaign. Results go to `workspace.results`, datasets to
+    `workspace.data`. Raises CampaignError, before it writes anything, if the crate is damaged, not of this
+    campaign, simulated, or older than the work of the campaign.
     """
     incoming = workspace.work.with_name(f".{workspace.work.name}.incoming")
     shutil.rmtree(incoming, ignore_errors=True)
@@ -44,20 +44,20 @@ def _check(folder: Path, facts: Any, content: Path, workspace: Workspace) -> Non
     if bool(facts.get("dry_run")) != workspace.dry_run:
         kind = "a rehearsal" if facts.get("dry_run") else "measured"
         raise CampaignError(
-            f"{folder}: is {kind}; it lands only with{'' if facts.get('dry_run') else 'out'} --dry-run"
+            f"{folder}: is {kind}; land it with{'' if facts.get('dry_run') else 'out'} --dry-run"
         )
     here = workspace.read_state().get("calls", 0)
     if facts.get("calls", 0) < here:
         raise CampaignError(
-            f"{folder}: is of call {facts.get('calls')}, and call {here} has landed; nothing was changed"
+            f"{folder}: is of call {facts.get('calls')}, but call {here} has landed; nothing was changed"
         )
     for path in content.iterdir():
         if path.name not in PARTS:
-            raise CampaignError(f"{folder}: holds {path.name}, which no campaign packs; nothing was changed")
+            raise CampaignError(f"{folder}: has {path.name}, which no campaign packs; nothing was changed")
 
 
 def _results(folder: Path, content: Path) -> Iterator[Path]:
-    """Folders of results, each checked."""
+    """Folders of results. Raises CampaignError for an invalid one."""
     known = {
         name
         for stage in STAGES.values()
@@ -73,12 +73,12 @@ def _results(folder: Path, content: Path) -> Iterator[Path]:
             raise CampaignError(f"{folder}: {path.parent.name}: {error}; nothing was changed") from error
         name = f"{path.parent.parent.name}/{path.parent.name}"
         if lacking or manifest["benchmark"] not in known or path.parent.parent.name != manifest["benchmark"]:
-            raise CampaignError(f"{folder}: {name} is no result of a campaign; nothing was changed")
+            raise CampaignError(f"{folder}: {name} is not a result of a campaign; nothing was changed")
         yield path.parent
 
 
 def _datasets(folder: Path, content: Path, workspace: Workspace) -> Iterator[Path]:
-    """Folders of datasets, each whole and with all records that are here already."""
+    """Folders of datasets. Raises CampaignError if one is damaged or lacks records of `workspace.data`."""
     from foretune.dataset.records.store import RecordStore, StoreError
 
     for path in sorted(path for path in (content / "data").glob("*") if path.is_dir()):
@@ -112,7 +112,7 @@ def _put_result(path: Path, source: Path, results: Path) -> str:
 
 
 def _put_dataset(path: Path, data: Path) -> str:
-    """Shards that a dataset no longer has are removed after the new ones are there."""
+    """Copies a dataset, then removes the shards that it no longer has."""
     target = data / path.name
     target.mkdir(parents=True, exist_ok=True)
     files = [file for file in sorted(path.rglob("*")) if file.is_file() and file.name != ".lock"]
@@ -130,7 +130,7 @@ def _put_dataset(path: Path, data: Path) -> str:
 
 
 def _replace(content: Path, work: Path) -> None:
-    """Puts new work in the place of the old at once."""
+    """Replaces old work by new work."""
     old = work.with_name(f".{work.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     work.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ MB = 1 << 20
 
 
 class CampaignError(Exception):
-    """A step cannot be done; the text says which, why, and what to do."""
+    """A step cannot run; the message names the step, the cause and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,16 @@ class Limits:
 
     call_s: float = 600.0
     sent: int = 64 * MB
-    """Working tree and carried folders together."""
+    """Working tree and carried folders in total."""
     files: int = 8
-    """Files that come back, manifest included."""
+    """Number of files that come back, including the manifest."""
     file: int = 16 * MB
     returned: int = 64 * MB
-    """All files that come back together."""
+    """All files that come back in total."""
 
     @property
     def pieces(self) -> int:
-        """Largest number of full pieces that come back beside their manifest."""
+        """Largest number of full pieces that come back together with the manifest."""
         return min(self.files - 1, (self.returned - MB) // self.file)
 
 

@@ -1,4 +1,4 @@
-"""The plan of a campaign as text: stages, what they need and take, and whether a call can carry it."""
+"""Plan of a campaign as text: inputs and time of the stages, and the files that each call carries."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .wheels import MANIFEST
 from .workspace import Workspace
 
 ENVIRONMENT_S = 60.0
-"""Seconds that the environment may take on a fresh machine."""
+"""Seconds to make the environment on a fresh machine."""
 
 START_S = 30.0
-"""Seconds for the copy of a part of the bundle on the machine."""
+"""Seconds to copy a part of the bundle on the machine."""
 
 BULK = ("data", "checkpoints")
-"""Folders of the checkout whose files a stage names if it reads them."""
+"""Folders of the checkout that travel in part: a stage names the files that it reads."""
 
 
 def plan(workspace: Workspace, bundle: Path | None = None, limits: Limits = LIMITS) -> str:
-    """Stages in the order of their worth, then what the next call carries."""
+    """Stages, the most valuable first, then the files that the next call carries."""
     lines = ["stage/step  state  minutes (estimate)  calls  reads"]
     for stage in STAGES.values():
         lines.append(f"{stage.name}: {stage.question}")
@@ -34,9 +34,7 @@ def plan(workspace: Workspace, bundle: Path | None = None, limits: Limits = LIMI
     open_minutes = sum(
         step.minutes for stage in STAGES.values() for step in stage.open_steps(workspace) if step.needs_gpu
     )
-    lines.append(
-        f"open steps that need a GPU take {open_minutes:.0f} minutes by estimate, after earlier calls less"
-    )
+    lines.append(f"open steps on a GPU take about {open_minutes:.0f} minutes, less the time of earlier calls")
     following = next((stage for stage in STAGES.values() if not stage.is_done(workspace)), None)
     if following is None:
         return "\n".join([*lines, "every step has its result"])
@@ -59,61 +57,70 @@ def _line(stage: Stage, step: Step, workspace: Workspace, limits: Limits) -> str
 
 
 def calls(step: Step, limits: Limits = LIMITS) -> int:
-    """Calls that a step takes, the environment and packing in each."""
+    """Number of calls of a step; each one makes the environment and packs."""
     return math.ceil(60 * step.minutes / (limits.call_s - ENVIRONMENT_S - PACK_S))
 
 
 def loading(
     stage: Stage, workspace: Workspace, bundle: Path | None, limits: Limits = LIMITS
 ) -> Iterator[str]:
-    """Lines on the files that travel for a stage, and the calls that carry the bundle."""
+    """Lines on the files that a stage needs, and on the calls that carry them."""
     read = {f"checkpoints/{name}" for name in stage.checkpoints}
     read |= {f"data/{name}" for step in stage.steps for name in step.datasets()}
     sizes = dict(tree())
     idle = sorted(name for name in sizes if name.split("/")[0] in BULK and _folder(name) not in read)
     whole, idle_size = sum(sizes.values()), sum(sizes[name] for name in idle)
-    reads = (whole - idle_size) / MB
-    yield f"next: {stage.name}. The checkout has {whole / MB:.1f} MiB, of which it reads {reads:.1f}."
+    needed = whole - idle_size
+    yield f"next: {stage.name}. It reads {needed / MB:.1f} of the {whole / MB:.1f} MiB of the checkout."
     if whole > limits.sent:
         folders = sorted({_folder(name) for name in idle if name.count("/") > 1})
         yield (
-            f"A call sends {limits.sent / MB:.0f} MiB at most. These folders can stay behind; "
-            "git sparse-checkout disable brings them back:"
+            f"A call sends {limits.sent / MB:.0f} MiB at most. The next command leaves out these folders; "
+            "git sparse-checkout disable restores them:"
         )
         words = " ".join(f"'!/{folder}/'" for folder in folders)
         yield f"  git sparse-checkout set --no-cone '/*' {words}"
+    work_folder, work_size = _work(workspace)
     if bundle is None:
-        yield "Give --bundle to see the calls that carry the wheels."
+        yield f"the call carries {work_folder} ({work_size / MB:.1f} MiB){_excess(work_size, needed, limits)}"
+        yield "Give --bundle to list the calls that carry the wheels."
         return
-    room = limits.sent - (whole - idle_size)
-    for number, load in enumerate(loads(bundle)):
+    found = loads(bundle)
+    for number, load in enumerate(found, 1):
         size = sum(path.stat().st_size for path in load.iterdir())
-        fits = (
-            ""
-            if size <= room
-            else f"  TOO LARGE: {room / MB:.1f} MiB are free; bundle with a smaller --part-size"
-        )
-        last = number == len(loads(bundle)) - 1
-        then = (
-            "cp -r LOAD /tmp/bundle/ && python3 benchmarks/gpu_campaign.py next --bundle /tmp/bundle "
-            f"--minutes {(limits.call_s - START_S) / 60:.1f} --out OUT"
-            if last
-            else "mkdir -p /tmp/bundle && cp -r LOAD /tmp/bundle/"
-        ).replace("LOAD", str(load))
-        work = f", {_carried(workspace)}" if last else ""
-        yield f"call {number + 1}: carry {load} ({size / MB:.1f} MiB){work}{fits}"
+        if number < len(found):
+            work, carried = "", size
+            then = f"mkdir -p /tmp/bundle && cp -r {load} /tmp/bundle/"
+        else:
+            work, carried = f" and {work_folder} ({work_size / MB:.1f} MiB)", size + work_size
+            then = (
+                f"cp -r {load} /tmp/bundle/ && python3 benchmarks/gpu_campaign.py next --bundle /tmp/bundle "
+                f"--minutes {(limits.call_s - START_S) / 60:.1f} --out OUT"
+            )
+        yield f"call {number}: carry {load} ({size / MB:.1f} MiB){work}{_excess(carried, needed, limits)}"
         yield f"  {then}"
 
 
-def _carried(workspace: Workspace) -> str:
-    """Work of earlier calls, with its size."""
+def _excess(carried: int, checkout: int, limits: Limits) -> str:
+    """Note on a call that exceeds the limit, "" if it fits; sizes in bytes."""
+    room = limits.sent - checkout
+    if carried <= room:
+        return ""
+    return (
+        f"  TOO LARGE: {max(room, 0) / MB:.1f} MiB are free; bundle with a smaller --part-size, or move what "
+        "the stage does not read out of the checkout"
+    )
+
+
+def _work(workspace: Workspace) -> tuple[Path, int]:
+    """Folder with the work of earlier calls, relative to the checkout if it is in it, and its bytes."""
     files = [path for path in workspace.work.rglob("*") if path.is_file()]
     folder = workspace.work.relative_to(ROOT) if workspace.work.is_relative_to(ROOT) else workspace.work
-    return f"{folder} ({sum(path.stat().st_size for path in files) / MB:.1f} MiB)"
+    return folder, sum(path.stat().st_size for path in files)
 
 
 def loads(bundle: Path) -> list[Path]:
-    """Folders of a bundle, each carried by one call. Raises CampaignError."""
+    """Folders of a bundle, one for each call. Raises CampaignError for an empty bundle."""
     found = sorted(path.parent for path in bundle.glob(f"load-*/{MANIFEST}"))
     if not found:
         raise CampaignError(f"--bundle {bundle}: has no load-*; make one with the sub-command bundle")
@@ -121,7 +128,7 @@ def loads(bundle: Path) -> list[Path]:
 
 
 def tree(root: Path = ROOT) -> Iterable[tuple[str, int]]:
-    """Files of a checkout that travel, with their sizes; those that are not in the work tree are left out."""
+    """Files in the work tree of a checkout that travel, with their sizes in bytes."""
     listed = subprocess.run(
         ["git", "-C", str(root), "ls-files", "-coz", "--exclude-standard"], capture_output=True, text=True
     )

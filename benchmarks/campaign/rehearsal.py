@@ -1,4 +1,4 @@
-"""Rehearsal of a benchmark that writes no result without a GPU: it runs, and a result says that it did.
+"""Rehearsal of a benchmark that writes no result without a GPU: runs it and writes its command as result.
 
 python -m benchmarks.campaign.rehearsal RESULTS BENCHMARK MODULE WORD ...
 """

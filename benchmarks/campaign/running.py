@@ -1,4 +1,4 @@
-"""One call on a lent machine: the next open steps within its minutes, and what comes back of them."""
+"""One call on a lent machine: runs the next open steps within its minutes, and packs their results."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .workspace import PARTS, Workspace
 
 DRY_RUN_TARGET = "nvidia/nvidia-h100"
 PACK_S = 25.0
-"""Seconds at the end of a call for packing."""
+"""Seconds reserved for packing at the end of a call."""
 PATIENCE_S = 8.0
-"""Seconds that a step has to end after it is told to."""
+"""Seconds that a step has to end after SIGINT."""
 SPARE = 0.9
-"""Share of the time left that a step is told; what it has begun then may end."""
+"""Share of the remaining time that a step may use; the rest is for the work that it has begun."""
 
 
 class Stopwatch:
-    """Tells how long each step took, and how much of the time allowed is left."""
+    """Duration of each step, and the time left in a call."""
 
     def __init__(self, minutes: float) -> None:
         self.started = time.monotonic()
@@ -69,9 +69,9 @@ class Call:
 
 
 def next_steps(call: Call) -> int:
-    """Runs open steps until the time is over, and packs what they left; the exit status.
+    """Runs open steps until the time is over, packs their work, and returns the exit status.
 
-    A step that fails is named, and the next one goes on. Raises CampaignError if there is nothing to run.
+    If a step fails, its name is printed and the next step runs. Raises CampaignError if no step is open.
     """
     workspace, watch = call.workspace, Stopwatch(call.minutes)
     stages = [STAGES[call.stage]] if call.stage else list(STAGES.values())
@@ -119,12 +119,12 @@ def next_steps(call: Call) -> int:
     print(summary(stages, workspace))
     print(f"fetch the files of {call.out} and land them: python benchmarks/gpu_campaign.py land FOLDER")
     if failed:
-        print(f"failed: {', '.join(failed)}; what they say is above", file=sys.stderr)
+        print(f"failed: {', '.join(failed)}; their messages are above", file=sys.stderr)
     return 1 if failed else 0
 
 
 def take_up(step: Step, workspace: Workspace) -> None:
-    """Copies the landed datasets that a step goes on with, if the work of earlier calls was not carried."""
+    """Copies the landed datasets that a step extends, if the work of earlier calls was not carried."""
     for name in step.grown():
         growing, landed = workspace.work / "data" / name, workspace.data / name
         if landed.is_dir() and not growing.is_dir():
@@ -132,7 +132,7 @@ def take_up(step: Step, workspace: Workspace) -> None:
 
 
 def _open(stages: Sequence[Stage], workspace: Workspace) -> Iterator[tuple[Stage, Step]]:
-    """Steps that are open when their turn comes."""
+    """Steps that are still open when they are next."""
     for stage in stages:
         for step in stage.steps:
             if not step.is_done(workspace):
@@ -144,7 +144,7 @@ def _target(workspace: Workspace) -> str:
 
 
 def _python(call: Call, watch: Stopwatch) -> Path:
-    """Python of the bundle's environment, or this one."""
+    """Python of the bundle's environment, or this Python without a bundle."""
     if call.bundle is None:
         if importlib.util.find_spec("foretune") is None and not (ROOT / ".typing" / "foretune").exists():
             raise CampaignError(
@@ -156,7 +156,7 @@ def _python(call: Call, watch: Stopwatch) -> Path:
 
 
 def summary(stages: Sequence[Stage], workspace: Workspace) -> str:
-    """One line a step: done, begun with what it lacks, or open."""
+    """One line for each step: done, begun with its missing parts, or open."""
     lines = []
     for stage in stages:
         for step in stage.steps:
@@ -169,10 +169,10 @@ def summary(stages: Sequence[Stage], workspace: Workspace) -> str:
 def run_until(
     command: Sequence[str], environment: dict[str, str], deadline: float, told: list[int] | None = None
 ) -> int:
-    """Runs a command that stops cleanly at SIGINT, and gives its exit status.
+    """Runs a command that stops cleanly at SIGINT, and returns its exit status.
 
-    It is told so at the deadline, or as soon as this process is told to stop, and killed some seconds later.
-    The signals by which this process was told are added to `told`.
+    Sends SIGINT at the deadline, or when this process receives SIGINT or SIGTERM, and SIGKILL some seconds
+    later. Adds the signals that this process received to `told`.
     """
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     signals = [signal.SIGINT, signal.SIGTERM]

@@ -1,24 +1,28 @@
-"""The stages of a campaign in the order of their worth."""
+"""Stages of a campaign, the most valuable first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from .step import Missing, Stage, Step, failures_or_left_out, nothing
+from .step import Missing, Stage, Step, nothing, runs_left_out
 
 NETWORKS = ("resnet18", "resnet50", "mobilenetv2", "bert_base", "vit_base")
 
 SMALL = "benchmarks.campaign.small_network:Small"
-"""Network of a rehearsal."""
+SINGLE = "benchmarks.campaign.small_network:Single"
+"""Networks of a rehearsal: of two tasks and of one."""
 
-_TINY = ("--", "inputs=[[8,32]]", "search.rounds=1", "search.top_k=2", "timing_repeats=1")
+_TINY = (
+    *("--", "inputs=[[8,32]]", "search.rounds=1", "search.top_k=2", "search.templates=0", "timing_repeats=1"),
+    *("search.processes=0", "workers=1"),
+)
 _OUT = ("--out", "{results}")
 _KEPT = ("--runs-in", "{runs}", "--minutes", "{minutes}")
 
 
 def records_missing(result: Mapping[str, Any]) -> str:
-    """Records that a result of `gpu_records` lacks."""
+    """Records missing from a result of `gpu_records`."""
     if result["valid"] >= result["goal"] or (result["finished"] and 2 * result["valid"] >= result["goal"]):
         return ""
     all_tasks = ", although all tasks were measured" if result["finished"] else ""
@@ -26,23 +30,23 @@ def records_missing(result: Mapping[str, Any]) -> str:
 
 
 def gpu_training(result: Mapping[str, Any]) -> str:
-    """Training that a result of `cost_models` lacks."""
+    """Training missing from a result of `cost_models`."""
     return "" if result.get("trained_on") else "a training on a GPU"
 
 
 def untimed_rivals(result: Mapping[str, Any]) -> str:
-    """Problems of `gpu_templates` whose rivals were not timed."""
+    """Problems of a result of `gpu_templates` without times of the rivals."""
     rows = [row["name"] for row in result["problems"] if None in (row["library_s"], row["compiler_s"])]
     return f"the rivals of {len(rows)} of {len(result['problems'])} problems" if rows else ""
 
 
 def cells_left(result: Mapping[str, Any]) -> str:
-    """Cells that a result of `transfer` lacks."""
+    """Cells missing from a result of `transfer`."""
     return f"{result['cells_left']} cells" if result["cells_left"] else ""
 
 
 def networks_left(*names: str) -> Missing:
-    """Networks of these that lack a run in a result of `rivals` or `networks`."""
+    """Function that lists the networks without a run in a result of `rivals` or `networks`."""
 
     def missing(result: Mapping[str, Any]) -> str:
         left = [name for name in names if name not in result["networks"]]
@@ -67,7 +71,7 @@ def _records(part: str, minutes: float, goal: int) -> Step:
 
 RECORDS = Stage(
     "records",
-    "50,000 valid records of 1,000 tasks, and random programs beside them",
+    "50,000 valid records of 1,000 tasks, and random programs for comparison",
     (
         _records("ebs", 40.0, 35_000),
         _records("tensor", 25.0, 15_000),
@@ -80,7 +84,7 @@ _MODELS = ("benchmarks.cost_models", "--runs-in", "{runs}", *_OUT)
 
 MODELS = Stage(
     "models",
-    "Transformer, trees and their ensemble beside XGBoost, on held-out tasks and networks",
+    "Transformer, trees and their ensemble compared with XGBoost, on held-out tasks and networks",
     (
         Step(
             name="fits",
@@ -133,7 +137,7 @@ _CONTEST = ("benchmarks.gpu_networks", "--target", "{target}", *_KEPT, *_OUT)
 
 CONTEST = Stage(
     "networks",
-    "the checkpoint, none, and stock MetaSchedule at equal measurements, beside torch.compile and eager",
+    "the checkpoint, none, stock MetaSchedule at equal measurements, torch.compile and eager",
     tuple(
         Step(
             name=dtype,
@@ -141,19 +145,10 @@ CONTEST = Stage(
             benchmark="gpu_networks",
             variant=dtype,
             minutes=minutes,
-            missing=failures_or_left_out,
+            missing=runs_left_out,
             dry=(
-                *_CONTEST,
-                "--dtype",
-                dtype,
-                "--networks",
-                SMALL,
-                "--runs",
-                "1",
-                "--stock-trials",
-                "3",
-                "--dry-run",
-                *_TINY,
+                *(*_CONTEST, "--dtype", dtype, "--networks", SINGLE, "--runs", "1", "--stock-trials", "0"),
+                *("--dry-run", *_TINY),
             ),
         )
         for dtype, minutes in (("float32", 160.0), ("bfloat16", 120.0))
@@ -216,8 +211,11 @@ REUSE = Stage(
             words=(*_REUSE, "--part", "pairs", "--types", "C2D", "BMM", "DEP", "T2D", "--pairs", "2"),
             benchmark="reuse_pairs",
             minutes=16.0,
-            missing=failures_or_left_out,
-            dry=(*_REUSE, "--part", "pairs", "--types", "BMM", "--pairs", "1", "--trials", "4", "--dry-run"),
+            missing=runs_left_out,
+            dry=(
+                *(*_REUSE, "--part", "pairs", "--types", "BMM", "--pairs", "1", "--drawn", "2"),
+                *("--trials", "4", "--dry-run"),
+            ),
         ),
         Step(
             name="network",
@@ -227,7 +225,7 @@ REUSE = Stage(
             ),
             benchmark="reuse_networks",
             minutes=12.0,
-            missing=failures_or_left_out,
+            missing=runs_left_out,
             dry=(
                 *("benchmarks.campaign.rehearsal", "{results}", "reuse_networks", "benchmarks.networks"),
                 *("--networks", SMALL, "--runs", "1", *_KEPT, "--out", "{runs}", *_TINY),
@@ -247,7 +245,7 @@ REUSE = Stage(
             missing=lambda result: "" if "gpu-ebs" in result["datasets"] else "gpu-ebs",
             dry=(
                 *("benchmarks.reuse_ranges", "--variant", "gpu", "--work", "{runs}", "--summarise", *_OUT),
-                *("--dataset", "{data:gpu}", "--least", "6", "--name", "gpu-ebs"),
+                *("--dataset", "{data:gpu}", "--least", "3", "--name", "gpu-ebs"),
             ),
         ),
         Step(
@@ -255,7 +253,7 @@ REUSE = Stage(
             words=("benchmarks.families_stock", "--target", "{target}", *_KEPT, *_OUT),
             benchmark="families_stock",
             minutes=25.0,
-            missing=failures_or_left_out,
+            missing=runs_left_out,
             dry=(
                 *("benchmarks.families_stock", "--target", "{target}", *_KEPT, *_OUT, "--dry-run"),
                 *("--networks", SMALL, "--inputs", "[[8,32]]", "--trials", "2"),
@@ -267,7 +265,7 @@ REUSE = Stage(
 
 TEMPLATES = Stage(
     "templates",
-    "matrix products beside cuBLAS, and the closed-form choice beside exhaustive measurement",
+    "matrix products compared with cuBLAS, and the closed-form choice with exhaustive measurement",
     (
         Step(
             name="problems",
@@ -277,7 +275,7 @@ TEMPLATES = Stage(
             missing=untimed_rivals,
             dry=(
                 *("benchmarks.campaign.rehearsal", "{results}", "gpu_templates", "benchmarks.gpu_templates"),
-                *("--compile-only", "--problems", "square 1024", "--count", "1"),
+                *("--compile-only", "--problems", "square 1024", "--count", "1", "--network", "none"),
             ),
             dry_missing=nothing,
         ),
@@ -295,7 +293,7 @@ CPU = Stage(
             device="cpu-16",
             minutes=25.0,
             missing=networks_left("resnet18", "mobilenetv2", "bert_base"),
-            dry=("benchmarks.networks", "--networks", SMALL, "--runs", "1", *_KEPT, *_OUT, *_TINY),
+            dry=("benchmarks.networks", "--networks", SINGLE, "--runs", "1", *_KEPT, *_OUT, *_TINY),
             dry_benchmark="networks_chosen",
             dry_missing=nothing,
         ),
@@ -306,7 +304,7 @@ CPU = Stage(
             device="cpu-16",
             minutes=20.0,
             missing=networks_left(*NETWORKS),
-            dry=("benchmarks.rivals", "--networks", SMALL, "--rivals", "eager", *_KEPT, *_OUT, *_TINY),
+            dry=("benchmarks.rivals", "--networks", SINGLE, "--rivals", "eager", *_KEPT, *_OUT, *_TINY),
             dry_missing=nothing,
         ),
     ),

@@ -1,4 +1,4 @@
-"""Steps and stages of a campaign: what each runs, what it needs, and when it is done."""
+"""Steps and stages of a campaign: their commands, their inputs, and their state by their results."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from typing import Any
 from .workspace import Workspace
 
 Missing = Callable[[Mapping[str, Any]], str]
-"""Function of a result that says what it lacks, "" for a complete one."""
+"""Function that describes the missing parts of a result, "" for a complete one."""
 
 
 def nothing(result: Mapping[str, Any]) -> str:
-    """For steps whose result is complete as soon as it is there."""
+    """Missing parts of a result that is never incomplete."""
     return ""
 
 
-def failures_or_left_out(result: Mapping[str, Any]) -> str:
-    """For benchmarks that say what they had no time for."""
+def runs_left_out(result: Mapping[str, Any]) -> str:
+    """Missing parts of a result with a list `left_out` of runs that had no time."""
     left = list(result.get("left_out") or ())
     return f"{len(left)} runs, the first {left[0]}" if left else ""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command. Words may hold {target}, {work}, {results}, {runs}, {minutes} and {data:NAME}."""
+    """One command. Its words may contain {target}, {work}, {results}, {runs}, {minutes} and {data:NAME}."""
 
     name: str
     words: tuple[str, ...]
-    """Words of `python -m`."""
+    """Arguments of `python -m`."""
     benchmark: str
     """Folder of its result."""
     minutes: float
-    """Estimate of the time on the machine, all calls together. Nothing has measured it."""
+    """Estimated, not measured, time on the machine in all calls."""
     variant: str = ""
     missing: Missing = nothing
     dry: tuple[str, ...] = ()
-    """Words in place of `words` in a rehearsal: small sizes, no GPU."""
+    """Replaces `words` in a rehearsal: small sizes, no GPU."""
     dry_benchmark: str = ""
-    """Folder of the result of a rehearsal, where it is another one."""
+    """Replaces `benchmark` in a rehearsal, if not empty."""
     dry_missing: Missing | None = None
-    """In place of `missing` in a rehearsal."""
+    """Replaces `missing` in a rehearsal."""
     least_s: float = 90.0
-    """Seconds without which it is not begun."""
+    """Seconds that must be left for it to begin."""
     device: str = "cuda"
-    """Machine that its result must be of: "cuda", "cpu-16", or "any" for what only computes."""
+    """Machine that its result must come from: "cuda", "cpu-16", or "any" if nothing is timed."""
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether it runs on a GPU: a training there leaves a result of any machine."""
+        """Whether it runs on a GPU. A training on a GPU has the device "any"."""
         return self.device == "cuda" or any("accelerator=gpu" in word for word in self.words)
 
     def state(self, workspace: Workspace) -> str | None:
-        """What its result lacks, "" if it is complete; None without a result."""
+        """Missing parts of its result, "" if it is complete; None without a result."""
         benchmark, missing = self.benchmark, self.missing
         if workspace.dry_run:
             benchmark, missing = self.dry_benchmark or benchmark, self.dry_missing or missing
@@ -62,7 +62,7 @@ class Step:
         return min(lacking, key=len) if lacking else None
 
     def is_done(self, workspace: Workspace) -> bool:
-        """By its result file alone."""
+        """Whether its result is complete."""
         return self.state(workspace) == ""
 
     def datasets(self, dry_run: bool = False) -> list[str]:
@@ -70,16 +70,16 @@ class Step:
         return re.findall(r"\{data:([^}]*)\}", " ".join(self.dry if dry_run else self.words))
 
     def lacks(self, workspace: Workspace) -> list[str]:
-        """Datasets that it reads and that are not there."""
+        """Datasets that it reads and that do not exist."""
         names = self.datasets(workspace.dry_run)
         return [name for name in names if not any(workspace.dataset(name).glob("records-*.parquet"))]
 
     def grown(self) -> list[str]:
-        """Names of datasets that it makes or goes on with."""
+        """Names of datasets that it creates or extends."""
         return re.findall(r"\{work\}/data/(\S+)", " ".join(self.words))
 
     def command(self, workspace: Workspace, stage: str, minutes: float, target: str) -> list[str]:
-        """Words of `python`."""
+        """Arguments of `python`."""
         runs = workspace.work / "runs" / f"{stage}-{self.name}"
         known = {
             "target": target,
@@ -107,10 +107,10 @@ class Stage:
     question: str
     steps: tuple[Step, ...]
     checkpoints: tuple[str, ...] = ()
-    """Folders of `checkpoints/` that it reads."""
+    """Folders in `checkpoints/` that it reads."""
 
     def is_done(self, workspace: Workspace) -> bool:
-        """Whether all of its steps are."""
+        """Whether all of its steps are done."""
         return all(step.is_done(workspace) for step in self.steps)
 
     def open_steps(self, workspace: Workspace) -> list[Step]:

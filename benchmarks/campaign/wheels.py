@@ -1,6 +1,6 @@
-"""Wheels for a machine that reaches no package index, in folders of a size that can be carried.
+"""Wheels for a machine without a package index, in folders of limited size.
 
-It needs nothing but Python, so that the campaign can put the wheels together before anything is installed.
+This module requires only Python, because it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -25,38 +25,42 @@ from .limits import MB, CampaignError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 MANIFEST = "manifest.json"
-# Pure Python that the index has as source alone: its wheel is built here.
+# The index has this pure Python package only as source, so its wheel is built here.
 SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
-CUDA_RUNTIME_WHEEL = "nvidia-cuda-runtime>=13,<14"
+CUDA_WHEELS = (
+    *("cuda-bindings>=13,<14", "cuda-pathfinder", "nvidia-cuda-nvrtc>=13,<14", "nvidia-cuda-runtime>=13,<14"),
+    *("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-crt>=13,<14"),
+)
+"""CUDA runtime of TVM, and the compiler NVRTC with its headers."""
 EXTRAS = ("xgboost", "networks")
-"""Optional dependencies of the package that a campaign needs."""
-# glibc 2.5 to 2.35, newest first; pip takes each tag as it is written.
+"""Optional dependencies of the package that a campaign requires."""
+# glibc 2.5 to 2.35, newest first; pip does not derive older tags from a newer one.
 PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in range(35, 4, -1)), "manylinux2014_x86_64")
 
 BLOCK = 32 * MB
-"""Bytes of a wheel that are compressed together: blocks are packed and unpacked side by side."""
+"""Bytes of a wheel that are compressed together. Threads compress and decompress blocks in parallel."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of the bundle: a zip file without compression, cut into blocks that are compressed by LZMA.
+    """Wheel of the bundle: a zip file without compression, cut into blocks that LZMA compresses.
 
-    Zip's own compression makes TVM's wheel 1.5 times as large, which costs a call more to carry.
+    Zip's own compression makes TVM's wheel 1.5 times as large, so that it takes one more call to carry.
     """
 
     name: str
     sha256: str
-    """Of the compressed blocks, one after the other."""
+    """Hash of the concatenated compressed blocks."""
     blocks: list[int]
     """Size of each compressed block."""
     pieces: list[str]
-    """Files that, one after the other, are the compressed blocks."""
+    """Files whose concatenation is the compressed blocks."""
 
 
 def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path | None = None) -> None:
-    """Downloads what an offline Linux machine needs and lays it into folders of at most `part_size` bytes.
+    """Downloads the wheels for an offline Linux machine into folders of at most `part_size` bytes.
 
-    `given` is a file with what that machine has, as `pip freeze` prints it there, which is left out.
+    `given` is the output of `pip freeze` on that machine, whose packages are left out.
     """
     if out.exists() and any(out.iterdir()):
         raise CampaignError(f"--out {out}: is not empty; remove it or name another folder")
@@ -64,7 +68,7 @@ def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path
         wheels = Path(folder, "wheels")
         download(requirements(), wheels, python, with_torch)
         if given is not None:
-            leave_out(wheels, packages_in(given))
+            leave_out(wheels, not_required(packages_in(given)))
         pack(sorted(wheels.glob("*.whl")), out, part_size)
     loads = sorted(out.glob("load-*"))
     for load in loads:
@@ -73,10 +77,10 @@ def bundle(out: Path, part_size: int, python: str, with_torch: bool, given: Path
 
 
 def requirements() -> list[str]:
-    """Requirements of the package, and the runtime of CUDA that TVM is linked to."""
+    """Requirements of the package and of its extras for a campaign, and the CUDA wheels."""
     project = project_table(CHECKOUT)
     extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
-    return [*project["dependencies"], *extras, CUDA_RUNTIME_WHEEL]
+    return [*project["dependencies"], *extras, *CUDA_WHEELS]
 
 
 def project_table(checkout: Path) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def project_table(checkout: Path) -> dict[str, Any]:
 
 
 def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -> None:
-    """Wheels of `needed` and all they need, for another Python on Linux."""
+    """Downloads the wheels of `needed` and of their requirements, for another Python on Linux."""
     platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
     with tempfile.TemporaryDirectory() as folder:
         _pip("wheel", "--no-deps", "--wheel-dir", folder, SOURCE_ONLY)
@@ -104,15 +108,24 @@ def download(needed: Sequence[str], into: Path, python: str, with_torch: bool) -
 
 
 def packages_in(listing: Path) -> set[str]:
-    """Names of the packages of a listing by `pip freeze` or `pip list`, as wheels spell them."""
+    """Names of the packages in the output of `pip freeze` or `pip list`, as in the file names of wheels."""
     try:
         lines = listing.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise CampaignError(
-            f"--given {listing}: {error.strerror}; name a file that pip freeze wrote"
+            f"--given {listing}: {error.strerror}; give a file that pip freeze wrote"
         ) from error
     found = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", line) for line in lines)
     return {_as_in_wheels(match[0]) for match in found if match}
+
+
+def not_required(there: Collection[str]) -> set[str]:
+    """Packages of a machine that need not be carried: the CUDA wheels are carried together or not at all.
+
+    NVRTC and its headers are files of one folder, which must come from the same place.
+    """
+    cuda = {_as_in_wheels(re.split("[<>=]", needed)[0]) for needed in CUDA_WHEELS}
+    return set(there) if cuda <= set(there) else set(there) - cuda
 
 
 def leave_out(wheels: Path, names: Collection[str]) -> None:
@@ -128,11 +141,11 @@ def _as_in_wheels(name: str) -> str:
 
 def _pip(*words: str) -> None:
     if subprocess.run([sys.executable, "-m", "pip", *words]).returncode:
-        raise CampaignError(f"pip {words[0]} failed; what it says is above")
+        raise CampaignError(f"pip {words[0]} failed; its message is above")
 
 
 def _without_torch(needed: Sequence[str], folder: Path) -> list[str]:
-    """Options that satisfy torch by an empty wheel: the CUDA machine has its own, of gigabytes."""
+    """Options that replace torch, which has gigabytes, by an empty wheel: the CUDA machine has its own."""
     lower = next(word for word in needed if word.startswith("torch>=")).removeprefix("torch>=").split(",")[0]
     version = f"{lower}+provided"
     info = f"torch-{version}.dist-info"
@@ -146,7 +159,7 @@ def _without_torch(needed: Sequence[str], folder: Path) -> list[str]:
 
 
 def compressed(wheel: bytes) -> list[bytes]:
-    """Blocks of a wheel, as `Wheel` describes them."""
+    """Compressed blocks of a wheel; see `Wheel`."""
     plain = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(wheel)) as given, zipfile.ZipFile(plain, "w") as stored:
         for entry in given.infolist():
@@ -159,7 +172,7 @@ def compressed(wheel: bytes) -> list[bytes]:
 
 
 def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
-    """Lays wheels into `out/load-NN`, each of at most `part_size` bytes, splitting what is larger."""
+    """Writes wheels into folders `out/load-NN` of at most `part_size` bytes, and splits larger wheels."""
     free: list[int] = []
     wheels = []
     contents = {path.name: compressed(path.read_bytes()) for path in files}
@@ -186,7 +199,7 @@ def pack(files: Sequence[Path], out: Path, part_size: int) -> None:
 
 
 def unpack(bundle: Path, into: Path) -> None:
-    """Writes what the wheels of a bundle hold below `into`, wherever below `bundle` their pieces lie."""
+    """Unpacks the wheels of a bundle into a folder. Their pieces may be in any folder of the bundle."""
     manifests = list(bundle.rglob(MANIFEST))
     if not manifests:
         raise CampaignError(f"--bundle {bundle}: has no {MANIFEST}; make one with the sub-command bundle")
@@ -202,14 +215,14 @@ def unpack(bundle: Path, into: Path) -> None:
         for wheel in wheels:
             content = b"".join(found[piece].read_bytes() for piece in wheel.pieces)
             if hashlib.sha256(content).hexdigest() != wheel.sha256:
-                raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged on the way; carry it again")
+                raise CampaignError(f"--bundle {bundle}: {wheel.name} was damaged in transit; carry it again")
             ends = [sum(wheel.blocks[: number + 1]) for number in range(len(wheel.blocks))]
             parts = [content[end - size : end] for end, size in zip(ends, wheel.blocks, strict=True)]
             install(b"".join(pool.map(lzma.decompress, parts)), into)
 
 
 def install(wheel: bytes, packages: Path) -> None:
-    """Writes the files of a wheel into a folder of packages; scripts and data files are left out."""
+    """Writes the files of a wheel into a folder of packages, except scripts and data files."""
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         for entry in archive.infolist():
             first, _, rest = entry.filename.partition("/")
@@ -231,5 +244,5 @@ def parse_size(text: str) -> int:
     units = {"K": 10**3, "M": 10**6, "G": 10**9}
     digits, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
     if not digits.isdigit() or not int(digits):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 60M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 60M")
     return int(digits) * unit

@@ -1,9 +1,9 @@
-"""Folders of a campaign, and which of its results are there.
+"""Folders of a campaign, and the results in them.
 
-work/results/BENCHMARK/MACHINE/    results of steps, finished or not
-work/data/NAME/                    datasets that grow from call to call
-work/runs/STAGE-STEP/              runs of unfinished steps, caches and checkpoints among them
-work/state.json                    number of calls, and the commit by which runs are kept
+work/results/BENCHMARK/MACHINE/    results of steps, complete or not
+work/data/NAME/                    datasets that grow with each call
+work/runs/STAGE-STEP/              runs, caches and checkpoints of unfinished steps
+work/state.json                    number of calls, and the commit of the kept runs
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from ..common import ROOT, read_json, write_json
 
 PARTS = ("results", "data", "runs")
-"""Folders of `work` in the order of their worth, for a crate that is too small."""
+"""Folders of `work`, the most valuable first: a full crate leaves out the last."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Result of a step."""
+    """Result of a step with its manifest."""
 
     folder: Path
     values: Mapping[str, Any]
@@ -31,22 +31,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a campaign works, and where its results end up."""
+    """Folders in which a campaign works, and into which its results land."""
 
     work: Path = ROOT / "outputs" / "campaign"
     results: Path = ROOT / "benchmarks" / "results"
     data: Path = ROOT / "data"
     dry_run: bool = False
-    """Whether results of machines without a GPU count, which never leave this workspace."""
+    """Whether results of machines without a GPU count. They never leave this workspace."""
     state: dict[str, Any] = field(default_factory=dict)
 
     def dataset(self, name: str) -> Path:
-        """Folder of a dataset: that which grows, the landed one, or the first where neither is there."""
+        """Folder of a growing dataset; of the landed one if only that exists."""
         growing, landed = self.work / "data" / name, self.data / name
         return landed if landed.is_dir() and not growing.is_dir() else growing
 
     def found(self, benchmark: str, variant: str, device: str) -> Iterator[Found]:
-        """Results of a benchmark on the kind of device: "cuda", "cpu-16" or "any"."""
+        """Results of a benchmark on a kind of device: "cuda", "cpu-16" or "any"."""
         for root in (self.work / "results", *([] if self.dry_run else [self.results])):
             for path in sorted(root.glob(f"{benchmark}/*/result.json")):
                 manifest = _manifest(path.parent)
@@ -59,7 +59,7 @@ class Workspace:
         return read_json(path) if path.is_file() else {}
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        """Replaces what `read_state` gives."""
+        """Replaces the state."""
         write_json(self.work / "state.json", state)
 
 

@@ -14,6 +14,7 @@ from foretune.compiler.counts.code_size import code_size
 from foretune.compiler.operators import OPERATOR_SETTINGS, SettingsError, to_task
 from foretune.compiler.replay import RejectedError, replay_or_reject
 from foretune.compiler.spaces.measurable_space import measurable_space
+from foretune.compiler.structure.limits import MAX_CODE
 from foretune.compiler.structure.read_spaces import gpu_limits
 from foretune.compiler.structure.row_space import RowSpace
 from foretune.compiler.task import Task
@@ -94,7 +95,7 @@ def passing(task: Task, target: str, count: int, seed: int) -> dict[str, Any]:
     """Rows of a task that were replayed, those that passed, the causes of the others, and unread sketches."""
     parsed = parse_target(TARGETS[target])
     context = make_tune_context(task.mod, parsed, seed=1, space=measurable_space(parsed, None))
-    limits = gpu_limits(parsed)
+    limits = gpu_limits(parsed, MAX_CODE)
     assert limits is not None
     designs = design_spaces(context, task.name)
     space = RowSpace.read(designs, task_reading(context.mod).structure, limits)

@@ -63,7 +63,7 @@ class Contest:
         if (second := self._tuned(NONE, (), equal)) is not None:
             rows += rows_of(second, NONE, self._seed)
         rows += self._by_stock(STOCK, programs)
-        if self._seed == 0:
+        if self._seed == 0 and self._given.stock_trials:
             rows += self._by_stock(LONG, self._given.stock_trials)
         return rows
 
@@ -127,7 +127,12 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--dtype", default="float32", help="of the tuned network and of PyTorch's (%(default)s)")
     add("--runs", type=int, default=3, help="seeds of each network (%(default)s)")
     add("--budget-s", type=float, default=150.0, help="of search and measurement (%(default)s)")
-    add("--stock-trials", type=int, default=64, help="programs a task of the long search (%(default)s)")
+    add(
+        "--stock-trials",
+        type=int,
+        default=64,
+        help="programs a task of the long search; 0 leaves it out (%(default)s)",
+    )
     add("--rival-limit-s", type=float, default=150.0, help="seconds a rival may compile (%(default)s)")
     add("--dry-run", action="store_true", help="nothing is run: for a rehearsal without a GPU")
     add_options(parser, "outputs/benchmarks/gpu_networks", "no limit", extends=False)

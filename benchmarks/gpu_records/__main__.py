@@ -35,10 +35,11 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 """Overrides of `foretune generate`: at least four rounds a task, so that EBS follows a search."""
 
 SMALL = (
-    *("tasks=1", "records_per_task=4", "per_round=2", "workers=1", "networks=[]", "seed=81"),
+    *("tasks=1", "records_per_task=4", "per_round=2", "workers=1", "samplers=1", "networks=[]"),
+    "seed=81",
     *("task_sampling.min_flops=1e6", "task_sampling.max_flops=2e7", "task_sampling.dtype=float32"),
     *("task_sampling.operators={dense: 1.0}", "noise.probe=false", "self_check=false", "datasheet=false"),
-    "program_sampling.evolutionary.population_size=32",
+    *("program_sampling.evolutionary.population_size=8", "program_sampling.evolutionary.generations=1"),
 )
 """Overrides of a rehearsal."""
 

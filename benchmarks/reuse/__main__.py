@@ -18,7 +18,7 @@ from ..common import argument_parser, in_turns, start, this_machine
 from ..kept_runs import KeptRuns, add_options, earlier_result
 from ..networks import contest
 from . import operator_sets, plans, second_shapes, single_pairs, whole_networks
-from .methods import BACKEND, Searched, searched
+from .methods import BACKEND, SMALL_STOCK, STOCK, Searched, searched
 
 WITH_PROGRAMS = ".json.xz"
 """Suffix of kept runs that hold programs."""
@@ -53,7 +53,10 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
     """Part `pairs`: the first pair of each type, then the second, and so on."""
     target, trials = parse_target(arguments.target), arguments.trials
     kinds = arguments.types or list(single_pairs.TYPES)
-    listed = {kind: single_pairs.pairs_of(kind, arguments.pairs, target, trials) for kind in kinds}
+    stock = SMALL_STOCK if arguments.dry_run else STOCK
+    listed = {
+        kind: single_pairs.pairs_of(kind, arguments.pairs, target, trials, arguments.drawn) for kind in kinds
+    }
     found = {kind: list(each) for kind, each in runs.earlier.get("types", {}).items()}
 
     def backend(task: Task, pool: Executor) -> Searched | None:
@@ -61,7 +64,7 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
         run = runs.kept(
             f"backend-{task.workload_hash}",
             {"task": task.workload_hash, "trials": trials},
-            lambda: asdict(searched(BACKEND, task, target, pool, trials=trials, seed=0)),
+            lambda: asdict(searched(BACKEND, task, target, pool, trials=trials, seed=0, stock=stock)),
             WITH_PROGRAMS,
         )
         return None if run is None else Searched(**run)
@@ -79,25 +82,10 @@ def pairs(arguments: argparse.Namespace, runs: KeptRuns) -> dict[str, Any]:
                 source, own = backend(pair.parent, pool), backend(pair.child, pool)
                 if source is None or own is None:
                     continue
-                run = runs.kept(
-                    name,
-                    {
-                        "parent": pair.parent.workload_hash,
-                        "child": pair.child.workload_hash,
-                        "trials": trials,
-                    },
-                    partial(
-                        single_pairs.one_pair,
-                        pair,
-                        source,
-                        own,
-                        pool,
-                        target,
-                        trials=trials,
-                        seed=0,
-                        timed=not arguments.dry_run,
-                    ),
-                )
+                hashes = {"parent": pair.parent.workload_hash, "child": pair.child.workload_hash}
+                options = {"trials": trials, "seed": 0, "timed": not arguments.dry_run, "stock": stock}
+                make = partial(single_pairs.one_pair, pair, source, own, pool, target, **options)
+                run = runs.kept(name, {**hashes, "trials": trials}, make)
                 if run is not None:
                     known.append(run)
                     print(single_pairs.describe(kind, run), flush=True)
@@ -183,6 +171,13 @@ def arguments_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     add("--types", nargs="+", choices=single_pairs.TYPES, help="of the part pairs (all)")
     add("--pairs", type=int, default=8, help="of each type (%(default)s)")
+    add(
+        "--drawn",
+        nargs="+",
+        type=int,
+        default=single_pairs.DRAWN,
+        help="operators of a type that are drawn; the next number if there are too few pairs (%(default)s)",
+    )
     add("--from-pair", type=int, default=0, help="number of the first one of each type (%(default)s)")
     add("--sets", nargs="+", choices=operator_sets.SETS, help="of the parts plans and sets (all)")
     add("--methods", nargs="+", choices=operator_sets.METHODS, help="of the part sets (all)")

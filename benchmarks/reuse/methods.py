@@ -26,10 +26,17 @@ from foretune.inference.search.proposal import Measurement
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
+from foretune.inference.strategies.stock import StockConfig
 from foretune.inference.workers.searchers import start_searchers
 from tvm.target import Target
 
 BACKEND, ETO, RANKED, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "top_k")
+
+STOCK = StockConfig()
+"""The backend's search: MetaSchedule's own."""
+
+SMALL_STOCK = StockConfig(population_size=16, generations=1)
+"""The backend's search in a rehearsal."""
 
 RANKED_ROUND = 8
 """Candidates of a round of ETO ranked by the model."""
@@ -74,12 +81,13 @@ def searched(
     trials: int,
     seed: int,
     donor: Donor | None = None,
+    stock: StockConfig = STOCK,
 ) -> Searched:
     """Searches a task from an empty database; `donor` is its parent, which all but the backend need.
 
     The search takes turns with the measurements in this process: nothing else runs beside them.
     """
-    config = replace(settings_of(method, trials, seed), processes=0).fitted(target)
+    config = replace(settings_of(method, trials, seed, stock), processes=0).fitted(target)
     checkpoint = fitting_checkpoint(AUTO, target) if method == RANKED else None
     with tempfile.TemporaryDirectory() as folder:
         hardware = pool.hardware()
@@ -105,7 +113,7 @@ def searched(
     )
 
 
-def settings_of(method: str, trials: int, seed: int) -> OneShotConfig:
+def settings_of(method: str, trials: int, seed: int, stock: StockConfig = STOCK) -> OneShotConfig:
     """Search of a method; the backend measures `trials` candidates, and no other measures more."""
     eto = EtoConfig(trials=trials)
     if method == RANKED:
@@ -119,8 +127,8 @@ def settings_of(method: str, trials: int, seed: int) -> OneShotConfig:
             stop=StopConfig(expected_improvement=0.003),
         )
     if method == ETO:
-        return with_backend(OneShotConfig(reuse="paper", eto=eto, seed=seed))
-    return replace(with_backend(OneShotConfig(reuse="top_k", eto=eto, seed=seed)), reuse="off")
+        return with_backend(OneShotConfig(stock, reuse="paper", eto=eto, seed=seed))
+    return replace(with_backend(OneShotConfig(stock, reuse="top_k", eto=eto, seed=seed)), reuse="off")
 
 
 def _planner(

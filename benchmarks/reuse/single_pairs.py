@@ -19,7 +19,7 @@ from foretune.inference.spaces.stock import StockSpace
 from tvm.target import Target
 
 from ..tasks import time_in_turns
-from .methods import BACKEND, METHODS, Searched, searched
+from .methods import BACKEND, METHODS, STOCK, Searched, StockConfig, searched
 
 TYPES: Mapping[str, str] = {
     "C1D": "conv1d",
@@ -57,7 +57,9 @@ class Pair:
         return frozenset((self.parent.workload_hash, self.child.workload_hash))
 
 
-def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
+def pairs_of(
+    kind: str, count: int, target: Target, trials: int, drawn_counts: Sequence[int] = DRAWN
+) -> list[Pair]:
     """Reuse pairs of a type, the same each time.
 
     As in the paper, they are of random operators and their 1-hop bridges, and pairs whose estimated search
@@ -67,7 +69,7 @@ def pairs_of(kind: str, count: int, target: Target, trials: int) -> list[Pair]:
     """
     trees = PublishedTrees(target, StockSpace(None))
     found: list[Pair] = []
-    for drawn in DRAWN:
+    for drawn in drawn_counts:
         try:
             tasks = _drawn(TYPES[kind], drawn)
         except TaskSamplingError:  # the prior has no more operators of the type
@@ -125,6 +127,7 @@ def one_pair(
     trials: int,
     seed: int,
     timed: bool = True,
+    stock: StockConfig = STOCK,
 ) -> dict[str, Any]:
     """Searches of the child by each method, whose best programs are timed in turns.
 
@@ -132,12 +135,15 @@ def one_pair(
         source: the backend's search of the parent.
         backend: its search of the child.
         timed: False takes the latencies of the searches instead, for a rehearsal.
+        stock: the backend's search.
     """
     donor = Donor(pair.parent, source.measured)
     found = {BACKEND: backend}
     for method in METHODS:
         if method != BACKEND:
-            found[method] = searched(method, pair.child, target, pool, donor=donor, trials=trials, seed=seed)
+            found[method] = searched(
+                method, pair.child, target, pool, donor=donor, trials=trials, seed=seed, stock=stock
+            )
     ran = {method: one.best for method, one in found.items() if one.best is not None}
     if timed:
         latencies_s = time_in_turns(list(ran.values()), target, flush=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .limits import bound_extent
 from .nest import Nest
 from .structure import Floats
+from .threads import bound_extent
 
 
 def parallel_iterations(nest: Nest) -> Floats:

@@ -37,14 +37,16 @@ def read_spaces(
     return [SketchSpace.from_traces(traces, structure) for traces in found.values() if traces[0][1]]
 
 
-def gpu_limits(target: Target) -> GpuLimits | None:
-    """Limits of a thread block of a CUDA target, None for a CPU."""
+def gpu_limits(target: Target, code: int | None = None) -> GpuLimits | None:
+    """Limits of a thread block of a CUDA target, None for a CPU; `code` is `GpuLimits.code`."""
     if target.kind.name != "cuda":
         return None
     attributes = dict(target.attrs.items())
     return GpuLimits(
         threads=int(attributes.get("max_threads_per_block", GpuLimits.threads)),
         shared_bytes=int(attributes.get("max_shared_memory_per_block", GpuLimits.shared_bytes)),
+        registers=int(attributes.get("registers_per_block", GpuLimits.registers)),
+        code=code,
     )
 
 

@@ -7,6 +7,7 @@ GPU has no room for: 99 of 100 programs. Rows are checked by the thousand before
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,6 +35,7 @@ class RowSpace:
     """Sketches of a task with their legal rows.
 
     `unread` has the traces of the sketches that cannot be read as rows; their decisions are drawn by TVM.
+    `dropped` counts the rows outside the limits by cause.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class RowSpace:
     ) -> None:
         self.spaces = list(spaces)
         self.unread = list(unread)
+        self.dropped: Counter[str] = Counter()
         self._limits = limits
         self._ready: list[list[Choices]] = [[] for _ in self.spaces]
 
@@ -119,4 +122,4 @@ class RowSpace:
         return space.traces(legal[:1])[0] if len(legal) else None
 
     def _mask(self, space: SketchSpace, rows: Choices) -> NDArray[np.bool_]:
-        return within_limits(Nest.of(space.sketch, space.values(rows)), self._limits)
+        return within_limits(Nest.of(space.sketch, space.values(rows)), self._limits, self.dropped)

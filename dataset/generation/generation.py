@@ -82,6 +82,7 @@ class Generation:
             self._end_task(wanted - measured)
         finally:
             self._note(lambda summary: summary.rejected.update(generator.rejected))
+            self._note(lambda summary: summary.dropped.update(generator.dropped))
 
     def _give_up(self, task: Task, error: Exception) -> None:
         if isinstance(error, NoDesignSpaceError):

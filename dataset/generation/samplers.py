@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
@@ -24,6 +21,7 @@ from typing_extensions import Self
 from ...compiler.tvm_compat import NoDesignSpaceError
 from ..measure import MeasureConfig, WorkerStartError
 from ..measure.worker.process import WorkerLostError, WorkerProcess, WorkerSpec
+from ..measure.worker.replaceable import ReplaceableProcess, paused
 from ..records.schema import FailureKind
 from ..sampling.programs.config import ProgramSamplingConfig
 from .config import GenerateConfig
@@ -179,14 +177,8 @@ class SamplerProcesses:
             process.tasks.add(key)
         return _ProcessSampling(process, key, request)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        pids = self.pids
-        _signal(pids, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            _signal(pids, signal.SIGCONT)
+    def paused(self) -> contextlib.AbstractContextManager[object]:
+        return paused([process.worker for process in self._processes])
 
     def __enter__(self) -> Self:
         return self
@@ -232,11 +224,11 @@ class _SamplerProcess:
         self._timeout_s, self._stopped = timeout_s, stopped
         self._turn = threading.Lock()
         self._opened: set[str] = set()
-        self._process = self._start()
+        self.worker = ReplaceableProcess(self._start)
 
     @property
     def pid(self) -> int:
-        return self._process.process.pid
+        return self.worker.pid
 
     def next_round(self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]) -> Round:
         """Round of a task, whose sampler is made if the process has none."""
@@ -271,13 +263,13 @@ class _SamplerProcess:
                     self._ask({"op": "close", "key": key})
 
     def kill(self) -> None:
-        self._process.kill()
+        self.worker.kill()
 
     def wait_ready(self) -> None:
         """Wait for the process to start, several times if it fails."""
         for attempts_left in reversed(range(self._spec.start_attempts)):
             try:
-                self._process.wait_ready()
+                self.worker.current.wait_ready()
                 return
             except WorkerStartError:
                 if not attempts_left:
@@ -286,13 +278,14 @@ class _SamplerProcess:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self._check_running()
-        self._process.send(message)
+        process = self.worker.current
+        process.send(message)
         deadline = time.monotonic() + self._timeout_s
-        while not self._process.connection.poll(_LOOK_EVERY_S):
+        while not process.connection.poll(_LOOK_EVERY_S):
             self._check_running()
             if time.monotonic() > deadline:
                 raise WorkerLostError(FailureKind.BUILD_TIMEOUT, f"no answer within {self._timeout_s:g} s")
-        reply = self._process.receive(0.0, FailureKind.BUILD_TIMEOUT)
+        reply = process.receive(0.0, FailureKind.BUILD_TIMEOUT)
         if "no_space" in reply:
             raise NoDesignSpaceError(reply["no_space"])
         if "error" in reply:
@@ -304,15 +297,8 @@ class _SamplerProcess:
             raise SamplingStoppedError
 
     def _replace(self) -> None:
-        self._process.kill()
         self._opened.clear()
-        self._process = self._start()
+        self.worker.replace()
 
     def _start(self) -> WorkerProcess:
         return self._starter.submit(WorkerProcess, self._spec).result()
-
-
-def _signal(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # it may just have ended
-            os.kill(pid, number)

@@ -60,18 +60,21 @@ def outcome_values(outcome: MeasureOutcome) -> list[Any]:
 class Round:
     """Proposals of a round as (trace JSON, module JSON); none if the space is exhausted.
 
-    `rejected` counts the invalid candidates of the task so far by cause.
+    `rejected` counts the invalid candidates of the task so far by cause, and `dropped` the rows of decisions
+    outside the limits of a GPU, which are no candidates.
     """
 
     proposed: Sequence[tuple[str, str]] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Round:
-        return cls([(trace, module) for trace, module in values["proposed"]], values["rejected"])
+        proposed = [(trace, module) for trace, module in values["proposed"]]
+        return cls(proposed, values["rejected"], values["dropped"])
 
 
 class TaskSampling:
@@ -113,6 +116,7 @@ class TaskSampling:
         return Round(
             [(trace, candidate_module_json(candidate)) for trace, candidate in self._waiting],
             dict(self._sampler.rejected),
+            dict(self._sampler.dropped),
         )
 
     @contextmanager

@@ -34,6 +34,8 @@ class GenerateSummary:
     failures: Counter[FailureKind] = field(default_factory=Counter)
     # Candidates rejected before measurement, by cause.
     rejected: Counter[str] = field(default_factory=Counter)
+    # Rows of decisions outside the limits of a GPU, by cause.
+    dropped: Counter[str] = field(default_factory=Counter)
     # Names of the tasks with nothing to tune, of those without a valid program, and of those whose sampler
     # failed, with the cause.
     without_space: list[str] = field(default_factory=list)
@@ -96,6 +98,7 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
     for text, counts in (
         ("failed", {kind.value: count for kind, count in summary.failures.items()}),
         ("rejected before measurement", summary.rejected),
+        ("decisions outside the limits of the GPU", summary.dropped),
     ):
         if counts:
             listed = ", ".join(f"{count} {name}" for name, count in Counter(counts).most_common())

@@ -40,6 +40,8 @@ class TaskGenerator:
         """`traces` are the task's traces for the database sampler."""
         self.task = task
         self._rejected: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        """Number of rows of decisions outside the limits of a GPU by cause; complete after the last round."""
         self._testbed = testbed
         self._samplers = samplers
         self._config = config
@@ -67,7 +69,7 @@ class TaskGenerator:
             deadline = min(deadline, time.monotonic() + self._config.task_budget_s)
             for number in itertools.count(max((record.round for record in earlier), default=-1) + 1):
                 drawn = sampling.next_round([outcome_values(outcome) for outcome in outcomes])
-                self._rejected = Counter(drawn.rejected)
+                self._rejected, self.dropped = Counter(drawn.rejected), Counter(drawn.dropped)
                 if not drawn.proposed:
                     return  # the space is exhausted
                 modules = [module for _, module in drawn.proposed]

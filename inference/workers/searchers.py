@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -19,6 +15,7 @@ from ...compiler.tvm_compat import available_cores
 from ...dataset.hardware import Hardware
 from ...dataset.measure import Executor, MeasureConfig, WorkerPool
 from ...dataset.measure.worker.process import WorkerProcess, WorkerSpec
+from ...dataset.measure.worker.replaceable import ReplaceableProcess, paused
 from ...dataset.records.schema import FailureKind
 from ..search.config import OneShotConfig
 from .messages import RoundReply, RoundRequest
@@ -74,57 +71,35 @@ class ProcessSearcher:
     """Search in a process of its own, which starts at once and is waited for with the first request."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        self._spec = spec
-        self._process = WorkerProcess(spec)
-        self._pauses = 0
-        self._pausing = threading.Lock()
+        self.worker = ReplaceableProcess(lambda: WorkerProcess(spec))
 
     @property
     def is_ready(self) -> bool:
         """Whether the process has started."""
-        return self._process.ready
+        return self.worker.current.ready
 
     @property
     def connection(self) -> Connection:
-        return self._process.connection
+        return self.worker.current.connection
 
     @property
     def pid(self) -> int:
-        return self._process.process.pid
+        return self.worker.pid
 
     def ask(self, request: RoundRequest) -> None:
         """Raises WorkerStartError where the process does not come up."""
-        self._process.wait_ready()
-        self._process.send({"op": "propose", "request": request.to_json()})
+        self.worker.current.wait_ready()
+        self.worker.current.send({"op": "propose", "request": request.to_json()})
 
     def reply(self) -> RoundReply:
         try:
-            return RoundReply.from_json(self._process.receive(0.0, FailureKind.BUILD_TIMEOUT))
+            return RoundReply.from_json(self.worker.current.receive(0.0, FailureKind.BUILD_TIMEOUT))
         except Exception:
-            self._process.kill()
-            self._process = WorkerProcess(self._spec)
+            self.worker.replace()
             raise
 
     def close(self) -> None:
-        self._process.kill()
-
-    def pause(self) -> None:
-        """Stops the process until `resume` was called as often as this."""
-        with self._pausing:
-            self._pauses += 1
-            if self._pauses == 1:
-                self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Ends a pause."""
-        with self._pausing:
-            self._pauses -= 1
-            if not self._pauses:
-                self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it may just have ended
-            os.kill(self.pid, number)
+        self.worker.kill()
 
 
 def start_searchers(
@@ -181,17 +156,9 @@ def replied(
     return [number for connection, number in connections.items() if connection in ready]
 
 
-@contextmanager
-def held_back(searchers: Sequence[Searcher]) -> Iterator[None]:
+def held_back(searchers: Sequence[Searcher]) -> AbstractContextManager[object]:
     """Pauses search processes during the block, so that they disturb no timing."""
-    stopped = [searcher for searcher in searchers if isinstance(searcher, ProcessSearcher)]
-    for searcher in stopped:
-        searcher.pause()
-    try:
-        yield
-    finally:
-        for searcher in stopped:
-            searcher.resume()
+    return paused([searcher.worker for searcher in searchers if isinstance(searcher, ProcessSearcher)])
 
 
 def hold_back(

@@ -21,6 +21,7 @@ from ...hardware import Hardware
 from ...hardware.target_hardware import target_hardware
 from ...records.schema import FailureKind
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome, outcome_from_reply
+from ..machine_errors import DevicesLostError
 from ..worker.process import WorkerLostError, WorkerProcess, WorkerSpec, WorkerStartError
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
@@ -126,9 +127,18 @@ class WorkerPool:
     def measure(self, jobs: Sequence[MeasureJob]) -> list[MeasureOutcome]:
         """Measure jobs; returns one outcome for each, in order.
 
-        A latency measured earlier in a call also counts as the best one that cuts slow programs short.
+        A latency measured earlier in a call also counts as the best one that cuts slow programs short. Raises
+        DevicesLostError, with the outcomes so far, if a worker cannot be started.
         """
         outcomes: dict[int, MeasureOutcome] = {}
+        try:
+            self._measure(jobs, outcomes)
+        except WorkerStartError as error:
+            raise DevicesLostError(str(error), [outcomes.get(n) for n in range(len(jobs))]) from error
+        return [outcomes[number] for number in range(len(jobs))]
+
+    def _measure(self, jobs: Sequence[MeasureJob], outcomes: dict[int, MeasureOutcome]) -> None:
+        """Adds the outcome of each job; raises WorkerStartError."""
         best_s: defaultdict[str, float] = defaultdict(lambda: float("inf"))
         for job in jobs:
             best_s[job.task] = min(best_s[job.task], job.best_latency_s)
@@ -144,7 +154,6 @@ class WorkerPool:
                         job = jobs[number]
                         outcomes[number] = self._run(worker, number, job, best_s[job.task], build_s)
                         best_s[job.task] = min(best_s[job.task], outcomes[number].latency_s)
-        return [outcomes[number] for number in range(len(jobs))]
 
     def _make_references(self, jobs: Mapping[int, MeasureJob]) -> None:
         """Run missing references; one that failed is not run again, and its jobs are measured unchecked."""
@@ -203,7 +212,10 @@ class WorkerPool:
         return dict(sorted(built.items()))
 
     def _ask_all(self, requests: Mapping[Any, _Request]) -> dict[Any, _Answer]:
-        """Distribute requests over the workers and collect one answer each; replaces lost workers."""
+        """Distribute requests over the workers and collect one answer each; replaces lost workers.
+
+        Raises WorkerStartError. It then replaces the busy workers, whose replies would answer later requests.
+        """
         queue = deque(requests.items())
         in_flight: dict[int, tuple[Any, float]] = {}  # slot -> key of the request, deadline
         answers: dict[Any, _Answer] = {}
@@ -211,7 +223,12 @@ class WorkerPool:
             for slot in range(len(self._workers)):
                 if queue and slot not in in_flight:
                     key, request = queue.popleft()
-                    self._ready_worker(slot).send(request.message)
+                    try:
+                        self._ready_worker(slot).send(request.message)
+                    except WorkerStartError:
+                        for busy in in_flight:
+                            self._replace(busy)
+                        raise
                     in_flight[slot] = key, time.monotonic() + request.timeout_s
             next_deadline = min(deadline for _, deadline in in_flight.values())
             wait(
@@ -263,8 +280,11 @@ class WorkerPool:
         if self._workers[slot].ready and not self._workers[slot].alive:
             self._replace(slot)  # killed while idle, so no candidate is to blame
         for attempts_left in reversed(range(self._spec.start_attempts)):
+            worker = self._workers[slot]
             try:
-                self._workers[slot].wait_ready()
+                worker.wait_ready()
+                if not worker.alive:  # killed since it said that it is ready
+                    raise WorkerStartError(worker.start_failure_message("ended before its first request"))
                 break
             except WorkerStartError:
                 if not attempts_left:

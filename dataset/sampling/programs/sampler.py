@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
 from ....compiler.replay import RejectedError, candidate_trace_json, instantiate, replay_or_reject
+from ....compiler.structure.limits import MAX_CODE
 from ....compiler.structure.read_spaces import gpu_limits
 from ....compiler.structure.row_space import RowSpace
 from ....compiler.task import Task
@@ -97,10 +98,15 @@ class ProgramSampler(ABC):
     @cached_property
     def rows(self) -> RowSpace | None:
         """Candidates as rows of decisions; None on a CPU, which rejects few programs."""
-        limits = gpu_limits(self.context.target)
+        limits = gpu_limits(self.context.target, MAX_CODE)
         if limits is None:
             return None
         return RowSpace.read(self.spaces, task_reading(self.context.mod).structure, limits)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Number of rows of decisions outside the limits of a GPU by cause; they are not replayed."""
+        return Counter() if self.rows is None else self.rows.dropped
 
     def propose(self) -> list[Proposal]:
         """Propose the candidates of the next round, all of them new; empty if none was found."""

@@ -14,9 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ....compiler.structure.limits import bound_extent, shared_bytes
+from ....compiler.structure.limits import shared_bytes
 from ....compiler.structure.nest import Nest
 from ....compiler.structure.parallelism import accumulated_outputs, parallel_iterations
+from ....compiler.structure.threads import bound_extent
 from ...reuse.conditions import Operator
 
 Feature: TypeAlias = Callable[[Nest], NDArray[np.floating]]

@@ -24,7 +24,7 @@ from tvm.target import Target
 
 from ....compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ....compiler.structure.input_locations import InputLocation, input_locations
-from ....compiler.structure.limits import within_limits
+from ....compiler.structure.limits import MAX_CODE, within_limits
 from ....compiler.structure.nest import Nest
 from ....compiler.structure.read_spaces import gpu_limits, read_spaces
 from ....compiler.structure.space import SketchSpace
@@ -86,7 +86,7 @@ class Drafter:
         if not self.spaces:
             raise UnreadableSpaceError("no sketch draws a decision")
         vector = reading.features
-        limits = gpu_limits(target)
+        limits = gpu_limits(target, MAX_CODE)
         self._allowed: Allowed | None = None if limits is None else partial(within_limits, limits=limits)
         self._has_vectors = limits is None and any(space.sketch.max_vector for space in self.spaces)
         self._has_input_locations = limits is None and any(space.sketch.producers for space in self.spaces)

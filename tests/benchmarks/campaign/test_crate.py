@@ -72,11 +72,11 @@ def other_format(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (damage, r"campaign\.zip\.01: was damaged on the way; fetch"),
+        (damage, r"campaign\.zip\.01: was damaged in transit; fetch"),
         (lambda folder: (folder / "campaign.zip.02").unlink(), r"campaign\.zip\.02: is missing"),
         (lambda folder: (folder / "campaign.json").unlink(), r"has no campaign\.json"),
         (lambda folder: (folder / "campaign.json").write_text("{"), r"campaign\.json: .*fetch the files"),
-        (other_format, "format 99, and this commit reads 1"),
+        (other_format, "format 99, but this commit reads 1"),
     ],
 )
 def test_a_damaged_crate_is_refused_and_nothing_changes(packed, tmp_path, change, told):

@@ -24,13 +24,14 @@ def make_wheel(folder: Path, name: str, version: str) -> None:
 
 
 @pytest.fixture
-def small_bundle(tmp_path):
+def small_bundle(tmp_path, monkeypatch):
     """A bundle of made-up packages, and a checkout that needs them."""
     wheels, checkout = tmp_path / "wheels", tmp_path / "checkout"
     wheels.mkdir()
+    monkeypatch.setattr(environment, "CUDA_WHEELS", ("cuda-wheel>=13",))
     (checkout / ".typing").mkdir(parents=True)
     (checkout / ".typing" / "example.py").write_text("text = 'of the checkout'\n")
-    for name, version in (("needed", "2.0"), ("extra", "3.0")):
+    for name, version in (("needed", "2.0"), ("extra", "3.0"), ("cuda_wheel", "13.5")):
         make_wheel(wheels, name, version)
     (checkout / "pyproject.toml").write_text(
         '[project]\nname = "example"\nversion = "1.0"\ndependencies = ["needed>=2", "torch"]\n'
@@ -60,7 +61,7 @@ def test_an_environment_is_made_offline_on_top_of_this_machine(small_bundle, tmp
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("needed>=3", r"needed>=3 is needed, and 2\.0 is there"), ("nowhere-to-be-found", "is missing")],
+    [("needed>=3", r"needed>=3 is required, but 2\.0 is installed"), ("nowhere-to-be-found", "is missing")],
 )
 def test_a_bundle_that_lacks_a_package_is_told(small_bundle, tmp_path, line, told):
     bundle, checkout = small_bundle
@@ -70,12 +71,18 @@ def test_a_bundle_that_lacks_a_package_is_told(small_bundle, tmp_path, line, tol
         make_environment(bundle, tmp_path / "environment", checkout)
 
 
+def test_a_bundle_without_the_cuda_wheels_is_told(small_bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "CUDA_WHEELS", ("cuda-wheel>=14",))
+    with pytest.raises(CampaignError, match=r"cuda-wheel>=14; extra == \"campaign\" is required, but 13\.5"):
+        make_environment(small_bundle[0], tmp_path / "environment", small_bundle[1])
+
+
 def test_a_folder_with_other_files_is_not_replaced(small_bundle, tmp_path):
     bundle, checkout = small_bundle
     folder = tmp_path / "home"
     folder.mkdir()
     (folder / "letter.txt").write_text("keep me")
-    with pytest.raises(CampaignError, match="is no environment"):
+    with pytest.raises(CampaignError, match="is not an environment"):
         make_environment(bundle, folder, checkout)
     assert (folder / "letter.txt").read_text() == "keep me"
 
@@ -107,7 +114,7 @@ class Driver:
     ("driver", "told"),
     [
         (Driver(100, 13000), r"finds no GPU \(cuInit: error 100\)"),
-        (Driver(0, 12080), r"knows CUDA 12\.8, and TVM's code needs 13\.0: use a machine"),
+        (Driver(0, 12080), r"supports CUDA 12\.8, but TVM requires 13\.0: use a machine"),
     ],
 )
 def test_a_driver_that_is_of_no_use_is_told_at_once(monkeypatch, driver, told):

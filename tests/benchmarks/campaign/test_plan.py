@@ -113,6 +113,30 @@ def test_the_plan_says_what_a_call_carries(empty, tmp_path, monkeypatch):
         planning.plan(empty, tmp_path)
 
 
+def test_the_plan_compares_each_call_with_the_limit(empty, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "tree", {"cli.py": MB}.items)
+    bundle = tmp_path / "bundle"
+    for number in (0, 1):
+        load = bundle / f"load-{number:02d}"
+        load.mkdir(parents=True)
+        (load / MANIFEST).write_text("")
+        (load / "piece").write_bytes(bytes(10_000))
+    empty.work.mkdir()
+    (empty.work / "kept").write_bytes(bytes(20_000))
+
+    def too_large(sent: int, bundle) -> list[str]:
+        lines = planning.loading(STAGES["records"], empty, bundle, Limits(sent=sent))
+        return [line.split(" carr")[0] for line in lines if "TOO LARGE" in line]
+
+    # The last call carries the work of earlier calls, too.
+    assert too_large(MB + 30_000, bundle) == []
+    assert too_large(MB + 29_999, bundle) == ["call 2:"]
+    assert too_large(MB + 9_999, bundle) == ["call 1:", "call 2:"]
+    # Without a bundle, a call carries the checkout and the work.
+    assert too_large(MB + 20_000, None) == []
+    assert too_large(MB + 19_999, None) == ["the call"]
+
+
 def test_a_rehearsal_is_never_landed_among_the_results(tmp_path, capsys):
     assert main(["land", str(tmp_path), "--dry-run"]) == 2
     assert "a rehearsal lands elsewhere" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from benchmarks.campaign.landing import land
 from benchmarks.campaign.limits import CampaignError
 from benchmarks.campaign.running import Call, next_steps, run_until
 from benchmarks.campaign.stages import STAGES
-from benchmarks.campaign.step import Stage, Step, failures_or_left_out
+from benchmarks.campaign.step import Stage, Step, runs_left_out
 from benchmarks.campaign.workspace import Workspace
 from benchmarks.checkouts import KEPT_COMMIT, commit_of
 from benchmarks.common import ROOT as CHECKOUT
@@ -109,7 +109,7 @@ def made_up(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     monkeypatch.setattr(running, "PACK_S", 0.5)
     words = ("counting", "{results}", "{runs}", "1.0")
-    step = Step("count", words, "counting", 1.0, missing=failures_or_left_out, dry=words, least_s=0.5)
+    step = Step("count", words, "counting", 1.0, missing=runs_left_out, dry=words, least_s=0.5)
     known = dict(STAGES)
     STAGES.clear()
     STAGES["made up"] = Stage("made up", "four numbers", (step,))
@@ -157,7 +157,7 @@ def test_an_older_crate_changes_nothing(made_up, tmp_path):
     assert next_steps(Call(machine, tmp_path / "one", 3.0 / 60)) == 0
     assert next_steps(Call(machine, tmp_path / "two", 8.0 / 60)) == 0
     land(tmp_path / "two", home)
-    with pytest.raises(CampaignError, match="is of call 1, and call 2 has landed"):
+    with pytest.raises(CampaignError, match="is of call 1, but call 2 has landed"):
         land(tmp_path / "one", home)
     assert made_up.is_done(home)
 

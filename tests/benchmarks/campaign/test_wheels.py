@@ -103,7 +103,7 @@ def test_a_damaged_piece_is_named(carried, tmp_path):
     content = bytearray(piece.read_bytes())
     content[3] ^= 1
     piece.write_bytes(content)
-    with pytest.raises(CampaignError, match=r"package0-1.0-py3-none-any.whl was damaged"):
+    with pytest.raises(CampaignError, match=r"package0-1.0-py3-none-any.whl was damaged in transit"):
         wheel_bundle.unpack(carried, tmp_path / "in")
 
 
@@ -121,7 +121,10 @@ def test_a_bundle_is_not_mixed_with_other_files(tmp_path):
 def test_the_bundle_holds_what_the_package_needs():
     needed = wheel_bundle.requirements()
     names = {word.split("=")[0].split(">")[0].split("<")[0] for word in needed}
-    assert {"apache-tvm", "pytorchcv", "torch", "xgboost-cpu", "nvidia-cuda-runtime"} <= names
+    assert {"apache-tvm", "pytorchcv", "torch", "xgboost-cpu"} <= names
+    cuda = {"cuda-bindings", "cuda-pathfinder"}
+    cuda |= {f"nvidia-cuda-{name}" for name in ("nvrtc", "runtime", "cccl", "crt")}
+    assert cuda <= names
 
 
 def test_the_torch_of_the_machine_stands_in_for_one_of_the_bundle(tmp_path):
@@ -145,6 +148,13 @@ def test_what_the_machine_has_stays_behind(tmp_path):
     assert left == ["apache_tvm"]
     with pytest.raises(CampaignError, match=r"missing\.txt: No such file"):
         wheel_bundle.packages_in(tmp_path / "missing.txt")
+
+
+def test_the_cuda_wheels_are_carried_together_or_not_at_all():
+    some = {"numpy", "nvidia_cuda_nvrtc", "nvidia_cuda_runtime", "cuda_pathfinder"}
+    assert wheel_bundle.not_required(some) == {"numpy"}
+    every = some | {"cuda_bindings", "nvidia_cuda_cccl", "nvidia_cuda_crt"}
+    assert wheel_bundle.not_required(every) == every
 
 
 @pytest.mark.parametrize(("text", "size"), [("60M", 60_000_000), ("1g", 10**9), ("500K", 500_000), ("7", 7)])

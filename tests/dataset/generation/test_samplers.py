@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,18 +137,35 @@ def test_a_task_with_nothing_to_tune_is_told_apart(pair):
         pair.open(SamplingRequest(nothing, per_round=4, seed=3)).next_round()
 
 
-def test_paused_processes_stand_still():
-    def state(pid: int) -> str:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def wait_for_standstill(pids) -> None:
+    deadline = time.monotonic() + 10
+    while {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in pids} != {"T"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
+
+def test_paused_processes_stand_still():
     with processes(2) as samplers:
         samplers.wait_ready()
         with samplers.paused():
-            deadline = time.monotonic() + 10
-            while {state(pid) for pid in samplers.pids} != {"T"}:
+            wait_for_standstill(samplers.pids)
+        assert samplers.open(request()).next_round().proposed
+
+
+def test_what_replaces_a_process_during_a_pause_is_paused():
+    with processes() as samplers, ThreadPoolExecutor(1) as thread:
+        samplers.wait_ready()
+        before = samplers.pids
+        with samplers.paused():
+            drawing = thread.submit(samplers.open(request()).next_round)
+            kill(before[0])
+            deadline = time.monotonic() + 60
+            while samplers.pids == before:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-        assert samplers.open(request()).next_round().proposed
+            wait_for_standstill(samplers.pids)
+            assert not drawing.done()
+        assert drawing.result().proposed
 
 
 def test_only_a_process_with_a_pretrained_scorer_imports_torch():

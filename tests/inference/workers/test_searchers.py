@@ -257,7 +257,7 @@ def test_a_timing_and_work_alone_pause_searches(searcher, overlap, paused):
 
 def test_a_process_that_starts_is_not_held_back_by_what_is_built(searcher):
     starting = ProcessSearcher.__new__(ProcessSearcher)
-    starting._process = SimpleNamespace(ready=False)
+    starting.worker = SimpleNamespace(current=SimpleNamespace(ready=False))
     answer(searcher, opening())
     with hold_back(replace(CONFIG, overlap="none"), None, [starting, searcher])():
         assert comes_to_stand_still(searcher.pid)
@@ -270,6 +270,18 @@ def test_a_process_that_dies_is_replaced(searcher):
     with pytest.raises(WorkerLostError, match="signal 9"):
         searcher.reply()
     assert searcher.pid != before
+    assert len(traces(answer(searcher, opening()))) == 2
+
+
+def test_what_replaces_a_paused_searcher_is_paused(searcher):
+    before = searcher.pid
+    with held_back([searcher]):
+        assert comes_to_stand_still(before)
+        os.kill(before, signal.SIGKILL)
+        assert searcher.connection.poll(30)
+        with pytest.raises(WorkerLostError, match="signal 9"):
+            searcher.reply()
+        assert searcher.pid != before and comes_to_stand_still(searcher.pid)
     assert len(traces(answer(searcher, opening()))) == 2
 
 

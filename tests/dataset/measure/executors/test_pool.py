@@ -12,6 +12,8 @@ import pytest
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.job import MeasureConfigError
+from foretune.dataset.measure.machine_errors import DevicesLostError
+from foretune.dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from foretune.dataset.records.schema import FailureKind, latency_of
 from support.programs import (
     Aborts,
@@ -119,6 +121,36 @@ def test_a_worker_outlives_the_thread_that_replaced_it(pool):
     pids = pool.worker_pids
     assert pool.measure([job(Doubled) for _ in range(4)])[-1].failure is None
     assert pool.worker_pids == pids
+
+
+def no_process() -> WorkerProcess:
+    return WorkerProcess(WorkerSpec("host", TARGET, CONFIG, module="foretune.no_such_module"))
+
+
+def test_what_was_measured_outlives_a_worker_that_does_not_start():
+    good, crash = job(Doubled), job(Aborts)
+    with WorkerPool(TARGET, CONFIG, workers=1) as pool:
+        start, pool._start = pool._start, no_process
+        with pytest.raises(DevicesLostError, match="no_such_module") as lost:
+            pool.measure([good, crash, good])  # the build of the third is lost with the worker of the second
+        measured, crashed, missing = lost.value.outcomes
+        assert measured.failure is None and measured.latency_s < 0.1
+        assert crashed.failure is FailureKind.WORKER_DIED
+        assert missing is None
+        pool._start = start
+        assert [outcome.failure for outcome in pool.measure([good] * 2)] == [None] * 2
+
+
+def test_a_reply_that_nobody_waits_for_answers_no_later_request():
+    with WorkerPool(TARGET, CONFIG, workers=2) as pool:
+        pool.measure([job(Doubled)] * 2)
+        os.kill(pool.worker_pids[1], signal.SIGKILL)
+        os.waitid(os.P_PID, pool.worker_pids[1], os.WEXITED | os.WNOWAIT)
+        start, pool._start = pool._start, no_process
+        with pytest.raises(DevicesLostError):
+            pool.measure([MeasureJob("no module"), job(Doubled)])  # the first worker builds the first
+        pool._start = start
+        assert [outcome.failure for outcome in pool.measure([job(Doubled)] * 2)] == [None] * 2
 
 
 def test_a_build_that_takes_too_long_is_stopped():
