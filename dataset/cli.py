@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
+from ..terminal import print_facts, print_table
 from .records.store import RecordStore
 
 # What only some commands need, TVM above all, they import themselves: it takes seconds.
@@ -103,17 +102,9 @@ def inspect(config: DictConfig) -> int:
     settings = from_hydra(config, InspectConfig)
     console = Console()
     overview = read_overview(RecordStore(settings.dataset))
-    lines = Table.grid(padding=(0, 2))
-    for fact in facts(overview):
-        lines.add_row(escape(fact.label), f"[bold]{escape(fact.value)}", f"[dim]{escape(fact.detail)}")
-    console.print(lines)
-    for section in [tasks_section(overview)] if settings.tasks else sections(overview):
-        table = Table(title=escape(section.title), title_justify="left", box=box.SIMPLE)
-        for number, column in enumerate(section.columns):
-            table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
-        for row in section.rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
+    print_facts(facts(overview), console)
+    for table in [tasks_section(overview)] if settings.tasks else sections(overview):
+        print_table(table, console)
     for bad in overview.bad_shards:
         console.print(f"[yellow]{escape(str(bad.path))}: damaged, {escape(bad.reason)}; not counted")
     return 0
