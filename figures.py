@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from .wording import significant
 
 HALF, PANEL = 5.6, 3.8
-"""Widths in inches of one of two figures in a row, and of one of more. Wider ones are too small on a phone."""
+"""Widths in inches of one of two figures in a row, and of one of more; wide ones are too small on a phone."""
 
 _MOST_GROWTH = 1.6
 """Width of a figure at most, over its own width, in which text is 12 pixels high."""
@@ -86,7 +86,7 @@ def _tick(value: float, _position: int | None = None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def shortened(name: str, longest: int = 30) -> str:
+def shortened(name: str, longest: int = 20) -> str:
     """The head and the tail of a long name: generated names differ in both."""
     if len(name) <= longest:
         return name
@@ -95,10 +95,23 @@ def shortened(name: str, longest: int = 30) -> str:
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names the rows 0, 1, ... of an axis, which start at the top."""
-    axes.set_yticks(range(len(names)), [shortened(name) for name in names])
+    """Names the rows 0, 1, ... of an axis, which start at the top; a name takes half of the width at most."""
+    axes.set_yticks(range(len(names)), [shortened(name, _characters(axes) // 2) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", labelcolor=INK)
+
+
+def label_share(axes: Axes, names: Sequence[str], longest: int) -> float:
+    """Share of a figure's bars that labels of `longest` characters at their ends need, beside the names."""
+    name = min(max(map(len, names)), _characters(axes) // 2)
+    return min((longest + 2) / (_characters(axes) - name - 3), 0.8)
+
+
+def _characters(axes: Axes) -> int:
+    """Characters in the width of a figure with one axes."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    return int(72 * figure.get_figwidth() / 7)
 
 
 def bars(
@@ -112,8 +125,7 @@ def bars(
     axes.barh(range(len(values)), values, height=0.55, color=colours)
     for row, (value, label) in enumerate(zip(values, labels, strict=True)):
         axes.annotate(label, (value, row), (5, 0), textcoords="offset points", va="center", color=INK)
-    room = 1.1 + 0.035 * max(map(len, labels))
-    axes.set_xlim(0, room * max(*values, 1e-9))
+    axes.set_xlim(0, max(*values, 1e-9) / (1 - label_share(axes, names, max(map(len, labels)))))
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(_tick))
     name_rows(axes, names)

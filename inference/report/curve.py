@@ -7,7 +7,7 @@ from itertools import cycle
 
 from matplotlib.axes import Axes
 
-from ...figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, log_axis
+from ...figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, log_axis, shortened
 from ...page import Plot
 from ...wording import duration, milliseconds, times
 from ..run.result import TuneResult
@@ -39,7 +39,7 @@ def curve_plot(result: TuneResult) -> Plot | None:
         if rival is not None and rival.median_s is not None:
             axes.axhline(rival.median_s * 1e3, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
             axes.annotate(
-                rival.name,
+                shortened(rival.name),
                 (0, rival.median_s * 1e3),
                 (4, 4),
                 xycoords=("axes fraction", "data"),
@@ -79,7 +79,14 @@ def _steps(
     elapsed, latency = zip(*drawn, strict=True)
     milli = [value * 1e3 for value in latency]
     axes.step(
-        elapsed, milli, where="post", color=colour, linewidth=2.2, linestyle=style, label=label, zorder=2
+        elapsed,
+        milli,
+        where="post",
+        color=colour,
+        linewidth=2.2,
+        linestyle=style,
+        label=shortened(label),
+        zorder=2,
     )
 
 

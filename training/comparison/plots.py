@@ -18,8 +18,10 @@ from ...figures import (
     PEER,
     canvas,
     fragment,
+    label_share,
     log_axis,
     name_rows,
+    shortened,
 )
 from ...page import Plot
 from ...wording import capitalised, counted
@@ -71,9 +73,11 @@ def _measure_bars(rows: list[Row], measure: str, caption: str) -> str:
             axes.annotate(f"{value:.3f}", end, (4, 0), textcoords="offset points", va="center")
         axes.set_title(BARS[measure], fontsize=12, color=INK, loc="left")
         lowest = min(0, *(np.array(values) - deviation))
-        axes.set_xlim(1.05 * lowest, max(1.0, *(np.array(values) + deviation)) + 0.3 * (1 - lowest))
+        highest = max(1.0, *(np.array(values) + deviation))
+        names = [row.name for row in rows]
+        axes.set_xlim(1.05 * lowest, lowest + (highest - lowest) / (1 - label_share(axes, names, 6)))
         axes.set_xticks([tick for tick in (-1.0, -0.5, 0.0, 0.5, 1.0) if tick >= lowest])
-        name_rows(axes, [row.name for row in rows])
+        name_rows(axes, names)
         return fragment(figure, f"bars-{measure}", f"{BARS[measure]}: {caption}")
 
 
@@ -98,7 +102,7 @@ def _scatter(comparison: Comparison) -> Plot:
             low, high = np.quantile(prediction, [0.005, 0.995])
             margin = 0.08 * (high - low or 1)
             axes.set_ylim(min(low, 0) - margin, max(high, 1) + margin)
-            axes.set_title(name, fontsize=12, color=INK, loc="left")
+            axes.set_title(shortened(name), fontsize=12, color=INK, loc="left")
             axes.grid(axis="y")
             axes.set_xlabel("measured score")
             axes.set_ylabel("predicted score")
@@ -120,7 +124,9 @@ def _top_k(comparison: Comparison) -> Plot:
                 order = np.lexsort((tasks.score[rows], -prediction[rows]))
                 best = np.maximum.accumulate(tasks.score[rows][order])
                 curves.append(np.pad(best[:depth], (0, max(depth - len(best), 0)), mode="edge"))
-            axes.plot(np.arange(1, depth + 1), np.mean(curves, axis=0), label=name, **_line(number))
+            axes.plot(
+                np.arange(1, depth + 1), np.mean(curves, axis=0), label=shortened(name), **_line(number)
+            )
         axes.set_xlabel("programs measured per task, in predicted order (log)")
         axes.set_ylabel("mean top-k score")
         axes.set_ylim(top=1.005)
@@ -170,14 +176,14 @@ def _grouped_bars(
                 of_model,
                 height=0.88 * height,
                 color=_SERIES[number % len(_SERIES)],
-                label=name,
+                label=shortened(name),
                 hatch=None if number < len(_SERIES) else "///",
                 edgecolor=GRID,
                 linewidth=0,
             )
         name_rows(axes, groups)
         axes.set_xlabel(quantity)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1), ncols=3, borderaxespad=0, fontsize=11)
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.2, 1), ncols=2, borderaxespad=0, fontsize=11)
         return fragment(figure, prefix, caption)
 
 
@@ -198,7 +204,7 @@ def _curve_panel(points: list[CurvePoint], axis: str, measure: str, caption: str
         axes = figure.subplots()
         for number, name in enumerate(dict.fromkeys(point.entry.name for point in points)):
             sizes, values = _series([point for point in points if point.entry.name == name], measure)
-            axes.plot(sizes, values, label=name, marker=_MARKERS[number % 6], **_line(number))
+            axes.plot(sizes, values, label=shortened(name), marker=_MARKERS[number % 6], **_line(number))
         sizes = sorted({point.training.size for point in points})
         log_axis(axes, "x")
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])

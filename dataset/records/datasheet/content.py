@@ -253,6 +253,10 @@ def method(overview: Overview) -> list[str]:
             "Records of the sampler `import` come from a MetaSchedule database. Their time is that of its "
             "file, and their device was given at the import."
         )
+    paragraphs.append(
+        "`foretune dataset datasheet` writes this datasheet as Markdown, `datasheet.md`, and as a page with "
+        "plots, `datasheet.html`."
+    )
     return paragraphs
 
 

@@ -24,6 +24,7 @@ from ....figures import (
     fragment,
     log_axis,
     name_rows,
+    shortened,
 )
 from ....page import Plot
 from ....wording import counted, part_of, significant, verb
@@ -93,7 +94,10 @@ def _scores(overview: Overview) -> Plot | None:
             axes.hist(scores, bins=_BINS, range=(0, 1), color=AFTER)
             axes.axvline(scores.median(), color=PEER, linewidth=1.6)
             axes.set_title(
-                f"{operator} ({counted(len(scores), 'record')})", fontsize=12, color=INK, loc="left"
+                f"{shortened(operator)} ({counted(len(scores), 'record')})",
+                fontsize=12,
+                color=INK,
+                loc="left",
             )
             axes.set_xlim(0, 1)
             axes.set_xticks(np.linspace(0, 1, 6))

@@ -35,7 +35,7 @@ def write_datasheet(store: RecordStore, label_noise: Path | None = None) -> Path
     if label_noise:
         _read_label_noise(label_noise)
         store.put_file(LABEL_NOISE_FILE, label_noise.read_bytes())
-    page = _page(overview, _read_label_noise(kept) if kept.exists() else None)
+    page = datasheet_page(overview, _read_label_noise(kept) if kept.exists() else None)
     path = store.folder / "datasheet.md"
     store.put_file(path.name, to_markdown(page).encode())
     store.put_file(path.with_suffix(".html").name, to_html(page).encode())
@@ -58,10 +58,11 @@ def _read_label_noise(path: Path) -> dict[str, Any]:
     return noise
 
 
-def _page(overview: Overview, noise: dict[str, Any] | None) -> Page:
+def datasheet_page(overview: Overview, noise: dict[str, Any] | None) -> Page:
+    """The whole page; `noise` is the content of LABEL_NOISE_FILE, if there is one."""
     devices = ", ".join(sorted({hardware.name for hardware in overview.hardware.values()}))
     return Page(
         f"Datasheet of {overview.name}",
-        f"measured on {devices or 'no described device'} | content {overview.content_hash}",
+        f"Measured on {devices or 'no described device'} | content {overview.content_hash}",
         parts(overview, plots(overview), noise),
     )
