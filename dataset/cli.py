@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from ..configuration import ConfigError, from_hydra
 from ..terminal import print_facts, print_table
+from ..wording import counted, verb
 from .records.store import RecordStore
 
 # What only some commands need, TVM above all, they import themselves: it takes seconds.
@@ -121,8 +122,8 @@ def verify(config: DictConfig) -> int:
     for problem in found:
         console.print(f"[red]{escape(problem)}", soft_wrap=True)
     records, tasks = len(store.columns("round")), len(store.tasks())
-    verdict = f"{len(found)} problems" if found else "all is well"
-    console.print(f"{tasks} tasks and {records} records; {verdict}")
+    verdict = counted(len(found), "problem") if found else "all is well"
+    console.print(f"{counted(tasks, 'task')} and {counted(records, 'record')}; {verdict}")
     return 1 if found else 0
 
 
@@ -137,8 +138,9 @@ def merge(config: DictConfig) -> int:
         [RecordStore(folder) for folder in settings.dataset], target, skip_damaged=settings.skip_damaged
     )
     console.print(
-        f"{escape(str(settings.into))}: {counts.records} records, {counts.tasks} tasks and {counts.devices} "
-        f"devices added; {counts.known} records were known"
+        f"{escape(str(settings.into))}: {counted(counts.records, 'record')}, "
+        f"{counted(counts.tasks, 'task')} and {counted(counts.devices, 'device')} added; {counted(counts.known, 'record')} "
+        f"{verb(counts.known, 'was', 'were')} known"
     )
     return 0
 

@@ -182,7 +182,7 @@ def _probe(overview: Overview) -> Plot | None:
         axes.axhline(1.0, color=MUTED, linewidth=1)
         axes.set_xlabel("hours since the first record")
         axes.set_ylabel("probe latency over quiet latency")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+        axes.legend(markerscale=2, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
             "Latency of a fixed program around each batch over its latency on the quiet device"
             + ("" if len(shown) == len(probed) else f"; {len(shown):,} of {len(probed):,} records are drawn")
