@@ -137,11 +137,10 @@ def merge(config: DictConfig) -> int:
     counts = merge_datasets(
         [RecordStore(folder) for folder in settings.dataset], target, skip_damaged=settings.skip_damaged
     )
-    console.print(
-        f"{escape(str(settings.into))}: {counted(counts.records, 'record')}, "
-        f"{counted(counts.tasks, 'task')} and {counted(counts.devices, 'device')} added; {counted(counts.known, 'record')} "
-        f"{verb(counts.known, 'was', 'were')} known"
-    )
+    records, tasks = counted(counts.records, "record"), counted(counts.tasks, "task")
+    known = f"{counted(counts.known, 'record')} {verb(counts.known, 'was', 'were')} known"
+    devices = counted(counts.devices, "device")
+    console.print(f"{escape(str(settings.into))}: {records}, {tasks} and {devices} added; {known}")
     return 0
 
 
