@@ -45,8 +45,8 @@ def test_a_count_that_is_no_whole_number_is_rounded() -> None:
 
 
 def test_a_part_takes_the_noun_of_the_whole_and_the_verb_of_the_part() -> None:
-    told = [f"{part_of(n, of, 'task')} {verb(n, 'has', 'have')}" for n, of in ((0, 1), (1, 3), (2, 3))]
-    assert told == ["0 of 1 task have", "1 of 3 tasks has", "2 of 3 tasks have"]
+    told = [f"{part_of(n, of, 'task')} {verb(n, 'has', 'have')}" for n, of in ((1, 3), (2, 3))]
+    assert told == ["1 of 3 tasks has", "2 of 3 tasks have"]
 
 
 def test_a_list_ends_with_and() -> None:

@@ -41,7 +41,7 @@ def summary(outlook: NetworkOutlook) -> list[str]:
     families = Counter(task.family for task in outlook.tasks)
     shared = ", ".join(f"{name} {count}" for name, count in families.most_common() if count > 1)
     kinds = f"{counted(total, 'task')} of {counted(len(families), 'family', 'families')}"
-    have = f"{part_of(known, total, 'task')} {verb(known, 'has', 'have')} a schedule"
+    have = f"{part_of(known, total, 'task')} {verb(known or total, 'has', 'have')} a schedule"
     lines = [kinds + (f": {shared}" if shared else "")]
     lines += [f"{have} in {outlook.database}" if outlook.database else f"{have}: there is no database yet"]
     if outlook.checkpoint:
