@@ -57,7 +57,7 @@ def _deepening(advice: Advice) -> Plot | None:
         axes.grid(axis="y")
         caption = (
             f"Latency that the cheapest 1x1 convolutions add together. {part_of(free, len(shares), 'dot')} "
-            f"{verb(free or len(shares), 'is', 'are')} drawn in another colour: a convolution that adds at most "
-            f"{advice.nearly_free:.1%} of the network."
+            f"{verb(free or len(shares), 'is', 'are')} drawn in another colour: a convolution that adds at "
+            f"most {advice.nearly_free:.1%} of the network."
         )
         return Plot("1x1 convolutions together", caption, (fragment(figure, "deepening", caption),))
