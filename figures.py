@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import matplotlib
@@ -13,7 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from .page import significant
+from .wording import significant
+
+HALF, PANEL = 5.6, 3.8
+"""Widths in inches of one of two figures in a row, and of one of more; wide ones are too small on a phone."""
+
+_MOST_GROWTH = 1.6
+"""Width of a figure at most, over its own width, in which text is 12 pixels high."""
 
 # Placeholder colours that matplotlib accepts; `fragment` replaces each by the page's CSS variable.
 INK, MUTED, GRID = "#010101", "#010102", "#010103"
@@ -80,6 +86,51 @@ def _tick(value: float, _position: int | None = None) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def shortened(name: str, longest: int = 20) -> str:
+    """The head and the tail of a long name: generated names differ in both."""
+    if len(name) <= longest:
+        return name
+    tail = (longest - 3) // 2
+    return f"{name[: longest - 3 - tail]}...{name[-tail:]}"
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names the rows 0, 1, ... of an axis, which start at the top; a name takes half of the width at most."""
+    axes.set_yticks(range(len(names)), [shortened(name, _characters(axes) // 2) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK)
+
+
+def label_share(axes: Axes, names: Sequence[str], longest: int) -> float:
+    """Share of a figure's bars that labels of `longest` characters at their ends need, beside the names."""
+    name = min(max(map(len, names)), _characters(axes) // 2)
+    return min((longest + 2) / (_characters(axes) - name - 3), 0.8)
+
+
+def _characters(axes: Axes) -> int:
+    """Characters in the width of a figure with one axes."""
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    return int(72 * figure.get_figwidth() / 7)
+
+
+def bars(
+    axes: Axes,
+    names: Sequence[str],
+    values: Sequence[float],
+    labels: Sequence[str],
+    colours: str | Sequence[str] = AFTER,
+) -> None:
+    """Horizontal bars from the top, each with its label at the end."""
+    axes.barh(range(len(values)), values, height=0.55, color=colours)
+    for row, (value, label) in enumerate(zip(values, labels, strict=True)):
+        axes.annotate(label, (value, row), (5, 0), textcoords="offset points", va="center", color=INK)
+    axes.set_xlim(0, max(*values, 1e-9) / (1 - label_share(axes, names, max(map(len, labels)))))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+    name_rows(axes, names)
+
+
 def fragment(figure: Figure, prefix: str, label: str) -> str:
     """The figure as an SVG element for an HTML page; `prefix` makes its ids unique on the page."""
     file = io.StringIO()
@@ -91,7 +142,11 @@ def fragment(figure: Figure, prefix: str, label: str) -> str:
     body = text[text.index(">", view.end()) + 1 :]
     body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)  # would apply to the whole page
     body = re.sub(r"<[^>]*>", lambda tag: _adapt(tag[0], prefix), body)
-    return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view[1]}">{body.strip()}'
+    most = _MOST_GROWTH * 72 * figure.get_figwidth()
+    return (
+        f'<svg role="img" aria-label="{html.escape(label)}" viewBox="{view[1]}" '
+        f'style="max-width: min(100%, {most:.0f}px)">{body.strip()}'
+    )
 
 
 def _adapt(tag: str, prefix: str) -> str:

@@ -1,13 +1,19 @@
-"""Building blocks of all HTML pages: frame, style, facts, figures, tables, numbers as text."""
+"""Content of a page as parts, and its rendering as HTML and as Markdown. `terminal` prints the same parts.
+
+A part without content (a table without rows, a list without facts) is left out everywhere.
+"""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from string import Template
+from functools import cache
+from importlib import resources
+from typing import ClassVar
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from .wording import MISSING
 
 
 @dataclass(frozen=True)
@@ -21,158 +27,156 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class Facts:
+    """Cards with facts."""
+
+    kind: ClassVar[str] = "facts"
+    facts: Sequence[Fact]
+    title: str = ""
+    headline: bool = False
+    """Whether these are the main figures of the page, which are drawn larger."""
+
+    def __bool__(self) -> bool:
+        return bool(self.facts)
+
+
+@dataclass(frozen=True)
 class Plot:
-    """An SVG element with its title and caption."""
+    """A figure: SVG panels that share a title and a caption."""
 
     title: str
     caption: str
     """Plain text; screen readers read it for the picture."""
-    svg: str
+    panels: tuple[str, ...]
+    """SVG elements of `figures.fragment`; those of a wide page stand in a row."""
     wide: bool = False
 
 
-def significant(number: float, digits: int = 3) -> str:
-    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
-    if number == 0 or not math.isfinite(number):
-        return f"{number:.0f}"
-    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
+@dataclass(frozen=True)
+class Plots:
+    """Figures, two in a row except for the wide ones."""
+
+    kind: ClassVar[str] = "plots"
+    plots: Sequence[Plot]
+
+    def __bool__(self) -> bool:
+        return bool(self.plots)
 
 
-def fact_html(fact: Fact) -> str:
-    """A card with the fact; its texts are escaped."""
-    tone = {None: "", True: " good", False: " bad"}[fact.good]
-    return (
-        f'<div class="card"><dt>{escape(fact.label)}</dt><dd class="value{tone}">{escape(fact.value)}</dd>'
-        f'<dd class="detail">{escape(fact.detail)}</dd></div>'
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    title: str
+    text: bool = False
+    """Whether cells are left-aligned and may wrap; numbers are right-aligned."""
+    optional: bool = False
+    """Whether the column is left out if no row has a value in it."""
+    terminal: bool = True
+    """Whether a terminal shows the column."""
+    drop: int = 0
+    """Narrow terminals leave out the columns with the lowest positive figure first; 0 for never."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of plain text; its first column has the names of its rows."""
+
+    kind: ClassVar[str] = "table"
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    """Explains the table."""
+    total: Sequence[str] = ()
+    """Cells of a last line that sums up the others."""
+    remarks: Sequence[str] = ()
+    """Sentences about these rows, below the table."""
+    keys: Sequence[Sequence[str | float | None]] = ()
+    """Values by which a page can sort the rows; without them it cannot."""
+    folded: bool = False
+    """Whether a page shows the title only until a click."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def shown(self) -> list[int]:
+        """Numbers of the columns without those that are optional and empty."""
+        return [
+            number
+            for number, column in enumerate(self.columns)
+            if not column.optional or any(row[number] not in ("", MISSING) for row in self.rows)
+        ]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs, then a list."""
+
+    kind: ClassVar[str] = "text"
+    title: str
+    paragraphs: Sequence[str] = ()
+    items: Sequence[str] = ()
+    verbatim: str = ""
+    """Text whose line breaks and columns are kept."""
+
+    def __bool__(self) -> bool:
+        return bool(self.paragraphs or self.items or self.verbatim)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page; its parts are shown in order."""
+
+    title: str
+    subtitle: str
+    parts: Sequence[Facts | Plots | Table | Text]
+    banner: str = ""
+    """A warning above everything else."""
+
+
+def columns(*titles: str, text: Sequence[str] = ()) -> list[Column]:
+    """Columns with these titles; the first one and those in `text` hold text."""
+    return [Column(title, text=number == 0 or title in text) for number, title in enumerate(titles)]
+
+
+@cache
+def _template() -> Template:
+    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, auto_reload=False
     )
+    return environment.from_string(source)
 
 
-def figure_html(plot: Plot) -> str:
-    """A card with the plot; its texts are escaped."""
-    return (
-        f'<figure class="card{" wide" if plot.wide else ""}"><h2>{escape(plot.title)}</h2>'
-        f'<figcaption>{escape(plot.caption)}</figcaption><div class="scroll">{plot.svg}</div></figure>'
-    )
+def to_html(page: Page) -> str:
+    """A self-contained page. Its policy forbids everything from elsewhere, and scripts unless a table sorts.
 
-
-def table_html(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], note: str, title: str | None = None
-) -> str:
-    """A card with a table; a note stands below the title, or below a table without one. Texts are escaped."""
-    heads = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    lines = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    table = (
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}\n</tbody></table></div>'
-    )
-    told = f'<p class="note">{escape(note)}</p>' if note else ""
-    content = f"{table}{told}" if title is None else f"<h2>{escape(title)}</h2>{told}{table}"
-    return f'<section class="card">{content}</section>'
-
-
-# `figures.CSS_VARIABLES` refers to these colours by name.
-STYLE = """\
-:root {
-  --paper: #f5f6f8; --card: #ffffff; --ink: #1b2430; --muted: #5b6675; --grid: #dde2e9;
-  --before: #8b97a8; --after: #1f6feb; --peer: #c2620a; --good: #1a7f45; --bad: #c62a3b;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #10151c; --card: #19202a; --ink: #e4e9f0; --muted: #9aa7b8; --grid: #313b49;
-    --before: #76859a; --after: #5b9dff; --peer: #f0984a; --good: #4fc07f; --bad: #ff7382;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); }
-body { font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1200px; margin: 0 auto; padding: 32px 20px 48px; }
-h1 { margin: 0; font-size: 28px; line-height: 1.2; overflow-wrap: anywhere; }
-h2 { margin: 0 0 4px; font-size: 18px; }
-header p { margin: 6px 0 0; color: var(--muted); overflow-wrap: anywhere; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 16px; }
-.facts { margin: 24px 0 16px; padding: 0; }
-.card { background: var(--card); border: 1px solid var(--grid); border-radius: 10px; }
-.card { padding: 18px 20px; min-width: 0; }
-.facts .card { margin: 0; }
-.facts dt { color: var(--muted); font-size: 14px; }
-.facts dd { margin: 0; }
-.facts .value { font-size: 25px; font-weight: 650; line-height: 1.35; }
-.facts .detail { color: var(--muted); font-size: 14px; }
-.good { color: var(--good); }
-.bad { color: var(--bad); }
-.plots { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
-.plots figure { margin: 0; }
-.wide { grid-column: 1 / -1; }
-figcaption, .note { color: var(--muted); font-size: 14px; margin: 0 0 12px; }
-.scroll { overflow-x: auto; }
-svg { display: block; width: 100%; min-width: 440px; height: auto; stroke-linejoin: round; }
-.wide svg { min-width: 760px; }
-.scroll + .note { margin-top: 16px; }
-svg text { font-family: inherit; }
-section.card, details.card, .card + .plots { margin-top: 16px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
-th, td { padding: 7px 10px; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; }
-thead th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
-tfoot td { font-weight: 650; border-bottom: 0; }
-#tasks td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 200px; }
-tbody tr:hover { background: var(--paper); }
-th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; }
-th button:focus-visible { outline: 2px solid var(--after); outline-offset: 2px; }
-th[aria-sort=ascending] button::after { content: " \\2191"; }
-th[aria-sort=descending] button::after { content: " \\2193"; }
-details table td { text-align: left; white-space: normal; overflow-wrap: anywhere; vertical-align: top; }
-details table td:first-child { color: var(--muted); width: 34%; }
-summary { cursor: pointer; font-weight: 650; }
-@media (max-width: 860px) { .plots { grid-template-columns: minmax(0, 1fr); } main { padding: 20px 12px; } }
-"""
-
-
-def target_words(target: str) -> str:
-    """Kind and attributes of a JSON target, without tag, keys and host; other texts unchanged."""
-    try:
-        attributes = json.loads(target)
-        kind = attributes.pop("kind")
-    except (ValueError, AttributeError, KeyError):
-        return target
-    told = {name: value for name, value in attributes.items() if name not in ("tag", "keys", "host")}
-    return ", ".join([kind, *(f"{name} {value}" for name, value in told.items())])
-
-
-_PAGE = Template(
-    """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'$allowed">
-<title>$title</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-<header>
-<h1>$title</h1>
-<p>$subtitle</p>
-</header>
-$content</main>
-$script</body>
-</html>
-"""
-)
-
-
-def page_html(title: str, subtitle: str, content: str, script: str = "") -> str:
-    """A self-contained page; title and subtitle are escaped, the rest is not.
-
-    `content` and `script` end with a line break. The policy of a page without a script forbids scripts.
+    All texts are escaped; only the SVG of a plot is taken as it is.
     """
-    return _PAGE.substitute(
-        title=escape(title),
-        subtitle=escape(subtitle),
-        style=STYLE,
-        content=content,
-        script=f"<script>\n{script}</script>\n" if script else "",
-        allowed="; script-src 'unsafe-inline'" if script else "",
-    )
+    sorts = any(isinstance(part, Table) and part.keys for part in page.parts)
+    return _template().render(page=page, sorts=sorts) + "\n"
+
+
+def to_markdown(page: Page) -> str:
+    """The page without its plots; line breaks are kept, and tables are those of GitHub."""
+    blocks = [f"# {page.title}", page.subtitle, page.banner]
+    for part in filter(None, page.parts):
+        if isinstance(part, Facts):
+            rows = [[fact.label, fact.value, fact.detail] for fact in part.facts]
+            blocks += [part.title and f"## {part.title}", _rows(["quantity", "value", "details"], rows)]
+        elif isinstance(part, Table):
+            titles = [part.columns[number].title for number in part.shown]
+            rows = [[row[number] for number in part.shown] for row in [*part.rows, part.total] if row]
+            blocks += [f"## {part.title}", _rows(titles, rows), part.note, *part.remarks]
+        elif isinstance(part, Text):
+            blocks += [f"## {part.title}", *part.paragraphs]
+            blocks += ["\n".join(f"- {item}" for item in part.items)]
+            blocks += [f"```\n{part.verbatim}\n```" if part.verbatim else ""]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

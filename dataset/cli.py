@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ..configuration import ConfigError, from_hydra
+from ..terminal import print_facts, print_table
+from ..wording import counted, verb
 from .records.store import RecordStore
 
 # What only some commands need, TVM above all, they import themselves: it takes seconds.
@@ -103,17 +103,9 @@ def inspect(config: DictConfig) -> int:
     settings = from_hydra(config, InspectConfig)
     console = Console()
     overview = read_overview(RecordStore(settings.dataset))
-    lines = Table.grid(padding=(0, 2))
-    for fact in facts(overview):
-        lines.add_row(escape(fact.label), f"[bold]{escape(fact.value)}", f"[dim]{escape(fact.detail)}")
-    console.print(lines)
-    for section in [tasks_section(overview)] if settings.tasks else sections(overview):
-        table = Table(title=escape(section.title), title_justify="left", box=box.SIMPLE)
-        for number, column in enumerate(section.columns):
-            table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
-        for row in section.rows:
-            table.add_row(*map(escape, row))
-        console.print(table)
+    print_facts(facts(overview), console)
+    for table in [tasks_section(overview)] if settings.tasks else sections(overview):
+        print_table(table, console)
     for bad in overview.bad_shards:
         console.print(f"[yellow]{escape(str(bad.path))}: damaged, {escape(bad.reason)}; not counted")
     return 0
@@ -130,8 +122,8 @@ def verify(config: DictConfig) -> int:
     for problem in found:
         console.print(f"[red]{escape(problem)}", soft_wrap=True)
     records, tasks = len(store.columns("round")), len(store.tasks())
-    verdict = f"{len(found)} problems" if found else "all is well"
-    console.print(f"{tasks} tasks and {records} records; {verdict}")
+    verdict = counted(len(found), "problem") if found else "all is well"
+    console.print(f"{counted(tasks, 'task')} and {counted(records, 'record')}; {verdict}")
     return 1 if found else 0
 
 
@@ -145,10 +137,10 @@ def merge(config: DictConfig) -> int:
     counts = merge_datasets(
         [RecordStore(folder) for folder in settings.dataset], target, skip_damaged=settings.skip_damaged
     )
-    console.print(
-        f"{escape(str(settings.into))}: {counts.records} records, {counts.tasks} tasks and {counts.devices} "
-        f"devices added; {counts.known} records were known"
-    )
+    records, tasks = counted(counts.records, "record"), counted(counts.tasks, "task")
+    known = f"{counted(counts.known, 'record')} {verb(counts.known, 'was', 'were')} known"
+    devices = counted(counts.devices, "device")
+    console.print(f"{escape(str(settings.into))}: {records}, {tasks} and {devices} added; {known}")
     return 0
 
 

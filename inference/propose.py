@@ -30,6 +30,7 @@ from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import load_checkpoint
 from ..progress import job_progress
+from ..wording import counted, verb
 from .database.proposal_folder import ProposalFolder
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig
@@ -166,14 +167,15 @@ def _request(task: Task) -> RoundRequest:
 
 def _tell(summary: ProposeSummary, config: ProposeConfig, console: Console) -> None:
     say = partial(console.print, highlight=False, soft_wrap=True)
-    say(f"{summary.programs} programs of {summary.tasks} tasks written to {summary.folder}")
+    programs, tasks = counted(summary.programs, "program"), counted(summary.tasks, "task")
+    say(f"{programs} of {tasks} written to {summary.folder}")
     if summary.known:
-        say(f"{summary.known} tasks were searched before")
+        say(f"{counted(summary.known, 'task')} {verb(summary.known, 'was', 'were')} searched before")
     if summary.without:
-        say(f"{summary.without} tasks have no proposals")
+        say(f"{counted(summary.without, 'task')} {verb(summary.without, 'has', 'have')} no proposals")
     if summary.failed:
         say(
-            f"{summary.failed} tasks failed, first {summary.reason}; the same command tries them again",
+            f"{counted(summary.failed, 'task')} failed, first {summary.reason}; the same command tries again",
             style="yellow",
             markup=False,
         )

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..configuration import from_hydra
+from ..wording import counted
 from .checkpoints.card import Card
 from .checkpoints.checkpoint import (
     CARD_FILE,
@@ -163,7 +164,7 @@ def _facts(checkpoint: StoredNetwork) -> list[tuple[str, str]]:
     parts = card.training.get("combined", [])
     return [
         ("checkpoint", str(checkpoint.path)),
-        ("weights", f"{_parameters(checkpoint):,} parameters, SHA-256 {card.weights_sha256}"),
+        ("weights", f"{counted(_parameters(checkpoint), 'parameter')}, SHA-256 {card.weights_sha256}"),
         *(
             ("model", f"{kind.members} x {kind.name} {_settings(kind.arguments)}")
             for kind in card.model.kinds

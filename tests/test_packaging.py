@@ -92,6 +92,11 @@ def test_every_data_file_is_packaged(project: dict[str, Any]) -> None:
     assert uncovered_data(ROOT, project["tool"]["setuptools"]["package-data"]) == []
 
 
+def test_the_data_files_of_the_root_are_packaged(project: dict[str, Any]) -> None:
+    listed = project["tool"]["setuptools"]["package-data"]["foretune"]
+    assert sorted(listed) == sorted(path.name for path in ROOT.iterdir() if path.suffix in (".typed", ".j2"))
+
+
 def test_console_commands_exist(project: dict[str, Any]) -> None:
     assert missing_entry_points(ROOT, project["project"]["scripts"]) == []
 

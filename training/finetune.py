@@ -21,6 +21,7 @@ from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import with_shapes_of
 from ..models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite
 from ..models.metrics.task_metrics import Metrics, evaluate
+from ..wording import counted
 from .evaluation.prediction import predict
 from .fitting.feature_source import load_with_features
 from .fitting.labels import Labels
@@ -176,7 +177,8 @@ def main(config: DictConfig) -> None:
         return
     if result.after is not None:
         Console().print(transfer_table(result))
-    print(f"fine-tuned {result.epochs} epochs on {len(result.tasks)} tasks in {result.seconds:.0f} s")
+    epochs, tasks = counted(result.epochs, "epoch"), counted(len(result.tasks), "task")
+    print(f"fine-tuned {epochs} on {tasks} in {result.seconds:.0f} s")
     print(
         f"wrote {result.checkpoint_dir}\nnext, on the device {result.hardware}:\n"
         f"  foretune tune checkpoint={result.checkpoint_dir} network=resnet18"

@@ -22,6 +22,7 @@ from ..models.architectures.trees import TreesCostModel
 from ..models.checkpoints.checkpoint import Checkpoint, load_checkpoint, refuse_to_overwrite, save_checkpoint
 from ..models.metrics.calibration import Calibration
 from ..models.metrics.task_metrics import Metrics
+from ..wording import counted
 from .evaluation.networks import evaluation_networks, split_by_networks
 from .fitting.config import TrainConfig, plain
 from .fitting.datamodule import CostModelData
@@ -185,5 +186,6 @@ def main(config: DictConfig) -> None:
     result = run(settings)
     if not is_main_process():
         return
-    wrote = f"trained {result.epochs} epochs in {result.seconds:.0f} s; wrote"
+    trained = f"{counted(result.epochs, 'epoch')} in" if result.epochs else "for"
+    wrote = f"trained {trained} {result.seconds:.0f} s; wrote"
     report(result.metrics, result.calibration, wrote, result.checkpoint_dir, settings.dataset)

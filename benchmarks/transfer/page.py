@@ -1,12 +1,13 @@
-"""Page of the transfer benchmark: a curve over k for each new device, and the table behind it."""
+"""Page of the transfer benchmark: curves over k for each new device, and their table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from foretune.figures import AFTER, BAD, BEFORE, MUTED, PEER, canvas, fragment
-from foretune.page import Fact, Plot, fact_html, figure_html, page_html, table_html
+from foretune.figures import AFTER, BAD, BEFORE, HALF, MUTED, PEER, canvas, fragment
+from foretune.page import Fact, Facts, Page, Plot, Plots, Table, columns, to_html
+from foretune.wording import counted
 
 METRICS = {
     "pairwise_accuracy": "pairwise accuracy",
@@ -28,40 +29,40 @@ KINDS = {
 
 def write_page(results: dict[str, Any], path: Path) -> None:
     """Writes the results of the benchmark as a page that needs no other file."""
-    devices = [_device(target, entry) for target, entry in results["targets"].items() if entry.get("summary")]
+    known = {target: entry for target, entry in results["targets"].items() if entry.get("summary")}
+    parts = [part for target, entry in known.items() for part in _device(target, entry)]
     settings = results["settings"]
     subtitle = (
         f"Test tasks are in no pool and unknown to the source model. {' '.join(settings['train'])} | "
         f"data {settings['data_sha256'][:12]}"
     )
-    page = page_html("Few-shot transfer to new devices", subtitle, "\n".join(devices) + "\n")
-    path.write_text(page, encoding="utf-8")
+    path.write_text(to_html(Page("Few-shot transfer to new devices", subtitle, parts)), encoding="utf-8")
 
 
-def _device(target: str, entry: dict[str, Any]) -> str:
+def _device(target: str, entry: dict[str, Any]) -> list[Facts | Plots | Table]:
     source = Fact("source", entry["source"], "a checkpoint") if "source" in entry else _source(entry)
     facts = [
         Fact("new device", entry["name"], target),
         source,
-        Fact("pool", f"{entry['pool_tasks']} tasks", f"{entry['pool_records']:,} records to choose from"),
-        Fact("test", f"{entry['test_tasks']} tasks", f"{entry['test_records']:,} records"),
+        Fact(
+            "pool",
+            counted(entry["pool_tasks"], "task"),
+            f"{counted(entry['pool_records'], 'record')} to choose from",
+        ),
+        Fact("test", counted(entry["test_tasks"], "task"), counted(entry["test_records"], "record")),
     ]
-    plots = "\n".join(figure_html(_curve(target, entry["summary"], metric)) for metric in METRICS)
-    return (
-        f'<dl class="facts">{"".join(map(fact_html, facts))}</dl>\n<div class="plots">\n{plots}\n</div>\n'
-        f"{_table(entry['summary'])}"
-    )
+    plots = [_curve(target, entry["summary"], metric) for metric in METRICS]
+    return [Facts(facts, entry["name"]), Plots(plots), _table(target, entry["summary"])]
 
 
 def _source(entry: dict[str, Any]) -> Fact:
     devices = ", ".join(entry["source_devices"])
-    return Fact(
-        "source", f"{entry['source_tasks']} tasks", f"{entry['source_records']:,} records of {devices}"
-    )
+    records = counted(entry["source_records"], "record")
+    return Fact("source", counted(entry["source_tasks"], "task"), f"{records} of {devices}")
 
 
 def _curve(target: str, rows: list[dict[str, Any]], metric: str) -> Plot:
-    with canvas(7.3, 4.4) as figure:
+    with canvas(HALF, 3.9) as figure:
         axes = figure.subplots()
         for kind, (label, colour, style) in KINDS.items():
             points = sorted((row["k"] or 0, row[metric]) for row in rows if row["kind"] == kind)
@@ -85,7 +86,7 @@ def _curve(target: str, rows: list[dict[str, Any]], metric: str) -> Plot:
         caption = (
             f"Mean over test tasks of {target}, and over seeds; bars are one standard deviation of the seeds."
         )
-        return Plot(METRICS[metric], caption, fragment(figure, f"{target}-{metric}", caption))
+        return Plot(METRICS[metric], caption, (fragment(figure, f"{target}-{metric}", caption),))
 
 
 def _best_full(rows: list[dict[str, Any]], metric: str) -> str:
@@ -94,7 +95,7 @@ def _best_full(rows: list[dict[str, Any]], metric: str) -> str:
     return max(found, key=lambda kind: found[kind], default="full")
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(target: str, rows: list[dict[str, Any]]) -> Table:
     heads = ["model", "k", "seeds"]
     heads += [f"{name}{part}" for name in METRICS.values() for part in ("", ", of the gap", ", of full")]
     body = []
@@ -113,7 +114,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         body.append(cells)
     note = (
         "Full is the better model of the whole pool by each metric, from scratch or fine-tuned. Of the gap: "
-        "the part of the way to it from no transfer, - where there is none. Of full: the ratio to it, to "
-        "which chance contributes."
+        "the part of the way to it from no transfer, or - without a gap. Of full: the ratio to it, to which "
+        "chance contributes."
     )
-    return table_html(heads, body, note)
+    return Table(f"Models for {target}", columns(*heads), body, note)

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from ...wording import counted, verb
 from ..records.schema import FailureKind, Record
 from .core_use import CoreUse
 from .progress import cores_text
@@ -84,7 +85,8 @@ class GenerateSummary:
 def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> None:
     """Print counts, rates by stage and the next step."""
     console.print(
-        f"measured {summary.measured} candidates ({summary.valid} valid) of {summary.tasks_done} tasks in "
+        f"measured {counted(summary.measured, 'candidate')} ({summary.valid} valid) of "
+        f"{counted(summary.tasks_done, 'task')} in "
         f"{summary.seconds:.0f} s, {summary.records_per_minute:.0f} per minute"
     )
     if summary.measured:
@@ -110,17 +112,22 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
         )
     if summary.repeated or summary.disturbed:
         console.print(
-            f"the machine was disturbed: {summary.repeated} measurements repeated, "
-            f"{summary.disturbed} records marked"
+            f"the machine was disturbed: {counted(summary.repeated, 'measurement')} repeated, "
+            f"{counted(summary.disturbed, 'record')} marked"
         )
     if summary.counted:
-        console.print(f"performance counters measured the memory traffic of {summary.counted} programs")
+        console.print(
+            f"performance counters measured the memory traffic of {counted(summary.counted, 'program')}"
+        )
     elif summary.measured and summary.uncounted_reason:
         console.print(f"memory traffic was not counted: {summary.uncounted_reason}", highlight=False)
     if summary.simulated:
-        console.print(f"[yellow]{summary.simulated} records are simulated: no device measured them")
+        which = f"{counted(summary.simulated, 'record')} {verb(summary.simulated, 'is', 'are')}"
+        console.print(f"[yellow]{which} simulated: no device measured them")
     if summary.without_space:
-        console.print(f"{len(summary.without_space)} tasks have no design space and were skipped")
+        without = len(summary.without_space)
+        which = f"{counted(without, 'task')} without a design space {verb(without, 'was', 'were')}"
+        console.print(f"{which} skipped")
     if summary.without_program:
         console.print(
             f"[yellow]{_named(summary.without_program)} without a valid program: no draw passed TVM's checks "
@@ -133,7 +140,7 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
             f"[yellow]{_named(names)} given up ({cause}): run the same command again to try them once more",
             highlight=False,
         )
-    console.print(f"{dataset} holds {summary.total_records} records, {summary.total_valid} valid")
+    console.print(f"{dataset} holds {counted(summary.total_records, 'record')}, {summary.total_valid} valid")
     console.print(_next_step(summary, dataset))
 
 

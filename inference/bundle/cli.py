@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ...configuration import from_hydra
-from ..report.quantities import milliseconds
+from ...wording import milliseconds
 from .format import Bundle, read_bundle
 
 # What only some commands need, TVM above all, they import themselves: it takes seconds.

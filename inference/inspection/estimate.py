@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.hardware import Hardware
+from ...wording import counted
 from ..database.tuning_notes import RunNote
 from ..reuse.config import AUTO, OFF
 from ..search.config import OneShotConfig
@@ -59,7 +60,7 @@ def estimate(
     """
     if runs:
         a_task_s = [run.seconds / run.tasks for run in runs]
-        basis = f"{len(runs)} earlier run{'s' * (len(runs) > 1)} into this database"
+        basis = f"{counted(len(runs), 'earlier run')} into this database"
     elif hardware.kind == "cpu" and _is_default(search):
         same = [one for one in REFERENCES if _is(one, hardware)]
         share = WITH_REUSE if search.reuse == AUTO else 1.0

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from ...page import significant
-from ..report.quantities import duration
+from ...page import Column, Table
+from ...terminal import print_table
+from ...wording import MISSING, counted, duration, part_of, significant, verb
 from .content import NetworkOutlook, TaskOutlook
 
 
 def print_outlook(outlook: NetworkOutlook, console: Console) -> None:
-    """Prints the task table, the largest share of the operations first, and the sums below it."""
-    tasks = sorted(outlook.tasks, key=lambda task: -task.share_of_operations)
-    table = Table(title=Text(f"{outlook.network} on {outlook.hardware}"), box=box.SIMPLE)
-    table.add_column("Task", no_wrap=True, overflow="ellipsis", max_width=36)
-    for title, justify in (("Operator", "left"), ("Weight", "right"), ("Operations", "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    table.add_column("Database")
-    for title in ("Tuned ms", "Predicted ms"):
-        table.add_column(title, justify="right")
-    for task in tasks:
-        table.add_row(*(Text(cell) for cell in _cells(task)))
-    console.print(table)
+    """Prints the task table, the largest share of the operations first, then sentences on the network."""
+    print_table(tasks_table(outlook), console)
     for line in summary(outlook):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def tasks_table(outlook: NetworkOutlook) -> Table:
+    """A row for each task."""
+    tasks = sorted(outlook.tasks, key=lambda task: -task.share_of_operations)
+    heads = (
+        Column("Task", text=True),
+        Column("Operator", text=True),
+        Column("Weight", drop=1),
+        Column("Operations"),
+        Column("Database", text=True),
+        Column("Tuned ms"),
+        Column("Predicted ms"),
+    )
+    return Table(f"{outlook.network} on {outlook.hardware}", heads, [_cells(task) for task in tasks])
 
 
 def summary(outlook: NetworkOutlook) -> list[str]:
@@ -37,25 +40,27 @@ def summary(outlook: NetworkOutlook) -> list[str]:
     known = sum(task.tuned_latency_s is not None for task in outlook.tasks)
     families = Counter(task.family for task in outlook.tasks)
     shared = ", ".join(f"{name} {count}" for name, count in families.most_common() if count > 1)
-    lines = [f"{total} tasks of {len(families)} families" + (f": {shared}" if shared else "")]
-    lines += [f"{known} of {total} tasks have a schedule in {outlook.database or 'no database yet'}"]
+    kinds = f"{counted(total, 'task')} of {counted(len(families), 'family', 'families')}"
+    have = f"{part_of(known, total, 'task')} {verb(known or total, 'has', 'have')} a schedule"
+    lines = [kinds + (f": {shared}" if shared else "")]
+    lines += [f"{have} in {outlook.database}" if outlook.database else f"{have}: there is no database yet"]
     if outlook.checkpoint:
         lines.append(
-            f"predicted: the best of {outlook.programs} programs of a task drawn at random, by "
+            f"predicted: the best of {counted(outlook.programs, 'program')} of a task drawn at random, by "
             f"{outlook.checkpoint}; a search finds faster ones"
         )
     if not outlook.due:
         lines.append("nothing is left to tune")
     elif outlook.estimate is None:
         lines.append(
-            f"{outlook.due} tasks to tune; how long that takes is not known for this search and device"
+            f"{counted(outlook.due, 'task')} to tune; the time is not known for this search and device"
         )
     else:
         found = outlook.estimate
         lines.append(
-            f"{outlook.due} tasks to tune: about {duration(found.middle_s)} of search and measurement, "
-            f"{duration(found.least_s)} to {duration(found.most_s)} ({found.basis}); compiling and timing "
-            "come on top"
+            f"{counted(outlook.due, 'task')} to tune: about {duration(found.middle_s)} of search and "
+            f"measurement, {duration(found.least_s)} to {duration(found.most_s)} ({found.basis}), in "
+            "addition to compiling and timing"
         )
     return lines
 
@@ -73,4 +78,4 @@ def _cells(task: TaskOutlook) -> list[str]:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else significant(1e3 * seconds)
+    return MISSING if seconds is None else significant(1e3 * seconds)

@@ -1,28 +1,34 @@
-"""Alternatives of a run in its report, shared by the terminal and the page: those that the network takes."""
+"""Alternatives of a run in its report: other algorithms for pieces of the network."""
 
 from __future__ import annotations
 
-from ...page import Fact, significant
+from ...page import Column, Fact, Table
+from ...wording import counted, milliseconds, part_of, times
 from ..run.result import AlternativeResult, TuneResult
-from .quantities import milliseconds
-from .table import MISSING
 
-ALTERNATIVE_HEADS = ("Algorithm", "Direct", "Instead", "Ratio", "Taken")
-ALTERNATIVE_TITLE = "Algorithms"
-ALTERNATIVE_NOTE = (
-    "Another algorithm computes a piece of the network. Latencies are of one place: the sum of the tasks "
-    "that it replaces (direct), and of those that take their place (instead). The network takes the faster "
-    "one, at so many of the places that have the piece."
+_COLUMNS = (
+    Column("Algorithm", text=True),
+    Column("Direct"),
+    Column("Instead"),
+    Column("Ratio"),
+    Column("Taken"),
 )
 
 
-def alternative_rows(result: TuneResult) -> list[list[str]]:
-    """Cells of each alternative under ALTERNATIVE_HEADS."""
-    return [_row(one) for one in result.alternatives]
+def alternatives_table(result: TuneResult) -> Table:
+    """A row for each alternative."""
+    return Table(
+        "Algorithms",
+        _COLUMNS,
+        [_row(one) for one in result.alternatives],
+        "Another algorithm computes a piece of the network. Latencies are of one place in the network: the "
+        "sum of the tasks that it replaces (direct), and of the tasks that replace them (instead). Taken "
+        "counts the places where the network uses the alternative, out of all places that have the piece.",
+    )
 
 
 def alternative_facts(result: TuneResult) -> list[Fact]:
-    """The line about alternatives; none for a run without."""
+    """The line about alternatives, if the run has any."""
     found = result.alternatives
     if not found:
         return []
@@ -31,11 +37,10 @@ def alternative_facts(result: TuneResult) -> list[Fact]:
         for one in found
         if one.taken and one.direct_s is not None and one.alternative_s is not None
     )
-    taken = sum(one.taken for one in found)
-    detail = f"taken at {taken} place{'s' * (taken != 1)}"
-    detail += f", where they save {milliseconds(saved_s)} by their tasks" if saved_s else ""
+    detail = f"taken at {counted(sum(one.taken for one in found), 'place')}"
+    detail += f", where their tasks save {milliseconds(saved_s)}" if saved_s else ""
     chosen = sum(one.taken > 0 for one in found)
-    return [Fact("Algorithms", f"{chosen} of {len(found)} alternatives taken", detail)]
+    return [Fact("Algorithms", f"{part_of(chosen, len(found), 'alternative')} taken", detail)]
 
 
 def _row(one: AlternativeResult) -> list[str]:
@@ -44,8 +49,8 @@ def _row(one: AlternativeResult) -> list[str]:
         ratio = one.direct_s / one.alternative_s
     return [
         one.name,
-        MISSING if one.direct_s is None else milliseconds(one.direct_s),
-        MISSING if one.alternative_s is None else milliseconds(one.alternative_s),
-        MISSING if ratio is None else f"{significant(ratio)}x",
+        milliseconds(one.direct_s),
+        milliseconds(one.alternative_s),
+        times(ratio),
         f"{one.taken} of {one.places}",
     ]

@@ -1,28 +1,26 @@
-"""The table of contestants of a report, shared by the terminal and the page."""
+"""Contestants of a report: the forms of the network and its rivals."""
 
 from __future__ import annotations
 
-from ...page import significant
+from ...page import Column, Table
+from ...wording import MISSING, duration, milliseconds, times
 from ..run.result import TUNED, UNTUNED, Contestant, TuneResult, comparable
-from .quantities import duration, milliseconds
-from .table import MISSING
 
-HEADS = (
-    "Contestant",
-    "Median",
-    "Over tuned",
-    "Ready after",
-    "Memory",
-    "Difference",
-    "Version",
-    "Remark",
+_COLUMNS = (
+    Column("Contestant", text=True),
+    Column("Median"),
+    Column("Over tuned"),
+    Column("Ready after", optional=True),
+    Column("Memory", optional=True),
+    Column("Difference", optional=True, terminal=False),
+    Column("Version", optional=True, terminal=False),
+    Column("Remark", text=True, optional=True),
 )
-"""Titles of the columns."""
 
-EXPLANATION = (
-    "Each contestant runs in a process of its own, with as many threads as the others; they are timed in "
-    "turns. Ready after: from the network to the end of the first run. Memory: the most that the process had "
-    "resident. Difference: the largest of its outputs from the original's."
+_NOTE = (
+    "Each contestant runs in a process of its own with the same number of threads; they are timed in turns. "
+    "Ready after is the time from the network to the end of its first run. Memory is the largest resident "
+    "memory of the process. Difference is the largest difference of its outputs from the original's."
 )
 
 
@@ -32,20 +30,16 @@ def ordered(result: TuneResult) -> list[Contestant]:
     return [*forms[:1], *result.rivals(), *forms[1:]]
 
 
-def contestant_rows(result: TuneResult) -> list[list[str]]:
-    """A row a contestant."""
+def contestants_table(result: TuneResult) -> Table:
+    """A row for each contestant, and a remark for each rival that could not take part."""
     best = result.best_rival()
-    return [_row(result, one, one is best) for one in ordered(result)]
-
-
-def _types_differ(result: TuneResult) -> bool:
-    """Whether any contestant runs in another data type than float32."""
-    return any(one.dtype not in ("", "float32") for one in result.contestants)
-
-
-def left_out(result: TuneResult) -> list[str]:
-    """A sentence for each rival that could not take part."""
-    return [f"{title} is left out: {reason}." for title, reason in result.left_out.items()]
+    return Table(
+        "Contestants",
+        _COLUMNS,
+        [_row(result, one, one is best) for one in ordered(result)],
+        _NOTE,
+        remarks=[f"{title} is left out: {reason}." for title, reason in result.left_out.items()],
+    )
 
 
 def _row(result: TuneResult, one: Contestant, best: bool) -> list[str]:
@@ -55,13 +49,13 @@ def _row(result: TuneResult, one: Contestant, best: bool) -> list[str]:
         ratio = one.median_s / tuned_s
     return [
         one.name,
-        MISSING if one.median_s is None else milliseconds(one.median_s),
-        MISSING if ratio is None else f"{significant(ratio)}x",
+        milliseconds(one.median_s),
+        times(ratio),
         MISSING if one.ready_s is None else duration(one.ready_s),
         MISSING if one.peak_mb is None else f"{one.peak_mb:,.0f} MB",
         MISSING if one.max_abs_difference is None else f"{one.max_abs_difference:.1e}",
         one.version or MISSING,
-        _remark(one, best, _types_differ(result)),
+        _remark(one, best, any(other.dtype not in ("", "float32") for other in result.contestants)),
     ]
 
 

@@ -1,24 +1,18 @@
-"""Coverage of a run: what became of its candidates, in sum and by task."""
+"""Coverage of a run: what became of its candidates, in total and by task."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ...page import Fact
+from ...page import Fact, Table, columns
 from ..run.result import TaskResult
 
-COVERAGE_HEADS = ("Task", "Drafted", "Tried", "Rejected", "Proposed", "Measured", "Failed")
-COVERAGE_NOTE = (
-    "The draft model rates drafted candidates by their decisions alone. Those tried are replayed into "
-    "programs, and are then rejected or proposed. Of those proposed, the search selects which are measured."
-)
 
+def coverage_facts(tasks: Sequence[TaskResult]) -> list[Fact]:
+    """The line about the candidates of a run, if anything was searched.
 
-def coverage(tasks: Sequence[TaskResult]) -> list[Fact]:
-    """The line about the candidates of a run; none where nothing was searched.
-
-    A report of before these counts tells of what was scored, measured and failed alone.
+    Reports from before these counts tell the candidates scored, measured and failed only.
     """
     drafted, tried, proposed, measured, failed = (
         sum(getattr(task, f"candidates_{of}") for task in tasks)
@@ -39,9 +33,9 @@ def coverage(tasks: Sequence[TaskResult]) -> list[Fact]:
     return [Fact("Candidates", f"{measured:,} measured", ", ".join(known))]
 
 
-def coverage_rows(tasks: Sequence[TaskResult]) -> list[list[str]]:
-    """Cells of each task that was searched, under COVERAGE_HEADS."""
-    return [
+def coverage_table(tasks: Sequence[TaskResult]) -> Table:
+    """A row for each task that was searched."""
+    rows = [
         [
             task.name,
             f"{task.candidates_drafted:,}",
@@ -54,6 +48,15 @@ def coverage_rows(tasks: Sequence[TaskResult]) -> list[list[str]]:
         for task in tasks
         if task.candidates_tried or task.candidates_measured
     ]
+    heads = ("Task", "Drafted", "Tried", "Rejected", "Proposed", "Measured", "Failed")
+    return Table(
+        "Candidates",
+        columns(*heads, text=("Rejected", "Failed")),
+        rows,
+        "The draft model rates drafted candidates by their decisions. The candidates that are tried are "
+        "replayed into programs, and are then rejected or proposed. The search selects the proposed programs "
+        "that are measured.",
+    )
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> Counter[str]:

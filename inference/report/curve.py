@@ -1,4 +1,4 @@
-"""Tuning curve of a report's page: estimated latency of the network over time."""
+"""Tuning curve of a report: estimated latency of the network over time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from itertools import cycle
 
 from matplotlib.axes import Axes
 
-from ...figures import AFTER, BEFORE, INK, PEER, canvas, fragment, log_axis
+from ...figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, log_axis, shortened
 from ...page import Plot
+from ...wording import duration, milliseconds, times
 from ..run.result import TuneResult
-from .quantities import duration, milliseconds
-
-WIDE = 15.0
-"""Width in inches of a plot over the full width of the page."""
 
 
 def curve_plot(result: TuneResult) -> Plot | None:
@@ -24,23 +21,25 @@ def curve_plot(result: TuneResult) -> Plot | None:
     elapsed, latency = zip(*known, strict=True)
     others = {run.name: points for run in result.comparison_runs if (points := _finite(run.curve))}
     last = max(elapsed[-1], *(points[-1][0] for points in others.values()), 0.0)
+    start = min(elapsed[0], *(points[0][0] for points in others.values()), last)
     milli = [value * 1e3 for points in (known, *others.values()) for _, value in points]
-    with canvas(WIDE, 4.6) as figure:
+    with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         for (name, points), style in zip(others.items(), cycle(("-", "--", ":")), strict=False):
             _steps(axes, points, last, colour=BEFORE, label=name, style=style)
         _steps(axes, known, last, colour=AFTER, label="this run", style="-")
         axes.plot(elapsed[-1], latency[-1] * 1e3, "o", color=AFTER, markersize=8)
-        # Beside a run that took 30 times as long, this one would be a few millimetres wide.
-        if last > 8 * elapsed[-1] and elapsed[0] > 0:
+        # Compared with a run that took 30 times as long, this one would be a few pixels wide.
+        if last > 8 * elapsed[-1] and start > 0:
             log_axis(axes, "x")
         else:
-            axes.set_xlim(0, last * 1.02 or 1)
+            margin = 0.02 * (last - start) or 0.5
+            axes.set_xlim(start - margin, last + margin)
         rival = result.best_rival()
         if rival is not None and rival.median_s is not None:
             axes.axhline(rival.median_s * 1e3, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
             axes.annotate(
-                rival.name,
+                shortened(rival.name),
                 (0, rival.median_s * 1e3),
                 (4, 4),
                 xycoords=("axes fraction", "data"),
@@ -53,11 +52,11 @@ def curve_plot(result: TuneResult) -> Plot | None:
         else:
             axes.set_ylim(0, 1.1 * max(milli))
         axes.set_xlabel("seconds since the start")
-        axes.set_ylabel("estimated latency of the network, ms")
+        axes.set_ylabel("estimated latency, ms")
         if others:
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0)
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
-            "Sum over tasks of weight times best latency so far: "
+            "Sum over tasks of weight times best latency so far, from the first measured task on: "
             f"from {milliseconds(latency[0])} to {milliseconds(latency[-1])} after {duration(elapsed[-1])}."
         )
         for name, points in others.items():
@@ -65,7 +64,7 @@ def curve_plot(result: TuneResult) -> Plot | None:
                 f" {name} reached {milliseconds(points[-1][1])} after {duration(points[-1][0])}"
                 f"{_overtaken(known, points[-1])}."
             )
-        return Plot("Tuning curve", caption, fragment(figure, "curve", caption), wide=True)
+        return Plot("Tuning curve", caption, (fragment(figure, "curve", caption),))
 
 
 def _finite(curve: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -80,7 +79,14 @@ def _steps(
     elapsed, latency = zip(*drawn, strict=True)
     milli = [value * 1e3 for value in latency]
     axes.step(
-        elapsed, milli, where="post", color=colour, linewidth=2.2, linestyle=style, label=label, zorder=2
+        elapsed,
+        milli,
+        where="post",
+        color=colour,
+        linewidth=2.2,
+        linestyle=style,
+        label=shortened(label),
+        zorder=2,
     )
 
 
@@ -91,4 +97,4 @@ def _overtaken(ours: list[tuple[float, float]], end: tuple[float, float]) -> str
         return ""
     if reached <= 0:
         return "; this run started there"
-    return f"; this run reached that after {duration(reached)} ({end[0] / reached:.3g}x less time)"
+    return f"; this run reached that after {duration(reached)} ({times(end[0] / reached)} less time)"

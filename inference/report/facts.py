@@ -1,39 +1,70 @@
-"""Summary and notes of a report, shared by the terminal and the page."""
+"""Summary, warnings and notes of a report."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
-from ...page import Fact, significant
+from ...page import Fact
+from ...wording import (
+    capitalised,
+    counted,
+    duration,
+    listed,
+    milliseconds,
+    part_of,
+    significant,
+    times,
+    verb,
+)
 from ..run.result import BY_LOAD, BY_STOCK, TUNED, UNTUNED, Contestant, TuneResult, untuned_by_tasks_s
 from .alternatives import alternative_facts
-from .coverage import coverage
+from .coverage import coverage_facts
 from .energy import estimate_energy
 from .network_time import time_notes
 from .networks import network_facts
-from .quantities import duration, milliseconds
 from .reuse import reuse_facts
 
 
 def facts(result: TuneResult) -> list[Fact]:
-    """The summary: speed, correctness, cost; a dry run is told first."""
-    found = _simulated(result)
-    found += [*_predicted(result), *_comparisons(result), *_untuned_by_tasks(result)]
+    """The whole summary: a dry run is told first, then the headline."""
+    return [*_simulated(result), *headline(result), *details(result)]
+
+
+def headline(result: TuneResult) -> list[Fact]:
+    """Speed over the best rival, time taken, and outputs; for a set of networks, how many were tuned."""
     own = [task for task in result.tasks if task.weight]
     tuned = sum(task.tuned_latency_s is not None for task in own)
     return [
-        *found,
-        *network_facts(result),
-        *([] if result.networks else [_outputs(result)]),
+        *_speeds(result)[:1],
+        Fact("Time taken", duration(result.total_s), f"{part_of(tuned, len(own), 'task')} tuned"),
+        *(network_facts(result) or [_outputs(result)]),
+    ]
+
+
+def details(result: TuneResult) -> list[Fact]:
+    """Everything that is not in the headline: other speeds, counts, energy."""
+    return [
+        *_predicted(result),
+        *_speeds(result)[1:],
         *_agreement(result),
         *_exported(result),
-        Fact("Wall time", duration(result.total_s), f"{tuned} of {len(own)} tasks tuned"),
         *alternative_facts(result),
         *reuse_facts(result),
-        *coverage(result.tasks),
+        *coverage_facts(result.tasks),
         *_families(result),
         *_energy(result),
     ]
+
+
+def banner(result: TuneResult) -> str:
+    """A warning if latencies are not measured, or if other work disturbed the timing; empty without one."""
+    found = [f"{fact.label}, {fact.value}: {fact.detail}." for fact in _simulated(result)]
+    if disturbed := [one.name for one in result.contestants if one.disturbed]:
+        found.append(
+            f"Other work of the machine disturbed the timing of {listed(disturbed)}. No ratio to it is "
+            "claimed. Time the network again when the machine is quiet."
+        )
+    return " ".join(found)
 
 
 def _simulated(result: TuneResult) -> list[Fact]:
@@ -52,7 +83,7 @@ def _families(result: TuneResult) -> list[Fact]:
 
 
 def _predicted(result: TuneResult) -> list[Fact]:
-    """The schedules that nothing was measured of."""
+    """The schedules that were not measured."""
     predicted = sum(task.predicted for task in result.tasks)
     if not predicted:
         return []
@@ -60,8 +91,8 @@ def _predicted(result: TuneResult) -> list[Fact]:
         Fact(
             "Schedules",
             "predicted, not measured",
-            f"{predicted} of {len(result.tasks)} tasks run with the candidate that the cost model rates "
-            "best; some may be slower than plain loops",
+            f"{part_of(predicted, len(result.tasks), 'task')} {verb(predicted, 'runs', 'run')} with the "
+            "candidate that the cost model rates best, which may be slower than plain loops",
         )
     ]
 
@@ -73,7 +104,8 @@ def _energy(result: TuneResult) -> list[Fact]:
         return []
     detail = f"assuming {result.power_w:g} W and {result.co2_kg_per_kwh:g} kg of CO2 per kWh"
     if estimate.runs_to_pay_back is not None:
-        detail += f"; paid back after {estimate.runs_to_pay_back:,.0f} runs compared with {estimate.peer}"
+        runs = counted(estimate.runs_to_pay_back, "run")
+        detail += f"; paid back after {runs} compared with {estimate.peer}"
     value = f"{significant(estimate.kwh * 1e3)} Wh, {significant(estimate.co2_kg * 1e3)} g CO2"
     found = [Fact("Energy, estimated", value, detail)]
     if (once := estimate.pretraining) is not None:
@@ -83,15 +115,19 @@ def _energy(result: TuneResult) -> list[Fact]:
     return found
 
 
-def _comparisons(result: TuneResult) -> list[Fact]:
-    """A fact for each other contestant that was timed: the best rival first, the untuned network last."""
+def _speeds(result: TuneResult) -> list[Fact]:
+    """A fact for each other contestant that was timed: the best rival first, the untuned network last.
+
+    If the untuned network was not timed, the sum of its tasks stands for it.
+    """
     tuned = next((one for one in result.contestants if one.name == TUNED), None)
     if tuned is None:
         return []
     others = [*result.rivals(), *(one for one in result.contestants if one.name == UNTUNED)]
     best = result.best_rival()
     others.sort(key=lambda one: one is not best)
-    return [_comparison(tuned, one, one is best) for one in others if one.median_s is not None]
+    found = [_comparison(tuned, one, one is best) for one in others if one.median_s is not None]
+    return found + _untuned_by_tasks(result)
 
 
 def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
@@ -109,12 +145,12 @@ def _comparison(tuned: Contestant, other: Contestant, best: bool) -> Fact:
 def _compared(name: str, ratio: float, detail: str, about: str = "") -> Fact:
     """A fact from `ratio`, the latency of `name` over the tuned network's."""
     faster = ratio >= 1
-    value = f"{about}{significant(ratio if faster else 1 / ratio)}x {'faster' if faster else 'slower'}"
+    value = f"{about}{times(ratio if faster else 1 / ratio)} {'faster' if faster else 'slower'}"
     return Fact(f"Compared with {name}", value, detail, faster)
 
 
 def _untuned_by_tasks(result: TuneResult) -> list[Fact]:
-    """Comparison with the sum of the untuned tasks, where the untuned network was not timed."""
+    """Comparison with the sum of the untuned tasks, if the untuned network was not timed."""
     tuned_s, untuned_s = result.median_s(TUNED), untuned_by_tasks_s(result.tasks)
     if tuned_s is None or untuned_s is None or any(one.name == UNTUNED for one in result.contestants):
         return []
@@ -138,7 +174,7 @@ def _agreement(result: TuneResult) -> list[Fact]:
     found = result.agreement
     if found is None:
         return []
-    detail = f"same largest output as in float32, mean of {found.inputs} random inputs"
+    detail = f"same largest output as in float32, mean of {counted(found.inputs, 'random input')}"
     if found.rival_top_1 is not None and found.rival_difference is not None:
         detail += (
             f"; {found.rival} in {found.dtype}: {found.rival_top_1:.1%}, "
@@ -156,24 +192,36 @@ def _exported(result: TuneResult) -> list[Fact]:
         return []
     detail = (
         f"by {BY_LOAD}; {BY_STOCK} takes {milliseconds(stock.median_s)} "
-        f"(medians of {len(loaded.samples_s)} calls in a new process)"
+        f"(median of {counted(len(loaded.samples_s), 'call')} in a new process)"
     )
     return [Fact("Exported network", milliseconds(loaded.median_s), detail)]
 
 
 def notes(result: TuneResult) -> list[str]:
-    """Remarks below the table: untuned tasks, schedules from a database, other data types, lost time."""
-    found = [
-        f"{task.name} was not tuned{'' if task.tuned_latency_s is None else ' to its end'}: {task.reason}"
-        for task in result.tasks
-        if task.reason
-    ]
+    """Remarks below the task table: untuned tasks, schedules from a database, other data types, lost time."""
+    found = [*_untuned(result)]
     placed = [task for task in result.tasks if task.template]
     found += [f"{task.name} runs a template for GPUs: {task.template}." for task in placed]
     reused = sum(task.from_database for task in result.tasks)
     if reused:
-        found.append(f"{reused} of {len(result.tasks)} schedules came from a database, without a search.")
+        schedules = part_of(reused, len(result.tasks), "schedule")
+        found.append(f"{schedules} came from a database, without a search.")
     found += [f"Operator {text}: TVM builds no code for its own data type." for text in result.recast]
-    if result.float_products:
-        found.append(f"{result.float_products} products have no form in int8 and stay float32.")
+    if count := result.float_products:
+        products = capitalised(counted(count, "product"))
+        verbs = verb(count, "has no form in int8 and stays", "have no form in int8 and stay")
+        found.append(f"{products} {verbs} float32.")
     return found + time_notes(result)
+
+
+def _untuned(result: TuneResult) -> list[str]:
+    """A sentence for each reason why tasks were not tuned."""
+    names: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for task in result.tasks:
+        if task.reason:
+            extent = "" if task.tuned_latency_s is None else " to the end"
+            names[extent, task.reason].append(task.name)
+    return [
+        f"{listed(of)} {verb(len(of), 'was', 'were')} not tuned{extent}: {reason}."
+        for (extent, reason), of in names.items()
+    ]

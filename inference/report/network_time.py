@@ -1,14 +1,14 @@
-"""Time of a run of the network: by its calls, beside its tasks measured alone, and beside the cores' peak."""
+"""Time of a run of the network by its calls, compared with its tasks measured alone and the cores' peak."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ...page import significant
+from ...page import Table, columns
+from ...wording import MISSING, counted, milliseconds, signed_ms, significant
 from ..run.result import TUNED, TuneResult, by_tasks_s
-from .quantities import milliseconds
-from .table import MISSING, rows
+from .table import rows
 
 APART = 0.1
 """Difference of the network from the sum of its tasks, over the network, above which a note explains it."""
@@ -18,12 +18,6 @@ _NAMED = 3
 
 _LEAST_SHARE = 0.005
 """Parts below this share of a run are one line of the table together."""
-
-TIME_HEADS = ("Task or function", "Calls", "ms in the network", "Share", "ms alone")
-TIME_NOTE = (
-    "One run of the tuned network by its calls, at best. Alone: as measured in the search, times its calls. "
-    "vm.builtin: TVM's virtual machine, which allocates memory, checks shapes and makes views."
-)
 
 
 @dataclass(frozen=True)
@@ -41,30 +35,45 @@ class _Part:
         return self.name.startswith("vm.builtin.")
 
 
-def time_rows(result: TuneResult) -> list[list[str]]:
-    """Cells under TIME_HEADS, the parts that take longest first; none without a profile."""
-    if result.network_profile is None:
+def time_table(result: TuneResult) -> Table:
+    """The parts of a run, those that take longest first; without rows if the run has no profile."""
+    heads = ("Task or function", "Calls", "ms in the network", "Share", "ms alone")
+    return Table(
+        "A run of the network",
+        columns(*heads),
+        _rows(result),
+        "The shortest run of the tuned network by its calls. Alone is the time of the same calls as measured "
+        "in the search. vm.builtin functions are those of TVM's virtual machine, which allocates memory, "
+        "checks shapes and makes views.",
+    )
+
+
+def _rows(result: TuneResult) -> list[list[str]]:
+    profile = result.network_profile
+    if profile is None:
         return []
-    run_s, found = result.network_profile.run_s, _parts(result)
-    shown = [part for part in found if part.network_s >= _LEAST_SHARE * run_s]
+    found = _parts(result)
+    shown = [part for part in found if part.network_s >= _LEAST_SHARE * profile.run_s]
     rest = [part for part in found if part not in shown]
     if rest:
-        name = f"{len(rest)} others"
+        name = counted(len(rest), "other")
         shown.append(_Part(name, sum(part.calls for part in rest), sum(part.network_s for part in rest)))
-    return [
-        *(_cells(part.name, f"{part.calls:,}", part.network_s, run_s, part.alone_s) for part in shown),
-        _cells("between calls", MISSING, result.network_profile.rest_s, run_s, None),
-        _cells("one run", MISSING, run_s, run_s, by_tasks_s(result.tasks, lambda task: task.latency_s)),
+    alone_s = by_tasks_s(result.tasks, lambda task: task.latency_s)
+    rows = [
+        _cells(part.name, f"{part.calls:,}", part.network_s, profile.run_s, part.alone_s) for part in shown
     ]
+    if profile.rest_s > 0:  # each call counts with its shortest time, so noise may leave nothing between them
+        rows.append(_cells("between calls", MISSING, profile.rest_s, profile.run_s, None))
+    return [*rows, _cells("one run", MISSING, profile.run_s, profile.run_s, alone_s)]
 
 
 def time_notes(result: TuneResult) -> list[str]:
-    """Notes on the network's time outside of its tasks, and on the tasks that lose most to a rival."""
+    """Notes on the network's time outside of its tasks, and on the tasks that lose most time."""
     return [*_difference(result), *_lost(result)]
 
 
 def _difference(result: TuneResult) -> list[str]:
-    """The network's latency beside the sum of its tasks, where they are over APART apart."""
+    """The network's latency and the sum of its tasks, if they differ by more than APART."""
     profile, alone_s = result.network_profile, by_tasks_s(result.tasks, lambda task: task.latency_s)
     if profile is None or alone_s is None:
         return []
@@ -75,18 +84,21 @@ def _difference(result: TuneResult) -> list[str]:
     tasks = [(part, part.network_s - part.alone_s) for part in found if part.alone_s is not None]
     tasks.sort(key=lambda pair: abs(pair[1]), reverse=True)
     most = [
-        f"{part.name} {_signed(difference)}" for part, difference in tasks[:_NAMED] if abs(difference) > 0
+        f"{part.name} {signed_ms(difference)} ms"
+        for part, difference in tasks[:_NAMED]
+        if abs(difference) > 0
     ]
     builtins_s = sum(part.network_s for part in found if part.is_builtin)
     others_s = sum(part.network_s for part in found if part.alone_s is None and not part.is_builtin)
+    named = f" ({', '.join(most)})" if most else ""
+    parts = [f"they take {milliseconds(sum(part.network_s for part, _ in tasks))}{named}"]
+    parts += [f"functions outside of tasks {milliseconds(others_s)}"] if others_s else []
+    parts += [f"TVM's virtual machine {milliseconds(builtins_s)}"]
+    parts += [f"and {milliseconds(profile.rest_s)} pass between calls"] if profile.rest_s > 0 else []
     note = (
-        f"A run of the network takes {milliseconds(run_s)}, {milliseconds(profile.run_s)} at best; its "
-        f"tasks, measured alone, add up to {milliseconds(alone_s)} at best. In the network they take "
-        f"{milliseconds(sum(part.network_s for part, _ in tasks))}"
-        + (f" ({', '.join(most)})" if most else "")
-        + (f", functions outside of tasks {milliseconds(others_s)}" if others_s else "")
-        + f", TVM's virtual machine {milliseconds(builtins_s)}, and {milliseconds(profile.rest_s)} pass "
-        "between calls."
+        f"A run of the network takes {milliseconds(run_s)}, and {milliseconds(profile.run_s)} at best; its "
+        f"tasks, measured alone, add up to {milliseconds(alone_s)} at best. In the network "
+        f"{', '.join(parts)}."
     )
     if result.settings.get("measure", {}).get("cache_flush"):
         note += " Tasks are measured with cold caches, and follow each other in the network with warm ones."
@@ -94,7 +106,7 @@ def _difference(result: TuneResult) -> list[str]:
 
 
 def _lost(result: TuneResult) -> list[str]:
-    """The tasks that lose most to the cores' peak, where a rival is faster."""
+    """The tasks that lose most compared with the cores' peak, if a rival is faster."""
     best, tuned_s, peak = result.best_rival(), result.median_s(TUNED), result.peak_gflops
     if best is None or best.median_s is None or tuned_s is None or best.median_s >= tuned_s or peak is None:
         return []
@@ -130,7 +142,3 @@ def _parts(result: TuneResult) -> list[_Part]:
 def _cells(name: str, calls: str, seconds: float, run_s: float, alone_s: float | None) -> list[str]:
     alone = MISSING if alone_s is None else significant(alone_s * 1e3)
     return [name, calls, significant(seconds * 1e3), f"{seconds / run_s:.1%}", alone]
-
-
-def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '-'}{milliseconds(abs(seconds))}"

@@ -1,27 +1,38 @@
-"""Plots of a report's page."""
+"""Plots of a report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from ...figures import AFTER, BAD, BEFORE, GRID, INK, PEER, canvas, fragment, log_axis
+from ...figures import (
+    AFTER,
+    BAD,
+    BEFORE,
+    GRID,
+    HALF,
+    INK,
+    PEER,
+    bars,
+    canvas,
+    fragment,
+    log_axis,
+    name_rows,
+)
 from ...page import Plot
+from ...wording import counted, duration, milliseconds, part_of
 from ..run.result import TUNED, UNTUNED, TuneResult
 from .contestants import ordered
-from .curve import WIDE, curve_plot
-from .quantities import duration, milliseconds
-from .table import rows
+from .curve import curve_plot
+from .table import Row, rows
 
 MAX_TASKS = 40
 """Number of tasks in the task plot at most; those with the largest share of time are drawn."""
 
 _COLOURS = {TUNED: AFTER, UNTUNED: BEFORE}
-
-_HALF = 7.3  # inches, 72 of the page's pixels each
 
 
 Drawn: TypeAlias = dict[Callable[[TuneResult], Plot | None], Plot | None]
@@ -41,7 +52,7 @@ def drawn_early(result: TuneResult) -> Drawn:
 
 
 def _plots() -> tuple[Callable[[TuneResult], Plot | None], ...]:
-    return (_tasks, curve_plot, _latencies, _stages, _work, _scores)
+    return (_latencies, curve_plot, _tasks, _stages, _work, _scores)
 
 
 def _tasks(result: TuneResult) -> Plot | None:
@@ -49,55 +60,53 @@ def _tasks(result: TuneResult) -> Plot | None:
     if not known:
         return None
     shown = known[:MAX_TASKS]
-    position = np.arange(len(shown))
-    with canvas(WIDE, 1.0 + 0.29 * len(shown)) as figure:
-        latency, share = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1])
-        both = [
-            (y, row.task.untuned_latency_s * 1e3, row.task.tuned_latency_s * 1e3)
-            for y, row in zip(position, shown, strict=True)
-            if row.task.untuned_latency_s is not None and row.task.tuned_latency_s is not None
-        ]
-        if both:
-            lines, before, after = zip(*both, strict=True)
-            latency.hlines(lines, after, before, color=GRID, linewidth=5, zorder=1)
+    first = 100 * (shown[0].share or 0.0)
+    caption = (
+        f"{part_of(len(shown), len(result.tasks), 'task')}, by share of time. "
+        f"The first, {shown[0].task.name}, takes {first:.1f}% of the time spent in tasks."
+    )
+    panels = (_task_latencies(shown, caption), _task_shares(shown, caption))
+    return Plot("Tasks before and after tuning", caption, panels, wide=True)
+
+
+def _task_latencies(shown: Sequence[Row], caption: str) -> str:
+    with canvas(HALF, 1.0 + 0.27 * len(shown)) as figure:
+        axes = figure.subplots()
+        for y, task in enumerate(row.task for row in shown):
+            if task.untuned_latency_s is not None and task.tuned_latency_s is not None:
+                ends = 1e3 * task.tuned_latency_s, 1e3 * task.untuned_latency_s
+                axes.hlines(y, *ends, color=GRID, linewidth=5, zorder=1)
         for colour, label, values in (
             (BEFORE, "untuned", [row.task.untuned_latency_s for row in shown]),
             (AFTER, "tuned", [row.task.tuned_latency_s for row in shown]),
         ):
-            points = [
-                (value * 1e3, y) for y, value in zip(position, values, strict=True) if value is not None
-            ]
+            points = [(value * 1e3, y) for y, value in enumerate(values) if value is not None]
             if points:
-                latency.scatter(*zip(*points, strict=True), s=46, color=colour, label=label, zorder=2)
-        log_axis(latency, "x")
-        latency.set_xlabel("latency of one call, ms (log)")
-        latency.set_yticks(position, [_shorten(row.task.name) for row in shown])
-        latency.set_ylim(len(shown) - 0.4, -0.6)
-        latency.tick_params(axis="y", labelcolor=INK)
-        latency.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+                x, lines = zip(*points, strict=True)
+                axes.scatter(x, lines, s=46, color=colour, label=label, zorder=2)
+        log_axis(axes, "x")
+        axes.set_xlabel("latency of one call, ms (log)")
+        name_rows(axes, [row.task.name for row in shown])
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+        return fragment(figure, "tasks", caption)
 
-        shares = [100 * (row.share or 0.0) for row in shown]
-        colours = [BEFORE if row.task.tuned_latency_s is None else AFTER for row in shown]
-        share.barh(position, shares, height=0.55, color=colours)
-        for y, percent in zip(position, shares, strict=True):
-            share.annotate(
-                f"{percent:.1f}%", (percent, y), (5, 0), textcoords="offset points", va="center", color=INK
-            )
-        share.set_xlim(0, 1.22 * max(shares))
-        share.set_xlabel("share of the network's time, %")
-        share.tick_params(axis="y", labelleft=False)
-        caption = (
-            f"{len(shown)} of {len(result.tasks)} tasks, by share of time. "
-            f"The first, {shown[0].task.name}, takes {shares[0]:.1f}% of the time spent in tasks."
-        )
-        return Plot("Tasks before and after tuning", caption, fragment(figure, "tasks", caption), wide=True)
+
+def _task_shares(shown: Sequence[Row], caption: str) -> str:
+    shares = [100 * (row.share or 0.0) for row in shown]
+    colours = [BEFORE if row.task.tuned_latency_s is None else AFTER for row in shown]
+    with canvas(HALF, 1.0 + 0.27 * len(shown)) as figure:
+        axes = figure.subplots()
+        names = [row.task.name for row in shown]
+        bars(axes, names, shares, [f"{share:.1f}%" for share in shares], colours)
+        axes.set_xlabel("share of the network's time, %")
+        return fragment(figure, "shares", caption)
 
 
 def _latencies(result: TuneResult) -> Plot | None:
     shown = [(one, one.median_s) for one in ordered(result) if one.median_s is not None]
     if not shown:
         return None
-    with canvas(_HALF, 1.4 + 0.75 * len(shown)) as figure:
+    with canvas(HALF, 1.2 + 0.6 * len(shown)) as figure:
         axes = figure.subplots()
         everything = [sample * 1e3 for one, median_s in shown for sample in [*one.samples_s, median_s]]
         for y, (one, median_s) in enumerate(shown):
@@ -122,14 +131,12 @@ def _latencies(result: TuneResult) -> Plot | None:
             axes.set_xlim(0, 1.15 * max(everything))
             axes.set_xlabel("latency of one run, ms")
         marks = [f"{one.name} (disturbed)" if one.disturbed else one.name for one, _ in shown]
-        axes.set_yticks(range(len(shown)), marks)
-        axes.set_ylim(len(shown) - 0.5, -0.65)
-        axes.tick_params(axis="y", labelcolor=INK)
+        name_rows(axes, marks)
         medians = "; ".join(
             f"{mark} {milliseconds(median_s)}" for mark, (_, median_s) in zip(marks, shown, strict=True)
         )
-        caption = f"Turns of the whole network; a line marks the median: {medians}."
-        return Plot("Latency of the network", caption, fragment(figure, "latency", caption))
+        caption = f"Each dot is one turn of the whole network; a line marks the median: {medians}."
+        return Plot("Latency of the network", caption, (fragment(figure, "latency", caption),))
 
 
 def _stages(result: TuneResult) -> Plot | None:
@@ -142,7 +149,7 @@ def _stages(result: TuneResult) -> Plot | None:
     longest = max(stages, key=lambda stage: stages[stage])
     share = stages[longest] / result.total_s
     caption = f"The run took {duration(result.total_s)}; its longest stage was {longest} ({share:.0%})."
-    return Plot("Wall time by stage", caption, _time_bars(stages, result.total_s, "stages", caption))
+    return Plot("Wall time by stage", caption, (_time_bars(stages, result.total_s, "stages", caption),))
 
 
 def _work(result: TuneResult) -> Plot | None:
@@ -150,27 +157,16 @@ def _work(result: TuneResult) -> Plot | None:
     if total <= 0:
         return None
     caption = f"Search and measurement, summed over all processes, which run in parallel: {duration(total)}."
-    return Plot("Work by step", caption, _time_bars(result.profile_s, total, "work", caption))
+    return Plot("Work by step", caption, (_time_bars(result.profile_s, total, "work", caption),))
 
 
 def _time_bars(seconds: dict[str, float], total: float, name: str, caption: str) -> str:
     """SVG with a bar for each entry, labelled with its share of `total`."""
-    with canvas(_HALF, 1.2 + 0.42 * len(seconds)) as figure:
+    with canvas(HALF, 1.0 + 0.36 * len(seconds)) as figure:
         axes = figure.subplots()
-        axes.barh(list(seconds), list(seconds.values()), height=0.55, color=AFTER)
-        for y, value in enumerate(seconds.values()):
-            axes.annotate(
-                f"{duration(value)} ({value / total:.0%})",
-                (value, y),
-                (5, 0),
-                textcoords="offset points",
-                va="center",
-                color=INK,
-            )
-        axes.set_xlim(0, 1.45 * max(seconds.values()))
-        axes.set_ylim(len(seconds) - 0.4, -0.6)
+        labels = [f"{duration(value)} ({value / total:.0%})" for value in seconds.values()]
+        bars(axes, list(seconds), list(seconds.values()), labels)
         axes.set_xlabel("seconds")
-        axes.tick_params(axis="y", labelcolor=INK)
         return fragment(figure, name, caption)
 
 
@@ -201,7 +197,7 @@ def _scores(result: TuneResult) -> Plot | None:
         return None
     ran = [(predicted, measured) for predicted, measured in pairs if measured > 0]
     failed = [(predicted, measured) for predicted, measured in pairs if measured == 0]
-    with canvas(_HALF, 4.6) as figure:
+    with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         for points, marker, colour, label in ((ran, "o", AFTER, "ran"), (failed, "X", BAD, "failed")):
             if points:
@@ -214,16 +210,8 @@ def _scores(result: TuneResult) -> Plot | None:
             axes.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, borderaxespad=0)
         correlation = rank_correlation(result)
         caption = (
-            f"{len(pairs):,} measured candidates of all tasks. A measured score is the task's best measured "
-            "latency over the candidate's. Spearman correlation within a task, averaged over tasks: "
+            f"{counted(len(pairs), 'measured candidate')} of all tasks. A measured score is the task's best "
+            "measured latency over the candidate's. Spearman correlation within a task, averaged over tasks: "
             f"{'not defined' if correlation is None else f'{correlation:.2f}'}."
         )
-        return Plot("Predicted and measured scores", caption, fragment(figure, "scores", caption))
-
-
-def _shorten(name: str, longest: int = 44) -> str:
-    """The head and the tail of a long name: generated names differ in both."""
-    if len(name) <= longest:
-        return name
-    tail = (longest - 3) // 2
-    return f"{name[: longest - 3 - tail]}...{name[-tail:]}"
+        return Plot("Predicted and measured scores", caption, (fragment(figure, "scores", caption),))

@@ -1,22 +1,14 @@
-"""Reuse tree of a run: which tasks were searched, and whose programs the others began with."""
+"""Reuse tree of a run: the tasks that were searched, and the parents whose programs the others began with."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ...page import Fact, significant
+from ...page import Fact, Table, columns
+from ...wording import MISSING, counted, milliseconds, part_of, significant
 from ..run.result import TaskResult, TuneResult
-from .quantities import milliseconds
-from .table import MISSING
 
-REUSE_TITLE = "Reuse between tasks"
-REUSE_HEADS = ("Task", "Search", "Programs", "Latency", "GFLOP/s", "Tuning s")
-REUSE_NOTE = (
-    "A task stands below the one that it follows: its own search is short, and begins with that one's "
-    "programs, adapted to its loops, or with templates (search.auto.starts). Tasks at the left were searched "
-    "by themselves. Programs are those measured in this run."
-)
-NO_PAIR = "No two tasks of this run can reuse each other's programs: each was searched by itself."
+NO_PAIR = "No two tasks of this run can reuse each other's programs, so each was searched by itself."
 
 EARLIER = "earlier run"
 
@@ -32,7 +24,7 @@ def reuses(result: TuneResult) -> bool:
 
 
 def reuse_facts(result: TuneResult) -> list[Fact]:
-    """The line about reuse; none for a run without."""
+    """The line about reuse, if the run asked for it."""
     if not reuses(result):
         return []
     children = [task for task in result.tasks if task.parent]
@@ -40,19 +32,26 @@ def reuse_facts(result: TuneResult) -> list[Fact]:
         return [Fact("Reuse", "none", NO_PAIR)]
     bridges = len(result.bridges())
     others = [task for task in result.tasks if not task.parent]
-    detail = (
-        f"{_programs(children)} programs measured of them, {_programs(others)} of the other {len(others)}"
+    detail = f"{_programs(children)} of them measured, and {_programs(others)} of the other {len(others)}"
+    detail += f"; {counted(bridges, 'bridge')} added" if bridges else ""
+    value = f"{part_of(len(children), len(result.tasks), 'task')} follow others"
+    return [Fact("Reuse", value, detail)]
+
+
+def reuse_table(result: TuneResult) -> Table:
+    """A row for each task below its parent; without rows if no task reuses another."""
+    rows = []
+    if any(task.parent for task in result.tasks):
+        bridges = {task.workload_hash for task in result.bridges()}
+        rows = [_row(*node, bridges) for node in _nodes(result.tasks)]
+    return Table(
+        "Reuse between tasks",
+        columns("Task", "Search", "Programs", "Latency", "GFLOP/s", "Tuning s", text=("Search",)),
+        rows,
+        "A task stands below its parent: its own search is short, and begins with programs of the parent "
+        "that are adapted to its loops, or with templates (search.auto.starts). Tasks at the left were "
+        "searched by themselves. Programs counts those that this run measured.",
     )
-    detail += f"; {bridges} bridge{'s' * (bridges > 1)} added" if bridges else ""
-    return [Fact("Reuse", f"{len(children)} of {len(result.tasks)} tasks follow others", detail)]
-
-
-def reuse_rows(result: TuneResult) -> list[list[str]]:
-    """Cells of each task under REUSE_HEADS, each below its parent; none where no task reuses another."""
-    if not any(task.parent for task in result.tasks):
-        return []
-    bridges = {task.workload_hash for task in result.bridges()}
-    return [_row(*node, bridges) for node in _nodes(result.tasks)]
 
 
 def _row(
@@ -68,7 +67,7 @@ def _row(
         branch + name,
         _search(task, task.workload_hash in bridges),
         f"{task.candidates_measured:,}",
-        MISSING if task.latency_s is None else milliseconds(task.latency_s),
+        milliseconds(task.latency_s),
         MISSING if speed is None else significant(speed),
         f"{task.search_s + task.measure_s:.1f}",
     ]
@@ -116,4 +115,4 @@ def _nodes(tasks: Sequence[TaskResult]) -> Iterator[_Node]:
 
 
 def _programs(tasks: Sequence[TaskResult]) -> str:
-    return f"{sum(task.candidates_measured for task in tasks):,}"
+    return counted(sum(task.candidates_measured for task in tasks), "program")

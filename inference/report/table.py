@@ -1,16 +1,13 @@
-"""The task table of a report, shared by the terminal and the page."""
+"""The task table of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...page import significant
+from ...page import Column, Table
+from ...wording import MISSING, significant, times
 from ..run.result import TaskResult, TuneResult, by_tasks_s
-
-MISSING = "-"
-WHOLE_NETWORK = "one run of the network"
-"""Name of the last line of the task table."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class Row:
     task: TaskResult
     share: float | None
     peak_gflops: float | None = None
-    """Float32 peak of the cores in 10^9 operations a second, None where it is not known."""
+    """Float32 peak of the cores in 10^9 operations a second, or None."""
 
     @property
     def of_peak(self) -> float | None:
@@ -29,33 +26,23 @@ class Row:
 
     @property
     def lost_s(self) -> float | None:
-        """Seconds of a run of the network over those that the task would take at the cores' peak."""
+        """Seconds that a run of the network spends in the task beyond its time at the cores' peak."""
         if self.task.network_s is None or self.peak_gflops is None:
             return None
         return self.task.network_s - self.task.weight * self.task.flops / (self.peak_gflops * 1e9)
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the task table."""
+class _Quantity:
+    """A number of each task; `total` is that of the network."""
 
-    title: str
-    value: Callable[[Row], str | float | None]
-    """Content of a cell: text, or the number to sort by."""
-    show: Callable[[float], str] = lambda number: f"{number:,.0f}"
-    total: Callable[[list[Row]], float | None] | None = None
-    """Aggregate over all rows for the last line of the table; None for a column without one."""
+    column: Column
+    value: Callable[[Row], float | None]
+    show: Callable[[float], str]
+    total: Callable[[Sequence[Row]], float | None] = lambda _: None
 
-    def cell(self, row: Row) -> str:
-        return self._text(self.value(row))
-
-    def footer(self, rows: list[Row]) -> str:
-        return "" if self.total is None else self._text(self.total(rows))
-
-    def _text(self, value: str | float | None) -> str:
-        if value is None:
-            return MISSING
-        return value if isinstance(value, str) else self.show(value)
+    def text(self, value: float | None) -> str:
+        return MISSING if value is None else self.show(value)
 
 
 def rows(result: TuneResult) -> list[Row]:
@@ -67,20 +54,36 @@ def rows(result: TuneResult) -> list[Row]:
     return sorted(pairs, key=lambda row: -1.0 if row.share is None else row.share, reverse=True)
 
 
+def tasks_table(result: TuneResult, remarks: Sequence[str] = ()) -> Table:
+    """A row for each task; the last line is one run of the network, each task times its weight."""
+    table = rows(result)
+    return Table(
+        "Tasks",
+        [Column("Task", text=True), *(one.column for one in _QUANTITIES)],
+        [[row.task.name, *(one.text(one.value(row)) for one in _QUANTITIES)] for row in table],
+        "Latencies are of one call. The last line is one run of the network: each task times its weight. "
+        "Share is the task's part of the time spent in all tasks. Of peak is the part of the cores' measured "
+        "float32 peak that the task reaches; a task that waits for memory reaches little of it.",
+        total=["one run of the network", *(one.text(one.total(table)) for one in _QUANTITIES[:-1]), ""],
+        remarks=remarks,
+        keys=[[row.task.name, *(one.value(row) for one in _QUANTITIES)] for row in table],
+    )
+
+
 def _milli(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
 
 
-def _network_total(latency: Callable[[TaskResult], float | None]) -> Callable[[list[Row]], float | None]:
+def _sum(value: Callable[[TaskResult], float]) -> Callable[[Sequence[Row]], float]:
+    return lambda table: sum(value(row.task) for row in table)
+
+
+def _network_ms(latency: Callable[[TaskResult], float | None]) -> Callable[[Sequence[Row]], float | None]:
     """`by_tasks_s` in milliseconds, as the total of a column."""
-
-    def total(table: list[Row]) -> float | None:
-        return _milli(by_tasks_s([row.task for row in table], latency))
-
-    return total
+    return lambda table: _milli(by_tasks_s([row.task for row in table], latency))
 
 
-def _of_peak(table: list[Row]) -> float | None:
+def _of_peak(table: Sequence[Row]) -> float | None:
     """Operations of all rows over the seconds of a run and over the peak, None unless all are known."""
     seconds = by_tasks_s([row.task for row in table], lambda task: task.latency_s)
     if not seconds or not table or (peak := table[0].peak_gflops) is None:
@@ -88,51 +91,55 @@ def _of_peak(table: list[Row]) -> float | None:
     return sum(row.task.weight * row.task.flops for row in table) / seconds / (peak * 1e9)
 
 
-def _total_speedup(table: list[Row]) -> float | None:
-    before = _network_total(lambda task: task.untuned_latency_s)(table)
-    after = _network_total(lambda task: task.tuned_latency_s)(table)
+def _speedup(table: Sequence[Row]) -> float | None:
+    before = _network_ms(lambda task: task.untuned_latency_s)(table)
+    after = _network_ms(lambda task: task.tuned_latency_s)(table)
     return None if before is None or after is None else before / after
 
 
-COLUMNS = (
-    Column("Task", lambda row: row.task.name),
-    Column("Weight", lambda row: row.task.weight, total=lambda table: sum(row.task.weight for row in table)),
-    Column(
-        "GFLOP",
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+_QUANTITIES = (
+    _Quantity(Column("Weight", drop=5), lambda row: row.task.weight, _count, _sum(lambda task: task.weight)),
+    _Quantity(
+        Column("GFLOP", drop=2),
         lambda row: row.task.flops / 1e9,
         significant,
-        lambda table: sum(row.task.weight * row.task.flops for row in table) / 1e9,
+        _sum(lambda task: task.weight * task.flops / 1e9),
     ),
-    Column(
-        "Untuned ms",
+    _Quantity(
+        Column("Untuned ms", drop=6),
         lambda row: _milli(row.task.untuned_latency_s),
         significant,
-        _network_total(lambda task: task.untuned_latency_s),
+        _network_ms(lambda task: task.untuned_latency_s),
     ),
-    Column(
-        "Tuned ms",
+    _Quantity(
+        Column("Tuned ms"),
         lambda row: _milli(row.task.tuned_latency_s),
         significant,
-        _network_total(lambda task: task.tuned_latency_s),
+        _network_ms(lambda task: task.tuned_latency_s),
     ),
-    Column("Speed-up", lambda row: row.task.speedup, lambda ratio: f"{significant(ratio)}x", _total_speedup),
-    Column(
-        "Scored",
+    _Quantity(Column("Speed-up"), lambda row: row.task.speedup, times, _speedup),
+    _Quantity(
+        Column("Scored", drop=1),
         lambda row: row.task.candidates_scored,
-        total=lambda table: sum(row.task.candidates_scored for row in table),
+        _count,
+        _sum(lambda task: task.candidates_scored),
     ),
-    Column(
-        "Measured",
+    _Quantity(
+        Column("Measured", drop=4),
         lambda row: row.task.candidates_measured,
-        total=lambda table: sum(row.task.candidates_measured for row in table),
+        _count,
+        _sum(lambda task: task.candidates_measured),
     ),
-    Column(
-        "Tuning s",
+    _Quantity(
+        Column("Tuning s"),
         lambda row: row.task.search_s + row.task.measure_s,
         lambda seconds: f"{seconds:,.1f}",
-        lambda table: sum(row.task.search_s + row.task.measure_s for row in table),
+        _sum(lambda task: task.search_s + task.measure_s),
     ),
-    Column("Of peak", lambda row: row.of_peak, lambda share: f"{share:.0%}", _of_peak),
-    Column("Share", lambda row: row.share, lambda share: f"{share:.1%}"),
+    _Quantity(Column("Of peak", drop=3), lambda row: row.of_peak, lambda share: f"{share:.0%}", _of_peak),
+    _Quantity(Column("Share"), lambda row: row.share, lambda share: f"{share:.1%}"),
 )
-"""Columns of the task table; totals count each task times its weight."""

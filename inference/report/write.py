@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from ...page import to_html
 from ..run.result import TuneResult
 from ..run.result_file import save_result
-from .html import render_page
+from .content import report_page
 from .plots import Drawn
 
 
@@ -26,5 +27,5 @@ def write_report(result: TuneResult, folder: Path, drawn: Drawn | None = None) -
     folder.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(folder / "report.json", folder / "report.html")
     save_result(result, paths.json)
-    paths.html.write_text(render_page(result, drawn), encoding="utf-8")
+    paths.html.write_text(to_html(report_page(result, drawn)), encoding="utf-8")
     return paths

@@ -22,6 +22,7 @@ from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
+from ...wording import counted, verb
 from ..bolt.gpu_templates import Due, GpuTemplates, joined_calls
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
@@ -262,7 +263,8 @@ class TuningRun(ABC):
             database.notes.note_run(workforce.search, RunNote(searched, seconds))
         measured, failed = tuner.starts_measured
         if measured:
-            self.console.print(f"{measured} starting points were measured; {failed} of them did not run here")
+            points = f"{counted(measured, 'starting point')} {verb(measured, 'was', 'were')} measured"
+            self.console.print(f"{points}; {failed} of them did not run here" if failed else points)
         return tuner, results
 
     @property
@@ -291,7 +293,7 @@ class TuningRun(ABC):
         self._start(workforce, opened.database)
         with self.watch.stage("templates"), self.console.status("measuring templates for GPUs"):
             ran = templates.measure(due, workforce.executor, say=self.console.print)
-        self.console.print(f"{ran} templates for GPUs ran")
+        self.console.print(f"{counted(ran, 'template')} for GPUs ran")
         return templates
 
     def report(self, result: TuneResult, opened: Opened) -> TuneResult:

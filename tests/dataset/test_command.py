@@ -125,7 +125,7 @@ def test_a_merge_waits_for_nobody(first, second):
 
 def test_a_whole_dataset_verifies(first, capsys):
     assert status_of("verify", first.folder) == 0
-    assert "1 tasks and 2 records; all is well" in capsys.readouterr().out
+    assert "1 task and 2 records; all is well" in capsys.readouterr().out
 
 
 def test_verification_names_every_kind_of_problem(tmp_path, second):
@@ -258,7 +258,7 @@ def test_a_folder_without_dataset_is_an_error(tmp_path, command, capsys):
 
 def test_the_command_merges(tmp_path, first, second, capsys):
     assert status_of("merge", first.folder, second.folder, f"into={tmp_path / 'c'}") == 0
-    assert "5 records, 2 tasks and 2 devices added; 1 records were known" in " ".join(
+    assert "5 records, 2 tasks and 2 devices added; 1 record was known" in " ".join(
         capsys.readouterr().out.split()
     )
     flip(first, "records")

@@ -10,7 +10,7 @@ import pytest
 from foretune.compiler.templates.cpu.instructions import MissingInstructionError
 from foretune.compiler.tvm_compat import OLDER_CPU
 from foretune.inference.deploy.load import load
-from foretune.inference.report.contestants import contestant_rows
+from foretune.inference.report.contestants import contestants_table
 from foretune.inference.report.facts import facts
 from foretune.inference.run.result_file import load_result
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
@@ -40,7 +40,7 @@ def test_a_network_is_tuned_in_bfloat16_by_templates_alone(tmp_path: Path) -> No
     assert {one.dtype for one in result.contestants} == {"bfloat16"}
     assert load_result(tmp_path / "report" / "report.json").agreement == result.agreement
     assert any(fact.label == "Top-1 agreement in bfloat16" for fact in facts(result))
-    assert all("in bfloat16" in row[-1] for row in contestant_rows(result))
+    assert all("in bfloat16" in row[-1] for row in contestants_table(result).rows)
     network = load(library)
     (spec,) = network.inputs
     assert (spec.dtype, network.outputs[0].dtype) == ("float32", "float32")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from html import escape
 from pathlib import Path
-from string import Template
 
 from ...models.metrics import task_metrics as metrics_module
-from ...page import Fact, fact_html, figure_html, page_html, table_html
+from ...page import Fact, Facts, Page, Plots, Table, Text, columns, to_html
+from ...wording import MISSING, counted, listed, verb
 from .plots import plots
 from .result import LOWER_IS_BETTER, MEASURES, Comparison
 
@@ -34,39 +33,30 @@ TITLES = {
 
 _MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recall_10", "regret_5")
 
-_CONTENT = Template(
-    """<dl class="facts">
-$facts
-</dl>
-$sections
-<div class="plots" style="margin-top: 16px">
-$plots
-</div>
-<section class="card">
-<h2>Metrics</h2>
-<pre style="white-space: pre-wrap; font-size: 13px">$method</pre>
-</section>
-"""
-)
-
 
 def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
     """Writes the page of a comparison; margins are against `baseline`."""
+    path.write_text(to_html(comparison_page(comparison, baseline)), encoding="utf-8")
+
+
+def comparison_page(comparison: Comparison, baseline: str) -> Page:
+    """The whole page."""
     data = comparison.data
-    content = _CONTENT.substitute(
-        facts="\n".join(map(fact_html, _facts(comparison, baseline))),
-        sections="\n".join(_sections(comparison, baseline)),
-        plots="\n".join(map(figure_html, plots(comparison))),
-        method=escape((metrics_module.__doc__ or "").strip()),
-    )
-    page = page_html(
+    tasks = data["tasks"]
+    return Page(
         comparison.title,
-        f"{data['tasks']['train']} training, {data['tasks']['validation']} validation and "
-        f"{data['tasks']['test']} test tasks with no task in common | data {data['sha256'][:12]} | "
+        f"{tasks['train']:,} training, {tasks['validation']:,} validation and "
+        f"{counted(tasks['test'], 'test task')} with no task in common | data {data['sha256'][:12]} | "
         f"devices {', '.join(data['hardware_ids'])}",
-        content,
+        [
+            Facts(_facts(comparison, baseline), headline=True),
+            Plots(plots(comparison)),
+            _metrics(comparison),
+            _margins(comparison, baseline),
+            _networks(comparison),
+            Text("Metrics", verbatim=(metrics_module.__doc__ or "").strip()),
+        ],
     )
-    path.write_text(page, encoding="utf-8")
 
 
 def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
@@ -87,9 +77,11 @@ def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
             good = margin.low > 0 or None
         facts.append(Fact(f"Best {title}", f"{best.means[measure]:.3f}", detail, good))
     data = comparison.data
-    detail = f"of {data['tasks']['test']} tasks"
+    detail = f"of {counted(data['tasks']['test'], 'task')}"
     if "test_dataset" in data:
-        detail += f" of {data['test_dataset']}; {data['common_tasks']} more are left out, of trained shapes"
+        more = data["common_tasks"]
+        detail += f" of {data['test_dataset']}; {more:,} more {verb(more, 'is', 'are')} left out, since "
+        detail += "the training dataset has their shapes"
     if left_out := data.get("left_out"):
         facts.append(Fact("Left out", f"{len(left_out)}", f"no time for {', '.join(left_out)}", good=False))
     facts.append(Fact("Test records", f"{data['records']['test']:,}", detail))
@@ -100,41 +92,51 @@ def _interval(low: float, high: float) -> str:
     return "no interval" if math.isnan(low) else f"95%: {low:+.3f} to {high:+.3f}"
 
 
-def _sections(comparison: Comparison, baseline: str) -> list[str]:
-    rows = comparison.rows()
-    cells = []
-    for row in rows:
-        latency = f"{row.facts['latency_r2']:.3f}" if "latency_r2" in row.facts else ""
-        took = f"{row.facts['seconds']:,.0f}" if "seconds" in row.facts else ""
-        figures = [
-            f"{row.means[m]:.3f}" + (f" ±{row.deviations[m]:.3f}" if row.seeds > 1 else "") for m in MEASURES
-        ]
-        cells.append([row.name, *figures, latency, took])
-    lower = ", ".join(TITLES[measure] for measure in MEASURES if measure in LOWER_IS_BETTER)
-    sections = [
-        table_html(
-            ["model", *(TITLES[measure] for measure in MEASURES), "latency R2", "seconds"],
-            cells,
-            f"Means over the test tasks; lower is better for {lower}. Latency R2 is that of the logarithms "
-            "of latencies over all tasks, for models that predict seconds. Seconds are the training time.",
-            "All metrics",
-        )
+def _metrics(comparison: Comparison) -> Table:
+    """A row for each metric, since there are more of them than models."""
+    of = comparison.rows()
+    rows = [
+        [TITLES[measure], *(_with_deviation(row.means[measure], row.deviations[measure]) for row in of)]
+        for measure in MEASURES
     ]
-    margins = comparison.margins(baseline)
-    if margins:
-        sections.append(
-            table_html(
-                ["model", *(TITLES[measure] for measure in _MARGINS)],
-                [
-                    [name, *(f"{of[m].ahead:+.3f} ({_ends(of[m].low, of[m].high)})" for m in _MARGINS)]
-                    for name, of in margins.items()
-                ],
-                "Difference of the means over the test tasks, positive if better, with a 95% bootstrap "
-                "interval over the tasks.",
-                f"Margin against {baseline}",
-            )
-        )
-    networks = [
+    rows.append(["latency R2", *(_known(row.facts.get("latency_r2"), ".3f") for row in of)])
+    rows.append(["seconds", *(_known(row.facts.get("seconds"), ",.0f") for row in of)])
+    lower = listed([TITLES[measure] for measure in MEASURES if measure in LOWER_IS_BETTER])
+    return Table(
+        "All metrics",
+        columns("metric", *(row.name for row in of)),
+        rows,
+        f"Means over the test tasks; lower is better for {lower}. Latency R2 is that of the logarithms of "
+        "latencies over all tasks, for models that predict seconds. Seconds are the training time.",
+    )
+
+
+def _with_deviation(mean: float, deviation: float) -> str:
+    return f"{mean:.3f}" if math.isnan(deviation) else f"{mean:.3f} ±{deviation:.3f}"
+
+
+def _known(value: float | None, form: str) -> str:
+    return MISSING if value is None else f"{value:{form}}"
+
+
+def _margins(comparison: Comparison, baseline: str) -> Table:
+    of = comparison.margins(baseline)
+    rows = [
+        [TITLES[m], *(f"{one[m].ahead:+.3f} ({_ends(one[m].low, one[m].high)})" for one in of.values())]
+        for m in _MARGINS
+        if of
+    ]
+    return Table(
+        f"Margin against {baseline}",
+        columns("metric", *of),
+        rows,
+        "Difference of the means over the test tasks, positive if better, with a 95% bootstrap interval over "
+        "the tasks.",
+    )
+
+
+def _networks(comparison: Comparison) -> Table:
+    rows = [
         [
             name,
             network["network"],
@@ -145,18 +147,14 @@ def _sections(comparison: Comparison, baseline: str) -> list[str]:
         for name in comparison.names()
         for network in comparison.by_network(name)
     ]
-    if networks:
-        sections.append(
-            table_html(
-                ["model", "network", "tasks", "share"]
-                + [f"top-{k}{kind}" for kind in ("", " sums") for k in (1, 5, 10)],
-                networks,
-                "Tasks are weighted by their calls; share is the part of the calls that has records.",
-                "Networks",
-            )
-        )
-    return sections
+    scores = [f"top-{k}{kind}" for kind in ("", " sums") for k in (1, 5, 10)]
+    return Table(
+        "Networks",
+        columns("model", "network", "tasks", "share", *scores, text=("network",)),
+        rows,
+        "Tasks are weighted by their calls; share is the part of the calls that has records.",
+    )
 
 
 def _ends(low: float, high: float) -> str:
-    return "-" if math.isnan(low) else f"{low:+.2f}, {high:+.2f}"
+    return MISSING if math.isnan(low) else f"{low:+.2f}, {high:+.2f}"

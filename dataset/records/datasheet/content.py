@@ -1,17 +1,17 @@
-"""Contents of a datasheet, shared by the terminal, the Markdown and the HTML page."""
+"""Contents of a datasheet: its facts, tables and paragraphs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ....page import Fact, significant
+from ....page import Fact, Facts, Plot, Plots, Table, Text, columns
+from ....wording import MISSING, counted, milliseconds, part_of, significant, verb
 from ...generation.core_use import IDLE
 from .overview import Overview
 
@@ -21,14 +21,17 @@ FEW_RECORDS = 10
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
-@dataclass(frozen=True)
-class Section:
-    """Table with a title; all cells are plain text."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
+def parts(
+    overview: Overview, plots: Sequence[Plot], label_noise: dict[str, Any] | None
+) -> list[Facts | Plots | Table | Text]:
+    """The whole datasheet, with its plots."""
+    return [
+        Facts(facts(overview, label_noise)),
+        Plots(plots),
+        *sections(overview),
+        Text("How to read it", method(overview)),
+        Text("Known limits", items=limits(overview, label_noise)),
+    ]
 
 
 def facts(overview: Overview, label_noise: dict[str, Any] | None = None) -> list[Fact]:
@@ -40,7 +43,9 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
     tasks, records, valid = overview.tasks, overview.records, overview.valid
     operators = tasks.operator.nunique()
     yield Fact(
-        "Tasks", _count(len(tasks)), f"of {operators} operators, {_count((tasks.valid > 0).sum())} measured"
+        "Tasks",
+        _count(len(tasks)),
+        f"of {counted(operators, 'operator')}, {_count((tasks.valid > 0).sum())} measured",
     )
     failed = len(records) - len(valid)
     yield Fact("Records", _count(len(records)), f"{_count(len(valid))} valid, {_count(failed)} failed")
@@ -56,8 +61,8 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
     )
     yield Fact(
         "Latency of the best programs",
-        _milliseconds(measured.best_s[measured.valid > 0].median()),
-        "median over the tasks, " + _range(measured.best_s[measured.valid > 0], _milliseconds, "from "),
+        milliseconds(measured.best_s[measured.valid > 0].median()),
+        "median over the tasks, " + _range(measured.best_s[measured.valid > 0], milliseconds, "from "),
     )
     yield Fact(
         "Rate of the best programs",
@@ -74,8 +79,8 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
         yield Fact(
             "Label noise",
             f"{label_noise['median_relative_difference']:.1%}",
-            f"median difference of {_count(label_noise['records'])} records remeasured "
-            f"{label_noise['median_hours_between']:.1f} hours later on {label_noise['hardware']}",
+            f"median difference of {counted(label_noise['records'], 'record')} remeasured "
+            f"{label_noise['median_hours_between']:.1f} h later on {label_noise['hardware']}",
         )
     yield Fact(
         "Cut short",
@@ -86,7 +91,7 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
         yield Fact(
             "Disturbed",
             _count(records.disturbed.sum()),
-            f"measured under noise and kept, out of {_count(probed)} records with a noise probe",
+            f"measured under noise and kept, out of {counted(probed, 'record')} with a noise probe",
         )
     yield Fact(
         "Counted",
@@ -97,7 +102,7 @@ def _facts(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[F
         yield Fact("Simulated", _count(simulated), "not measured on a device", good=False)
 
 
-def sections(overview: Overview) -> list[Section]:
+def sections(overview: Overview) -> list[Table]:
     """Tables of counts and distributions."""
     found = [operators_section(overview), samplers_section(overview), devices_section(overview)]
     if overview.records.failure.notna().any():
@@ -111,41 +116,43 @@ def sections(overview: Overview) -> list[Section]:
     return [*found, sources_section(overview)]
 
 
-def operators_section(overview: Overview) -> Section:
+def operators_section(overview: Overview) -> Table:
     rows = []
     for operator, tasks in _by_size(overview.tasks.groupby("operator")):
         records = overview.records[overview.records.operator == operator]
         rows.append(
             [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
         )
-    columns = ["operator", "tasks", "records", "valid", "median score", "best GFLOP/s"]
-    return Section(
-        "Operators", columns, rows, "Best GFLOP/s is the median over the tasks of their best program's rate."
+    return Table(
+        "Operators",
+        columns("operator", "tasks", "records", "valid", "median score", "best GFLOP/s"),
+        rows,
+        "Best GFLOP/s is the median over the tasks of their best program's rate.",
     )
 
 
-def samplers_section(overview: Overview) -> Section:
+def samplers_section(overview: Overview) -> Table:
     rows = [
         [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
         for sampler, records in _by_size(overview.records.groupby("sampler"))
     ]
-    return Section("Samplers", ["sampler", "records", "valid", "median score", "rounds"], rows)
+    return Table("Samplers", columns("sampler", "records", "valid", "median score", "rounds"), rows)
 
 
-def devices_section(overview: Overview) -> Section:
+def devices_section(overview: Overview) -> Table:
     rows = []
     for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
-        cells = [device, "not described", "-", "-", "-"]
+        cells = [device, "not described", MISSING, MISSING, MISSING]
         if hardware:
             cells = [device, hardware.name, str(hardware.cores)]
             cells += [significant(hardware.peak_gflops), significant(hardware.bandwidth_gbs)]
         rows.append([*cells, _target(target), _count(len(records))])
-    columns = ["device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records"]
-    return Section("Devices", columns, rows)
+    heads = ("device", "name", "cores", "peak GFLOP/s", "GB/s", "target", "records")
+    return Table("Devices", columns(*heads, text=("name", "target")), rows)
 
 
-def runs_section(overview: Overview) -> Section:
+def runs_section(overview: Overview) -> Table:
     stages = sorted({stage for run in overview.runs for stage in run.core_shares if stage != IDLE})
     rows = [
         [
@@ -159,23 +166,23 @@ def runs_section(overview: Overview) -> Section:
         ]
         for run in overview.runs
     ]
-    columns = ["until", "seconds", "records", "valid", "CPU s per valid record", *stages, IDLE, "devices"]
-    return Section(
+    heads = ("until", "seconds", "records", "valid", "CPU s per valid record", *stages, IDLE, "devices")
+    return Table(
         "Runs",
-        columns,
+        columns(*heads),
         rows,
         "Share of the machine's cores that each stage used, and of the time in which devices ran programs; "
-        "without the start of processes.",
+        "the start of processes is not included.",
     )
 
 
-def failures_section(overview: Overview) -> Section:
+def failures_section(overview: Overview) -> Table:
     counts = overview.records.failure.value_counts()
     rows = [[kind, _count(n), _share(n, len(overview.records))] for kind, n in counts.items()]
-    return Section("Failures", ["kind", "records", "share"], rows)
+    return Table("Failures", columns("kind", "records", "share"), rows)
 
 
-def distributions_section(overview: Overview) -> Section:
+def distributions_section(overview: Overview) -> Table:
     tasks, valid = overview.tasks[overview.tasks.valid > 0], overview.valid
     quantities = [
         ("latency of a record, ms", valid.latency_s * 1e3),
@@ -191,18 +198,20 @@ def distributions_section(overview: Overview) -> Section:
         for name, values in quantities
         if len(values)
     ]
-    return Section("Distributions", ["of valid records", "minimum", "10%", "median", "90%", "maximum"], rows)
+    heads = ("of valid records", "minimum", "10%", "median", "90%", "maximum")
+    return Table("Distributions", columns(*heads), rows)
 
 
-def sources_section(overview: Overview) -> Section:
+def sources_section(overview: Overview) -> Table:
     rows = [
-        [source, dtype or "-", _count(len(tasks))]
+        [source, dtype or MISSING, _count(len(tasks))]
         for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
     ]
-    return Section("Sources of the tasks", ["source", "data type", "tasks"], rows)
+    heads = columns("source", "data type", "tasks", text=("data type",))
+    return Table("Sources of the tasks", heads, rows)
 
 
-def networks_section(overview: Overview) -> Section:
+def networks_section(overview: Overview) -> Table:
     valid = overview.tasks.valid
     rows = []
     for name, weights in overview.networks.items():
@@ -210,11 +219,13 @@ def networks_section(overview: Overview) -> Section:
         calls = sum(weight for task, weight in weights.items() if known[task] > 0)
         share = _share(calls, sum(weights.values()))
         rows.append([name, _count(len(weights)), _count((known > 0).sum()), share, _count(known.sum())])
-    columns = ["network", "tasks", "measured", "share of calls", "valid records"]
-    return Section("Networks", columns, rows, "A task shared by several networks counts for each of them.")
+    heads = ("network", "tasks", "measured", "share of calls", "valid records")
+    return Table(
+        "Networks", columns(*heads), rows, "A task shared by several networks counts for each of them."
+    )
 
 
-def tasks_section(overview: Overview) -> Section:
+def tasks_section(overview: Overview) -> Table:
     """Table of all tasks, which is too long for a datasheet."""
     tasks = overview.tasks.reset_index().sort_values(["operator", "name"])
     rows = [
@@ -224,7 +235,8 @@ def tasks_section(overview: Overview) -> Section:
         ]
         for row in tasks.to_dict("records")
     ]
-    return Section("Tasks", ["task", "workload hash", "records", "valid", "best ms", "GFLOP/s"], rows)
+    heads = ("task", "workload hash", "records", "valid", "best ms", "GFLOP/s")
+    return Table("Tasks", columns(*heads, text=("workload hash",)), rows)
 
 
 def method(overview: Overview) -> list[str]:
@@ -241,6 +253,10 @@ def method(overview: Overview) -> list[str]:
             "Records of the sampler `import` come from a MetaSchedule database. Their time is that of its "
             "file, and their device was given at the import."
         )
+    paragraphs.append(
+        "`foretune dataset datasheet` writes this datasheet as Markdown, `datasheet.md`, and as a page with "
+        "plots, `datasheet.html`."
+    )
     return paragraphs
 
 
@@ -252,9 +268,11 @@ def limits(overview: Overview, label_noise: dict[str, Any] | None = None) -> lis
 def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[str]:
     tasks, records, valid = overview.tasks, overview.records, overview.valid
     if overview.bad_shards:
-        yield f"{len(overview.bad_shards)} damaged shards are not counted here."
+        damaged = len(overview.bad_shards)
+        yield f"{counted(damaged, 'damaged shard')} {verb(damaged, 'is', 'are')} not counted here."
     if simulated := int(records.simulated.sum()):
-        yield f"{_count(simulated)} records are simulated: training leaves them out."
+        which = f"{counted(simulated, 'record')} {verb(simulated, 'is', 'are')}"
+        yield f"{which} simulated: training leaves out simulated records."
     if len(overview.hardware) == 1:
         (hardware,) = overview.hardware.values()
         yield f"All latencies were measured on one device ({hardware.name}) and say nothing about others."
@@ -262,14 +280,17 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
     if len(dtypes) == 1:
         yield f"All tasks compute in {dtypes[0]}."
     if few := int((tasks.valid < FEW_RECORDS).sum()):
-        yield f"{_count(few)} of {_count(len(tasks))} tasks have fewer than {FEW_RECORDS} valid records."
+        which = f"{part_of(few, len(tasks), 'task')} {verb(few, 'has', 'have')}"
+        yield f"{which} fewer than {FEW_RECORDS} valid records."
     yield from _sampling_limits(records["sampler"])
     if unprobed := int(records.probe_ratio.isna().sum()):
-        yield f"{_count(unprobed)} records have no noise probe, so disturbances are not marked."
+        which = f"{counted(unprobed, 'record')} {verb(unprobed, 'has', 'have')}"
+        yield f"{which} no noise probe, so disturbances are not marked."
     if uncounted := int(valid.moved_bytes.isna().sum()):
+        which = f"{part_of(uncounted, len(valid), 'valid record')} {verb(uncounted, 'has', 'have')}"
         yield (
-            f"{_count(uncounted)} of {_count(len(valid))} valid records have no performance counters: their "
-            "memory scores use the memory traffic counted from the lowered program."
+            f"{which} no performance counters: memory scores then use the memory traffic counted from the "
+            "lowered program."
         )
     if label_noise is None:
         yield "The label noise, the difference from a measurement on another day, was not measured."
@@ -278,24 +299,29 @@ def _limits(overview: Overview, label_noise: dict[str, Any] | None) -> Iterator[
 
 
 NO_SEARCH = {
-    "random": "",
+    "random": None,
     "database": (
-        "come from a database of programs: the records do not tell whether a search or chance drew them."
+        ("comes", "come"),
+        "from a database of programs: the records do not tell whether a search or chance drew them.",
     ),
-    "import": "were imported: the records do not tell how their programs were chosen.",
+    "import": (("was", "were"), "imported: the records do not tell how their programs were chosen."),
 }
-"""Samplers that search nothing, and the end of the sentence on their records, if there is one to make."""
+"""Samplers without a search, with the verb and the rest of the sentence on their records."""
 
 
 def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
-    """Sentences on records whose programs chance did not draw, by their samplers."""
+    """Sentences on records whose programs were not drawn by chance, by their samplers."""
     if searched := int((~samplers.isin(NO_SEARCH)).sum()):
-        which = "Programs" if searched == len(samplers) else f"Programs of {_count(searched)} records"
+        which = "Programs" if searched == len(samplers) else f"Programs of {counted(searched, 'record')}"
         yield f"{which} were not sampled uniformly from their space: a search proposes more fast ones."
     for sampler, sentence in NO_SEARCH.items():
-        if sentence and (count := int((samplers == sampler).sum())):
-            which = "All records" if count == len(samplers) else f"{_count(count)} records"
-            yield f"{which} {sentence}"
+        count = int((samplers == sampler).sum())
+        if sentence is not None and count:
+            (one, several), rest = sentence
+            which = f"All records {several}"
+            if count < len(samplers):
+                which = f"{counted(count, 'record')} {verb(count, one, several)}"
+            yield f"{which} {rest}"
 
 
 def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
@@ -313,19 +339,15 @@ def _count(number: float) -> str:
 
 
 def _median(values: Any) -> str:
-    return significant(float(np.median(values))) if len(values) else "-"
+    return significant(float(np.median(values))) if len(values) else MISSING
 
 
 def _best(seconds: float) -> str:
-    return significant(seconds * 1e3) if np.isfinite(seconds) else "-"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{significant(seconds * 1e3)} ms"
+    return significant(seconds * 1e3) if np.isfinite(seconds) else MISSING
 
 
 def _share(part: float, whole: float) -> str:
-    return f"{significant(100 * part / whole, 2)}%" if whole else "-"
+    return f"{significant(100 * part / whole, 2)}%" if whole else MISSING
 
 
 def _range(values: pd.Series, show: Any, prefix: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Plots of a datasheet's page."""
+"""Plots of a datasheet."""
 
 from __future__ import annotations
 
@@ -7,14 +7,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from ....figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
-from ....page import Plot, significant
+from ....figures import (
+    AFTER,
+    BAD,
+    BEFORE,
+    GRID,
+    HALF,
+    INK,
+    MUTED,
+    PANEL,
+    PEER,
+    bars,
+    canvas,
+    fragment,
+    log_axis,
+    name_rows,
+    shortened,
+)
+from ....page import Plot
+from ....wording import counted, part_of, significant, verb
 from .overview import Overview
 
-_WIDE, _HALF = 15.0, 7.3  # inches, 72 of the page's pixels each
 _BINS = 30
-_COLUMNS = 4
 _MAX_POINTS = 2000
 
 
@@ -28,12 +44,12 @@ def plots(overview: Overview) -> list[Plot]:
 
 def _operators(overview: Overview) -> Plot:
     counts = overview.tasks.operator.value_counts()
-    with canvas(_HALF, _height(len(counts))) as figure:
+    with canvas(HALF, _height(len(counts))) as figure:
         axes = figure.subplots()
-        _bars(axes, counts)
+        _count_bars(axes, counts, BEFORE)
         axes.set_xlabel("tasks")
-        caption = f"{len(overview.tasks):,} tasks of {len(counts)} operators."
-        return Plot("Tasks by operator", caption, fragment(figure, "operators", caption))
+        caption = f"{counted(len(overview.tasks), 'task')} of {counted(len(counts), 'operator')}."
+        return Plot("Tasks by operator", caption, (fragment(figure, "operators", caption),))
 
 
 def _records(overview: Overview) -> Plot | None:
@@ -42,7 +58,7 @@ def _records(overview: Overview) -> Plot | None:
         return None
     position = np.arange(1, len(measured) + 1)
     failed = measured.records - measured.valid
-    with canvas(_HALF, 4.6) as figure:
+    with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         axes.stackplot(
             position, measured.valid, failed, step="mid", labels=("valid", "failed"), colors=(AFTER, BAD)
@@ -50,40 +66,45 @@ def _records(overview: Overview) -> Plot | None:
         axes.set_xlim(0.5, len(measured) + 0.5)
         axes.set_ylim(0, 1.08 * measured.records.max())
         axes.set_xlabel("task, sorted by its number of records")
-        axes.set_ylabel("records")
-        axes.grid(axis="y")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        _count_axis(axes, "records")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+        without = len(overview.tasks) - len(measured)
         caption = (
-            f"{len(measured):,} tasks have records, half of them at least {measured.records.median():,.0f}; "
-            f"{len(overview.tasks) - len(measured):,} have none."
+            f"{counted(len(measured), 'task')} with records, half of them at least "
+            f"{measured.records.median():,.0f}; {counted(without, 'task')} without."
         )
-        return Plot("Records by task", caption, fragment(figure, "records", caption))
+        return Plot("Records by task", caption, (fragment(figure, "records", caption),))
 
 
 def _scores(overview: Overview) -> Plot | None:
     valid = overview.valid
     if valid.empty:
         return None
-    operators = _measured_operators(overview)
-    rows = math.ceil(len(operators) / _COLUMNS)
-    with canvas(_WIDE, 0.5 + 2.1 * rows) as figure:
-        grid = list(figure.subplots(rows, _COLUMNS, sharex=True, squeeze=False).flat)
-        for axes, operator in zip(grid, operators, strict=False):
-            scores = valid.score[valid.operator == operator]
+    caption = (
+        "Best latency of the task over the record's, for each operator, with the median as a line. "
+        "A score of 1 is the best program of its task."
+    )
+    panels = []
+    for number, operator in enumerate(_measured_operators(overview)):
+        scores = valid.score[valid.operator == operator]
+        with canvas(PANEL, 2.1) as figure:
+            axes = figure.subplots()
             axes.hist(scores, bins=_BINS, range=(0, 1), color=AFTER)
             axes.axvline(scores.median(), color=PEER, linewidth=1.6)
-            axes.set_title(f"{operator} ({len(scores):,})", fontsize=12, color=INK, loc="left")
-            axes.set_yticks([])
-        for axes in grid[len(operators) :]:
-            axes.set_visible(False)
-        for axes in grid[: len(operators)][-_COLUMNS:]:  # the lowest plot of each column
-            axes.tick_params(labelbottom=True)
+            axes.set_title(
+                f"{shortened(operator)} ({counted(len(scores), 'record')})",
+                fontsize=12,
+                color=INK,
+                loc="left",
+            )
+            axes.set_xlim(0, 1)
+            axes.set_xticks(np.linspace(0, 1, 6))
             axes.set_xlabel("score")
-        caption = (
-            "Best latency of the task over the record's, for each operator, with the median as a line. "
-            "A score of 1 is the best program of its task."
-        )
-        return Plot("Scores by operator", caption, fragment(figure, "scores", caption), wide=True)
+            _count_axis(axes, "records")
+            panels.append(fragment(figure, f"scores-{number}", f"{operator}: {caption}"))
+    return Plot("Scores by operator", caption, tuple(panels), wide=True)
 
 
 def _latencies(overview: Overview) -> Plot | None:
@@ -93,16 +114,16 @@ def _latencies(overview: Overview) -> Plot | None:
     milli = valid.latency_s.groupby(valid.operator).quantile([0, 0.25, 0.5, 0.75, 1]).unstack() * 1e3
     milli = milli.loc[_measured_operators(overview)]
     position = np.arange(len(milli))
-    with canvas(_HALF, _height(len(milli))) as figure:
+    with canvas(HALF, _height(len(milli))) as figure:
         axes = figure.subplots()
         axes.hlines(position, milli[0], milli[1], color=GRID, linewidth=3)
         axes.hlines(position, milli[0.25], milli[0.75], color=AFTER, linewidth=9)
         axes.scatter(milli[0.5], position, color=PEER, s=40, zorder=3)
         log_axis(axes, "x")
         axes.set_xlabel("latency, ms (log)")
-        _name_rows(axes, milli.index)
+        name_rows(axes, list(milli.index))
         caption = "Minimum to maximum latency, with the middle half as a bar and the median as a dot."
-        return Plot("Latencies by operator", caption, fragment(figure, "latencies", caption))
+        return Plot("Latencies by operator", caption, (fragment(figure, "latencies", caption),))
 
 
 def _rates(overview: Overview) -> Plot | None:
@@ -110,7 +131,7 @@ def _rates(overview: Overview) -> Plot | None:
     if rates.empty:
         return None
     peaks = sorted({hardware.peak_gflops for hardware in overview.hardware.values()})
-    with canvas(_HALF, 4.6) as figure:
+    with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         low, high = rates.min(), max(rates.max(), *peaks, 1.01 * rates.min())
         axes.hist(rates, bins=np.geomspace(low, high, _BINS + 1).tolist(), color=AFTER)
@@ -118,25 +139,24 @@ def _rates(overview: Overview) -> Plot | None:
             axes.axvline(peak, color=PEER, linewidth=1.6, linestyle=(0, (4, 3)))
         log_axis(axes, "x")
         axes.set_xlabel("GFLOP/s of a task's best program (log)")
-        axes.set_ylabel("tasks")
-        axes.grid(axis="y")
+        _count_axis(axes, "tasks")
         shown = " and ".join(significant(peak) for peak in peaks)
         caption = f"Median {significant(rates.median())} GFLOP/s" + (
             f"; a dashed line marks the peak of each device, {shown}." if peaks else "."
         )
-        return Plot("Rates of the best programs", caption, fragment(figure, "rates", caption))
+        return Plot("Rates of the best programs", caption, (fragment(figure, "rates", caption),))
 
 
 def _failures(overview: Overview) -> Plot | None:
     counts = overview.records.failure.value_counts()
     if counts.empty:
         return None
-    with canvas(_HALF, _height(len(counts))) as figure:
+    with canvas(HALF, _height(len(counts))) as figure:
         axes = figure.subplots()
-        _bars(axes, counts, BAD)
+        _count_bars(axes, counts, BAD)
         axes.set_xlabel("records")
-        caption = f"{counts.sum():,} of {len(overview.records):,} records are failures, by cause."
-        return Plot("Failures", caption, fragment(figure, "failures", caption))
+        caption = f"Causes of failure of {part_of(counts.sum(), len(overview.records), 'record')}."
+        return Plot("Failures", caption, (fragment(figure, "failures", caption),))
 
 
 def _probe(overview: Overview) -> Plot | None:
@@ -145,7 +165,7 @@ def _probe(overview: Overview) -> Plot | None:
         return None
     shown = probed.iloc[:: math.ceil(len(probed) / _MAX_POINTS)]
     hours = (shown.timestamp - probed.timestamp.iloc[0]) / 3600
-    with canvas(_HALF, 4.6) as figure:
+    with canvas(HALF, 3.6) as figure:
         axes = figure.subplots()
         for disturbed, colour, label in ((False, AFTER, "quiet"), (True, BAD, "disturbed")):
             chosen = shown.disturbed == disturbed
@@ -162,13 +182,14 @@ def _probe(overview: Overview) -> Plot | None:
         axes.axhline(1.0, color=MUTED, linewidth=1)
         axes.set_xlabel("hours since the first record")
         axes.set_ylabel("probe latency over quiet latency")
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+        axes.legend(markerscale=2, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         caption = (
             "Latency of a fixed program around each batch over its latency on the quiet device"
             + ("" if len(shown) == len(probed) else f"; {len(shown):,} of {len(probed):,} records are drawn")
-            + f". {probed.disturbed.sum():,} records are marked as disturbed."
+            + f". {part_of(probed.disturbed.sum(), len(probed), 'record')} "
+            + f"{verb(probed.disturbed.sum(), 'is', 'are')} marked as disturbed."
         )
-        return Plot("Noise of the machine", caption, fragment(figure, "probe", caption))
+        return Plot("Noise of the machine", caption, (fragment(figure, "probe", caption),))
 
 
 def _measured_operators(overview: Overview) -> list[str]:
@@ -177,22 +198,17 @@ def _measured_operators(overview: Overview) -> list[str]:
     return [name for name in overview.tasks.operator.value_counts().index if name in measured]
 
 
-def _bars(axes: Any, counts: pd.Series, colour: str = BEFORE) -> None:
-    axes.barh(np.arange(len(counts)), counts, height=0.55, color=colour)
-    for position, count in enumerate(counts):
-        axes.annotate(
-            f"{count:,}", (count, position), (5, 0), textcoords="offset points", va="center", color=INK
-        )
-    axes.set_xlim(0, 1.18 * counts.max())
-    _name_rows(axes, counts.index)
+def _count_axis(axes: Any, what: str) -> None:
+    """A vertical axis of whole numbers."""
+    axes.set_ylabel(what)
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.grid(axis="y")
 
 
-def _name_rows(axes: Any, names: Any) -> None:
-    """Label the rows of a plot, starting at the top."""
-    axes.set_yticks(np.arange(len(names)), list(names))
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.tick_params(axis="y", labelcolor=INK)
+def _count_bars(axes: Any, counts: pd.Series, colour: str) -> None:
+    bars(axes, list(counts.index), counts.tolist(), [f"{count:,}" for count in counts], colour)
 
 
 def _height(rows: int) -> float:
-    return 1.1 + 0.32 * rows
+    return 0.9 + 0.27 * rows

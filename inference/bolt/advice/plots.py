@@ -1,16 +1,16 @@
-"""Plots of an advice's page."""
+"""Plots of an advice."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from ....figures import AFTER, BEFORE, INK, PEER, canvas, fragment
+from ....figures import AFTER, BEFORE, HALF, INK, PEER, canvas, fragment, name_rows
 from ....page import Plot
+from ....wording import part_of, verb
 from .content import Advice
 from .tables import words
 
-_HALF = 7.3  # inches, 72 of the page's pixels each
 _MOST_BARS = 16
 
 
@@ -23,20 +23,20 @@ def plots(advice: Advice) -> list[Plot]:
 def _activations(advice: Advice) -> Plot | None:
     if not advice.activations:
         return None
-    shown = advice.activations[::-1]
-    with canvas(_HALF, 1.4 + 0.34 * len(shown)) as figure:
+    shown = advice.activations
+    with canvas(HALF, 1.4 + 0.34 * len(shown)) as figure:
         axes = figure.subplots()
         places = np.arange(len(shown))
         colours = [BEFORE if one.calls else AFTER for one in shown]
         axes.barh(places, [100 * one.share for one in shown], color=colours, height=0.62)
-        axes.set_yticks(places, [words(one.name) for one in shown])
+        name_rows(axes, [words(one.name) for one in shown])
         axes.axvline(0, color=INK, linewidth=0.8)
         axes.set_xlabel("change of the network's latency, %")
         caption = (
-            "The network with one activation in every layer that has one now. Grey bars are those that it "
-            "has already, in some or all layers."
+            "The network with one activation in every layer that has one now. Grey bars are activations that "
+            "some or all of its layers have."
         )
-        return Plot("Activations", caption, fragment(figure, "activations", caption))
+        return Plot("Activations", caption, (fragment(figure, "activations", caption),))
 
 
 def _deepening(advice: Advice) -> Plot | None:
@@ -45,7 +45,7 @@ def _deepening(advice: Advice) -> Plot | None:
     shares = 100 * np.cumsum([one.share for one in advice.deeper])
     count = np.arange(1, len(shares) + 1)
     free = len(advice.free)
-    with canvas(_HALF, 1.4 + 0.34 * min(max(len(advice.activations), 6), _MOST_BARS)) as figure:
+    with canvas(HALF, 1.4 + 0.34 * min(max(len(advice.activations), 6), _MOST_BARS)) as figure:
         axes = figure.subplots()
         axes.plot(count, shares, color=AFTER, marker="o", markersize=4)
         if free:
@@ -56,7 +56,8 @@ def _deepening(advice: Advice) -> Plot | None:
         axes.set_ylabel("of the network's latency, %")
         axes.grid(axis="y")
         caption = (
-            f"Latency that the cheapest 1x1 convolutions add together. {free} of {len(shares)} take at most "
-            f"{advice.nearly_free:.1%} of the network each, drawn in another colour."
+            f"Latency that the cheapest 1x1 convolutions add together. {part_of(free, len(shares), 'dot')} "
+            f"{verb(free or len(shares), 'is', 'are')} drawn in another colour: a convolution that adds at "
+            f"most {advice.nearly_free:.1%} of the network."
         )
-        return Plot("1x1 convolutions together", caption, fragment(figure, "deepening", caption))
+        return Plot("1x1 convolutions together", caption, (fragment(figure, "deepening", caption),))

@@ -1,25 +1,13 @@
-"""Tables of an advice as text, for the terminal and the page."""
+"""Facts and tables of an advice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
-from ....page import Fact, significant
-from ...report.quantities import milliseconds
+from ....page import Fact, Table, columns
+from ....wording import MISSING, listed, milliseconds, part_of, signed_ms, significant
 from .activations import APART, NONE
 from .content import Advice, AlignmentAdvice
-
-
-@dataclass(frozen=True)
-class Section:
-    """Table with a title and what to know of it; all cells are plain text."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str
 
 
 def facts(advice: Advice) -> list[Fact]:
@@ -29,9 +17,9 @@ def facts(advice: Advice) -> list[Fact]:
         Fact(
             "Network",
             milliseconds(advice.network_s),
-            f"{advice.tasks - len(advice.unknown)} of {advice.tasks} tasks, {verb}",
+            f"{part_of(advice.tasks - len(advice.unknown), advice.tasks, 'task')}, {verb}",
         ),
-        Fact("Layers", f"{advice.layers}", "convolutions and linear layers that can be built otherwise"),
+        Fact("Layers", f"{advice.layers}", "convolutions and linear layers that can be changed"),
     ]
     now = [one for one in advice.activations if one.calls]
     others = [one for one in advice.activations if one.name != NONE and not one.calls and one.everywhere]
@@ -40,8 +28,8 @@ def facts(advice: Advice) -> list[Fact]:
         found.append(
             Fact(
                 f"All {words(best.name)}",
-                f"{_signed(best.extra_s)} ms",
-                f"{best.share:+.1%} of the network; the cheapest of the activations that it does not have",
+                f"{signed_ms(best.extra_s)} ms",
+                f"{best.share:+.1%} of the network; the cheapest activation that it does not have",
                 good=best.extra_s <= 0,
             )
         )
@@ -74,35 +62,34 @@ def best_directions(advice: Advice) -> list[AlignmentAdvice]:
     return list(best.values())
 
 
-def sections(advice: Advice) -> list[Section]:
+def sections(advice: Advice) -> list[Table]:
     """All tables that the advice has rows for."""
-    made = (_activations(advice), _alignment(advice), _deepening(advice))
-    return [section for section in made if section.rows]
+    return [table for table in (_activations(advice), _alignment(advice), _deepening(advice)) if table]
 
 
-def _activations(advice: Advice) -> Section:
+def _activations(advice: Advice) -> Table:
     rows = [
         [
             words(one.name),
-            f"{one.calls}" if one.calls else "-",
-            _signed(one.extra_s) if one.layers else "-",
-            f"{one.share:+.2%}" if one.layers else "-",
+            f"{one.calls}" if one.calls else MISSING,
+            signed_ms(one.extra_s) if one.layers else MISSING,
+            f"{one.share:+.2%}" if one.layers else MISSING,
             f"{one.layers} of {one.of}",
         ]
         for one in advice.activations
     ]
     note = (
-        "What one run of the network takes more with the activation in every layer that has one now, by the "
-        "same programs of each layer with another activation behind them."
+        "Time that one run of the network takes in addition with the activation in every layer that has one "
+        "now. The programs of each layer stay the same, followed by the other activation."
     )
     if any(one.name in APART for one in advice.activations):
-        names = ", ".join(words(name) for name in APART)
-        note += f" As a fused step: {names}, which the import of PyTorch's runs apart, at a higher cost."
+        names = listed([words(name) for name in APART])
+        note += f" As a fused step: {names}. An import from PyTorch runs them apart, at a higher cost."
     heads = ("Activation", "Calls now", "Takes ms", "Share", "Layers compared")
-    return Section("Activations", heads, rows, note)
+    return Table("Activations", columns(*heads), rows, note)
 
 
-def _alignment(advice: Advice) -> Section:
+def _alignment(advice: Advice) -> Table:
     rows = [
         [
             one.layer,
@@ -110,21 +97,21 @@ def _alignment(advice: Advice) -> Section:
             ", ".join(f"{name.partition('_')[0]} {old}>{new}" for name, (old, new) in one.widths.items()),
             significant(one.own_s * 1e3),
             significant(one.aligned_s * 1e3),
-            _signed(-one.saved_s),
+            signed_ms(-one.saved_s),
             f"{-one.share:+.2%}",
         ]
         for one in advice.aligned
     ]
     note = (
-        f"Layers whose widths are no multiples of {advice.alignment}. Both widths of a layer change, "
-        "as neighbours share them; a network must change all layers of a width. A layer that takes hardly "
-        "longer with more channels has them for nothing."
+        f"Layers whose widths are not multiples of {advice.alignment}. Both widths of a layer change, since "
+        "neighbours share them; a network must change all layers of a width. If a wider layer takes hardly "
+        "longer, its additional channels are free."
     )
     heads = ("Layer", "Calls", "Widths", "Now ms", "Aligned ms", "Takes ms", "Share")
-    return Section("Alignment", heads, rows, note)
+    return Table("Alignment", columns(*heads), rows, note)
 
 
-def _deepening(advice: Advice) -> Section:
+def _deepening(advice: Advice) -> Table:
     together = accumulate(one.share for one in advice.deeper)
     rows = [
         [
@@ -139,16 +126,12 @@ def _deepening(advice: Advice) -> Section:
         for one, so_far in zip(advice.deeper, together, strict=True)
     ]
     note = (
-        "A 1x1 convolution of as many channels, with bias and the layer's activation, behind each call of a "
-        "convolution, the cheapest first; it runs as a task of its own. Together adds up the rows so far."
+        "A 1x1 convolution with as many channels, bias and the layer's activation, added after each call of "
+        "a convolution, the cheapest first. It runs as a task of its own. Together is the sum of the rows so "
+        "far."
     )
-    heads = ("Behind", "Calls", "Channels", "Takes ms", "Share", "Together", "Parameters")
-    return Section("1x1 convolutions", heads, rows, note)
-
-
-def _signed(seconds: float) -> str:
-    """Milliseconds with a sign: +0.120, -1.50"""
-    return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)}"
+    heads = ("After", "Calls", "Channels", "Takes ms", "Share", "Together", "Parameters")
+    return Table("1x1 convolutions", columns(*heads), rows, note)
 
 
 def words(name: str) -> str:

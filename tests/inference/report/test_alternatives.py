@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 
-from foretune.inference.report.alternatives import ALTERNATIVE_HEADS, alternative_facts, alternative_rows
-from foretune.inference.report.html import render_page
+from foretune.inference.report.alternatives import alternative_facts, alternatives_table
+from foretune.inference.report.content import report_page
 from foretune.inference.report.reuse import reuse_facts
 from foretune.inference.report.terminal import print_report
 from foretune.inference.run.result import AlternativeResult
 from foretune.inference.run.result_file import result_from_json, result_to_json
+from foretune.page import to_html
 from rich.console import Console
 from support.results import make_result, make_task
 
@@ -21,8 +22,9 @@ RESULT = make_result(alternatives=[TAKEN, LEFT, UNKNOWN])
 
 
 def test_rows_have_both_latencies_and_what_was_taken() -> None:
-    assert ALTERNATIVE_HEADS == ("Algorithm", "Direct", "Instead", "Ratio", "Taken")
-    assert alternative_rows(RESULT) == [
+    table = alternatives_table(RESULT)
+    assert [column.title for column in table.columns] == ["Algorithm", "Direct", "Instead", "Ratio", "Taken"]
+    assert table.rows == [
         ["fast of conv", "4.00 ms", "1.00 ms", "4.00x", "2 of 3"],
         ["slow of conv", "4.00 ms", "5.00 ms", "0.800x", "0 of 3"],
         ["none of conv", "4.00 ms", "-", "-", "0 of 3"],
@@ -33,18 +35,18 @@ def test_the_summary_counts_what_is_saved() -> None:
     (fact,) = alternative_facts(RESULT)
     assert fact.value == "1 of 3 alternatives taken"
     # Two places save 3 ms each.
-    assert fact.detail == "taken at 2 places, where they save 6.00 ms by their tasks"
+    assert fact.detail == "taken at 2 places, where their tasks save 6.00 ms"
     assert alternative_facts(make_result()) == []
     (none,) = alternative_facts(make_result(alternatives=[LEFT]))
-    assert (none.value, none.detail) == ("0 of 1 alternatives taken", "taken at 0 places")
+    assert (none.value, none.detail) == ("0 of 1 alternative taken", "taken at no places")
 
 
 def test_page_and_terminal_show_them() -> None:
     text = StringIO()
     print_report(RESULT, Console(file=text, width=100))
-    for shown in (text.getvalue(), render_page(RESULT)):
+    for shown in (text.getvalue(), to_html(report_page(RESULT))):
         assert "Algorithms" in shown and "slow of conv" in shown and "4.00x" in shown
-    assert "<h2>Algorithms</h2>" not in render_page(make_result())
+    assert "<h2>Algorithms</h2>" not in to_html(report_page(make_result()))
 
 
 def test_long_names_leave_room_for_the_numbers() -> None:

@@ -6,22 +6,40 @@ import math
 from dataclasses import replace
 
 import pytest
+from foretune.inference.report.content import report_page
 from foretune.inference.report.energy import ReportConfig, ReportConfigError, estimate_energy
-from foretune.inference.report.facts import facts, notes
+from foretune.inference.report.facts import banner, details, facts, headline, notes
 from foretune.inference.run.result import BY_LOAD, BY_STOCK, EAGER, TUNED, UNTUNED, Contestant
+from foretune.page import to_html
 from support.results import NO_DATA, make_contestant, make_result, make_task
 
 
 def test_facts() -> None:
     told = {fact.label: (fact.value, fact.good) for fact in facts(make_result())}
     assert told == {
-        "Compared with untuned TVM": ("5.00x faster", True),
         "Compared with PyTorch eager": ("2.00x slower", False),
+        "Time taken": ("20.0 s", None),
         "Outputs": ("equal", True),
-        "Wall time": ("20.0 s", None),
+        "Compared with untuned TVM": ("5.00x faster", True),
         "Candidates": ("6 measured", None),
     }
-    assert "2 of 2 tasks tuned" in facts(make_result())[-2].detail
+    assert "2 of 2 tasks tuned" in facts(make_result())[1].detail
+
+
+def test_the_headline_is_speed_time_and_outputs() -> None:
+    labels = [fact.label for fact in headline(make_result())]
+    assert labels == ["Compared with PyTorch eager", "Time taken", "Outputs"]
+    assert [fact.label for fact in facts(make_result())[:3]] == labels
+    assert len(headline(make_result())) + len(details(make_result())) == len(facts(make_result()))
+
+
+def test_a_banner_names_disturbed_contestants_and_made_up_latencies() -> None:
+    assert banner(make_result()) == ""
+    contestants = [make_contestant(TUNED, 0.006), make_contestant(EAGER, 0.002, disturbed=True)]
+    told = banner(make_result(contestants=contestants))
+    assert "disturbed the timing of PyTorch eager." in told
+    assert told in to_html(report_page(make_result(contestants=contestants)))
+    assert banner(make_result(simulated=True)) == "Dry run, not measured: every latency is made up."
 
 
 def test_an_untuned_network_that_was_not_timed_is_as_slow_as_its_tasks() -> None:
@@ -78,13 +96,13 @@ def test_a_rival_that_failed_is_not_compared() -> None:
 
 def test_facts_where_nothing_was_compared() -> None:
     assert [(fact.label, fact.value) for fact in facts(NO_DATA)] == [
+        ("Time taken", "0.0 s"),
         ("Outputs", "not compared"),
-        ("Wall time", "0.0 s"),
     ]
 
 
 def test_wrong_outputs_are_told() -> None:
-    outputs = facts(make_result(max_abs_difference=math.nan))[2]
+    (outputs,) = [fact for fact in facts(make_result(max_abs_difference=math.nan)) if fact.label == "Outputs"]
     assert (outputs.value, outputs.good) == ("differ", False)
 
 
@@ -137,7 +155,7 @@ def test_the_exported_network_is_told_with_and_without_load() -> None:
     (fact,) = [fact for fact in facts(make_result(exported=exported)) if fact.label == "Exported network"]
     assert fact.value == "7.30 ms"
     assert fact.detail == (
-        "by foretune.load; stock TVM with nothing set takes 14.4 ms (medians of 3 calls in a new process)"
+        "by foretune.load; stock TVM with nothing set takes 14.4 ms (median of 3 calls in a new process)"
     )
 
 
@@ -151,8 +169,10 @@ def test_notes_tell_why_a_task_was_not_tuned() -> None:
     skipped = make_task("pool", reason="no design space", tuned_latency_s=None)
     stopped = make_task("conv", reason="the search failed: out of memory", tuned_latency_s=1e-3)
     assert notes(make_result(tasks=[skipped, stopped, make_task(from_database=True)])) == [
-        "pool was not tuned: no design space",
-        "conv was not tuned to its end: the search failed: out of memory",
+        "pool was not tuned: no design space.",
+        "conv was not tuned to the end: the search failed: out of memory.",
         "1 of 3 schedules came from a database, without a search.",
     ]
     assert notes(make_result()) == []
+    several = [make_task(name, reason="nothing to tune", tuned_latency_s=None) for name in ("a", "b", "c")]
+    assert notes(make_result(tasks=several)) == ["a, b and c were not tuned: nothing to tune."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from foretune.inference.report.plots import MAX_TASKS, plots, rank_correlation
@@ -16,9 +17,9 @@ def test_a_comparison_run_is_drawn_and_told_beside_the_run() -> None:
     (curve,) = (plot for plot in plots(make_result(comparison_runs=[other])) if plot.title == "Tuning curve")
     assert curve.caption.endswith(
         "stock MetaSchedule reached 20.0 ms after 1 min 00 s; "
-        "this run reached that after 6.0 s (10x less time)."
+        "this run reached that after 6.0 s (10.0x less time)."
     )
-    assert "stock MetaSchedule" in curve.svg
+    assert "stock MetaSchedule" in curve.panels[0]
     better = ComparisonRun("other", [(30.0, 0.001)])
     (curve,) = (plot for plot in plots(make_result(comparison_runs=[better])) if plot.title == "Tuning curve")
     assert curve.caption.endswith("other reached 1.00 ms after 30.0 s.")
@@ -52,4 +53,11 @@ def test_task_plot_is_limited_and_says_so() -> None:
     tasks = [make_task(f"task_{index:03d}_{'x' * 60}") for index in range(MAX_TASKS + 5)]
     plot = plots(make_result(tasks=tasks, contestants=[], curve=[], stage_s={}))[0]
     assert plot.caption.startswith(f"{MAX_TASKS} of {MAX_TASKS + 5} tasks")
-    assert "task_039_xxx" in plot.svg and "task_040_xxx" not in plot.svg
+    assert all("task_039_xxx" in panel and "task_040_xxx" not in panel for panel in plot.panels)
+
+
+def test_the_tuning_curve_starts_at_the_first_measurement() -> None:
+    result = make_result(curve=[(5.0, math.inf), (30.0, 0.02), (40.0, 0.01)])
+    (curve,) = (plot for plot in plots(result) if plot.title == "Tuning curve")
+    ticks = [int(text) for text in re.findall(r">(\d+)</text>", curve.panels[0])]
+    assert ticks[0] == 30

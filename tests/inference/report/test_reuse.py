@@ -6,12 +6,13 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
+from foretune.inference.report.content import report_page
 from foretune.inference.report.facts import facts
-from foretune.inference.report.html import render_page
-from foretune.inference.report.reuse import NO_PAIR, reuse_rows
+from foretune.inference.report.reuse import NO_PAIR, reuse_table
 from foretune.inference.report.terminal import print_report
 from foretune.inference.run.result import untuned_by_tasks_s
 from foretune.inference.run.result_file import result_from_json, result_to_json
+from foretune.page import to_html
 from rich.console import Console
 from support.results import make_result, make_task
 
@@ -36,7 +37,7 @@ TREE = make_result(
 
 
 def test_each_task_stands_below_its_parent():
-    names = [row[0].replace("\u00a0", " ") for row in reuse_rows(TREE)]
+    names = [row[0].replace("\u00a0", " ") for row in reuse_table(TREE).rows]
     assert names == [
         "task_a",
         "├─ task_b",
@@ -50,7 +51,7 @@ def test_each_task_stands_below_its_parent():
 
 
 def test_a_row_says_how_a_task_was_searched_and_how_fast_it_is():
-    rows = {row[0].split("─ ")[-1]: row[1:] for row in reuse_rows(TREE)}
+    rows = {row[0].split("─ ")[-1]: row[1:] for row in reuse_table(TREE).rows}
     # 0.2 GFLOP in 2 ms; 4 s of search and 1.5 s of measurement.
     assert rows["task_a"] == ["searched", "32", "2.00 ms", "100", "5.5"]
     assert rows["task_b"][0] == "reuses"
@@ -63,21 +64,21 @@ def test_the_terminal_and_the_page_draw_it():
     out = StringIO()
     print_report(TREE, Console(file=out, width=150))
     assert "├─ task_b" in out.getvalue()
-    assert "└─ task_x" in render_page(TREE)
+    assert "└─ task_x" in to_html(report_page(TREE))
     (fact,) = [fact for fact in facts(TREE) if fact.label == "Reuse"]
     assert fact.value == "5 of 7 tasks follow others"
-    assert fact.detail == "12 programs measured of them, 35 of the other 2; 1 bridge added"
+    assert fact.detail == "12 programs of them measured, and 35 programs of the other 2; 1 bridge added"
 
 
 def test_a_file_keeps_the_tree():
     again = result_from_json(result_to_json(TREE))
-    assert reuse_rows(again) == reuse_rows(TREE)
+    assert reuse_table(again).rows == reuse_table(TREE).rows
 
 
 def test_a_run_without_reuse_has_no_tree():
     result = make_result()
-    assert reuse_rows(result) == []
-    assert "Reuse between tasks" not in render_page(result)
+    assert reuse_table(result).rows == []
+    assert "Reuse between tasks" not in to_html(report_page(result))
     assert not [fact for fact in facts(result) if fact.label == "Reuse"]
 
 
@@ -85,12 +86,12 @@ def test_a_set_without_any_reuse_pair_says_so():
     result = make_result(settings={"search": {"reuse": "auto"}})
     (fact,) = [fact for fact in facts(result) if fact.label == "Reuse"]
     assert (fact.value, fact.detail) == ("none", NO_PAIR)
-    assert reuse_rows(result) == []
+    assert reuse_table(result).rows == []
 
 
 def test_tasks_that_are_parents_of_each_other_are_listed_once():
     circle = replace(TREE, tasks=[task("a", "b"), task("b", "a"), task("c")])
-    assert sorted(row[0] for row in reuse_rows(circle)) == ["task_a", "task_b", "task_c"]
+    assert sorted(row[0] for row in reuse_table(circle).rows) == ["task_a", "task_b", "task_c"]
 
 
 def test_a_bridge_is_no_part_of_the_network():

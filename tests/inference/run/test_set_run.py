@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from foretune.dataset.measure import ExecutorConfig
-from foretune.inference.report.networks import network_rows
+from foretune.inference.report.networks import networks_table
 from foretune.inference.reuse.config import AutoConfig
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.network_set import NetworkSetError
@@ -116,7 +116,7 @@ def test_the_folder_of_a_set_is_named_after_its_networks(tmp_path):
 def test_a_row_of_a_network_that_failed_has_its_reason():
     good = NetworkOutcome("a", 3, 0.002, "OpenVINO", 0.003, True)
     result = make_result(networks=[good, NetworkOutcome("b", 0, error="does not load")])
-    assert network_rows(result) == [
+    assert networks_table(result).rows == [
         ["a", "3", "2.00 ms", "OpenVINO, 3.00 ms", "1.50x", "equal", ""],
         ["b", "-", "-", "-", "-", "-", "does not load"],
     ]

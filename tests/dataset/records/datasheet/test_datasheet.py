@@ -89,7 +89,7 @@ def test_the_sections_count_by_operator_sampler_and_kind(store):
 
 def test_the_limits_follow_from_the_records(store):
     told = "\n".join(limits(read_overview(store)))
-    assert "1 records are simulated" in told
+    assert "1 record is simulated" in told
     assert "3 of 3 tasks have fewer than 10" in told
     assert "3 records have no noise probe" in told
     assert "3 of 4 valid records have no performance counters" in told
@@ -103,9 +103,9 @@ def test_the_limits_follow_from_the_records(store):
     [
         (("random", "random"), ()),
         (("evolutionary/xgboost", "annealing/random"), ("Programs were not sampled uniformly",)),
-        (("evolutionary/xgboost", "random"), ("Programs of 1 records were not sampled uniformly",)),
+        (("evolutionary/xgboost", "random"), ("Programs of 1 record were not sampled uniformly",)),
         (("database", "database"), ("All records come from a database",)),
-        (("database", "import"), ("1 records come from a database", "1 records were imported")),
+        (("database", "import"), ("1 record comes from a database", "1 record was imported")),
     ],
 )
 def test_what_is_said_of_sampling_follows_the_samplers(tmp_path, samplers, told):
@@ -113,7 +113,7 @@ def test_what_is_said_of_sampling_follows_the_samplers(tmp_path, samplers, told)
     with store.writing():
         store.append_tasks([task_row()])
         store.append_records([replace(record(n), sampler=sampler) for n, sampler in enumerate(samplers)])
-    about = ("sampled uniformly", "records come from a database", "were imported")
+    about = ("sampled uniformly", "from a database", "imported")
     found = [line for line in limits(read_overview(store)) if any(words in line for words in about)]
     assert len(found) == len(told)
     assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
@@ -152,7 +152,9 @@ def test_the_page_is_whole_needs_nothing_else_and_escapes_names(store):
     assert page.open == []
     assert page.links == []
     assert len(page.ids) == len(set(page.ids))
-    assert page.tags.count("svg") == len(plots(read_overview(store))) == 7
+    drawn = plots(read_overview(store))
+    assert len(drawn) == 7
+    assert page.tags.count("svg") == sum(len(plot.panels) for plot in drawn) == 8  # scores of two operators
     assert "script" not in page.tags
     assert "&lt;script&gt;" in text
     assert not any(colour in text for colour in CSS_VARIABLES)

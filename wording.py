@@ -1,0 +1,79 @@
+"""Numbers, times and counts as text, for pages, terminals and captions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+MISSING = "-"
+"""Cell of a table without a value."""
+
+
+def significant(number: float, digits: int = 3) -> str:
+    """Rounded to `digits` significant digits, without an exponent: 1836.2 -> 1,836, 0.01234 -> 0.0123."""
+    if number == 0 or not math.isfinite(number):
+        return f"{number:.0f}"
+    return f"{number:,.{min(max(digits - 1 - math.floor(math.log10(abs(number))), 0), 9)}f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """82.1 ms, or MISSING."""
+    return MISSING if seconds is None else f"{significant(seconds * 1e3)} ms"
+
+
+def times(ratio: float | None) -> str:
+    """1.76x, or MISSING."""
+    return MISSING if ratio is None else f"{significant(ratio)}x"
+
+
+def signed_ms(seconds: float) -> str:
+    """Milliseconds with a sign: +0.120, -1.50"""
+    return f"{'-' if seconds < 0 else '+'}{significant(abs(seconds) * 1e3)}"
+
+
+def duration(seconds: float) -> str:
+    """14.3 s, 2 min 05 s, 1 h 07 min"""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def counted(number: float, noun: str, plural: str = "") -> str:
+    """A number with its noun: no tasks, 1 task, 1,294 tasks; `plural` is the noun with an s by default."""
+    several = plural or f"{noun}s"
+    return {0: f"no {several}", 1: f"1 {noun}"}.get(round(number), f"{number:,.0f} {several}")
+
+
+def part_of(number: float, whole: float, noun: str, plural: str = "") -> str:
+    """A part of a number of things: 1 of 3 tasks, 0 of 1 task."""
+    return f"{number:,.0f} of {counted(whole, noun, plural)}"
+
+
+def verb(number: float, one: str, several: str) -> str:
+    """The verb that goes with a number: `one` for 1, else `several`."""
+    return one if number == 1 else several
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c"""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def capitalised(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def target_words(target: str) -> str:
+    """Kind and attributes of a JSON target, without tag, keys and host; other texts unchanged."""
+    try:
+        attributes = json.loads(target)
+        kind = attributes.pop("kind")
+    except (ValueError, AttributeError, KeyError):
+        return target
+    told = {name: value for name, value in attributes.items() if name not in ("tag", "keys", "host")}
+    return ", ".join([kind, *(f"{name} {value}" for name, value in told.items())])
