@@ -1,4 +1,4 @@
-"""The command `foretune`: finds the sub-command, and imports no more than that one needs."""
+"""The command `foretune`: finds the sub-command and imports only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = "foretune"
 
 
 class CommandError(UserError, ValueError):
-    """There is no such sub-command."""
+    """The sub-command does not exist."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """A word that sub-commands follow; `overview` is its help, with their lines in the place of `{name}`."""
+    """A word that sub-commands follow; `overview` is its help, with `{name}` replaced by the line of a sub-command."""
 
     summary: str
     commands: Mapping[str, Command | Group]
@@ -52,7 +52,7 @@ class Group:
 DATASET = Group(
     "inspect, verify, merge, import or export datasets; describe devices",
     {
-        "inspect": Command("print what a dataset holds", "dataset.cli", "inspect", "dataset"),
+        "inspect": Command("summarise a dataset", "dataset.cli", "inspect", "dataset"),
         "verify": Command("check every record of a dataset", "dataset.cli", "verify", "dataset"),
         "merge": Command("add datasets to another one", "dataset.cli", "merge", "dataset", several=True),
         "import": Command("add a MetaSchedule database", "dataset.cli", "import_", "database"),
@@ -61,7 +61,7 @@ DATASET = Group(
         "hardware": Command("print the description of a device", "dataset.cli", "hardware", "name"),
     },
     """\
-foretune dataset looks at datasets, checks and merges them, exchanges them, and describes devices.
+foretune dataset inspects, checks, merges and exchanges datasets, and describes devices.
 
 {inspect}
 {verify}
@@ -86,7 +86,7 @@ CHECKPOINTS = Group(
         "verify": Command("check checkpoints", "models.cli", "verify", "checkpoints", several=True),
     },
     """\
-foretune checkpoints lists checkpoints, prints what they were made of, and checks that they are undamaged.
+foretune checkpoints lists checkpoints, prints their cards, and checks them for damage.
 
 {list}
 {show}
@@ -104,11 +104,11 @@ BUNDLE = Group(
     {
         "export": Command("write schedules of a tuning database", "inference.bundle.cli", "export", "bundle"),
         "import": Command("add a bundle to a tuning database", "inference.bundle.cli", "import_", "bundle"),
-        "show": Command("print what a bundle holds", "inference.bundle.cli", "show", "bundle"),
+        "show": Command("print the contents of a bundle", "inference.bundle.cli", "show", "bundle"),
     },
     """\
-foretune bundle moves tuned schedules to other machines. One of the same kind has nothing left to measure,
-another one begins its searches with them.
+foretune bundle moves tuned schedules to other machines. A machine of the same kind has nothing left to
+measure; on other machines the searches start from these schedules.
 
 {export}
 {import}
@@ -141,7 +141,7 @@ FORETUNE = Group(
             positional="dataset",
             several=True,
         ),
-        "advise": Command("tell what a network's designer may change for little", "inference.advise"),
+        "advise": Command("suggest cheap changes to a network", "inference.advise"),
         "inspect": Command("show tasks, schedules and expected minutes of a network", "inference.inspect"),
         "tune": Command("tune a network, then compile, check and time it", "inference.tune"),
         "bundle": BUNDLE,
@@ -230,9 +230,9 @@ def _run(names: list[str], command: Command, words: Sequence[str]) -> None:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Passes of the garbage collector are put off, and skip for ever what the block made.
+    """Disables garbage collection inside the block and freezes the objects that it created.
 
-    Imports make a million objects and no garbage; passes over them take a sixth of the time.
+    Imports create a million objects and no garbage; collections would take a sixth of the time.
     """
     gc.disable()
     try:
