@@ -1,8 +1,8 @@
 """Gradient-boosted trees as a cost model: XGBoost fits them, tensors hold them, a checkpoint carries them.
 
 MetaSchedule's XGBoost model adds up outputs for single stores (`gbdt`). These trees read a summary of the
-whole program: a vector of its stores, and the task, draft and hardware vectors. Their errors differ from those
-of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`); prediction and
+whole program: a vector of its stores, and the task, draft and hardware vectors. Their errors differ from the
+errors of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`); prediction and
 fine-tuning do not.
 """
 

@@ -276,7 +276,7 @@ _PLAIN_MEANS = (
 
 
 def top_k_sums(tasks: Sequence[TaskMetrics], k: int, weights: Sequence[float]) -> float:
-    """Ratio of two weighted sums for each k in `TOP_K`: best latencies, and best latencies among the top k."""
+    """Ratio of two weighted sums over tasks: best latencies, and best latencies among the top k."""
     best = sum(weight * task.best_s for task, weight in zip(tasks, weights, strict=True))
     chosen = sum(weight * task.top_s(k) for task, weight in zip(tasks, weights, strict=True))
     return best / chosen if chosen else float("nan")

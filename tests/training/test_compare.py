@@ -324,7 +324,7 @@ def test_a_model_of_efficiencies_is_compared_by_scores_and_by_latencies(data, tm
 
 def test_a_name_that_is_nothing_is_refused(tmp_path):
     config = settings(tmp_path, models=["nobody"])
-    with pytest.raises(ConfigError, match=r"'nobody' is not a contestant \(mlp, trees, random\), and no checkp"):
+    with pytest.raises(ConfigError, match=r"'nobody' is not a contestant \(mlp, trees, random\), and no"):
         contestants_of(config, train_settings, VERSION)
 
 

@@ -56,8 +56,8 @@ class OtherTest:
 def with_other_test_data(data: LabelledFeatures, split: Split, other: LabelledFeatures) -> OtherTest:
     """Data with all tasks of `other` in place of the test part, and its split.
 
-    The test part of `split` is left out, so that the training part is the one of `split`. Tasks of `other` whose
-    shape is in any part of `data` are left out, so that the test tasks do not depend on the split.
+    The test part of `split` is left out, so that the training is the same as by `split`. Tasks of `other`
+    whose shape is in any part of `data` are left out, so that the test tasks do not depend on the split.
 
     Raises:
       OtherDataError: no task of `other` is left.

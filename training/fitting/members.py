@@ -108,8 +108,8 @@ def fit_trees(
 ) -> None:
     """Fits the trees to the training rows until the validation error no longer improves.
 
-    The only part of the loss that applies is `offset`. Fitting takes minutes at most, so an interrupted one is
-    repeated.
+    The only part of the loss that applies is `offset`. Fitting takes minutes at most, so an interrupted
+    one is repeated.
 
     Raises:
       DataError: the stores, which trees read, are left out.
