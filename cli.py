@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """A word that sub-commands follow; in its help `overview`, `{name}` stands for the line of a sub-command."""
+    """A word that sub-commands follow; `{name}` in its help `overview` is the line of a sub-command."""
 
     summary: str
     commands: Mapping[str, Command | Group]
