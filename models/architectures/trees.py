@@ -150,7 +150,7 @@ class TreesCostModel(CostModel):
         booster = xgboost.train(
             self._settings(base, seed, threads),
             fitted,
-            num_boost_round=self._rounds,
+            self._rounds,
             evals=watched,
             early_stopping_rounds=self._patience if stops else None,
             verbose_eval=False,
@@ -158,8 +158,7 @@ class TreesCostModel(CostModel):
             **own,
         )
         best = booster.best_iteration + 1 if stops else booster.num_boosted_rounds()
-        saved = json.loads(bytes(booster[:best].save_raw("json")))
-        self._set_trees(saved["learner"]["gradient_booster"]["model"]["trees"], base)
+        self._set_trees(_saved_trees(booster[:best]), base)
         return best
 
     def _set_effort(self, normaliser: Normaliser) -> None:
@@ -287,6 +286,13 @@ class TreesCostModel(CostModel):
                 f"{len(roots)} roots and {nodes} nodes do not form trees of depth {self._max_depth}"
             )
         return depth
+
+
+def _saved_trees(booster: Any) -> list[dict[str, Any]]:
+    """Trees of a booster of XGBoost as it saves them."""
+    saved = json.loads(bytes(booster.save_raw("json")))
+    trees: list[dict[str, Any]] = saved["learner"]["gradient_booster"]["model"]["trees"]
+    return trees
 
 
 class _Errors:
