@@ -143,10 +143,7 @@ class TreesCostModel(CostModel):
         if stops := len(validation) > 0:
             inputs = self._summaries(table, validation)
             watched = [(binned(inputs, label=labels[validation], ref=fitted), "validation")]
-        own: dict[str, Any] = {}
-        if offset != 1:
-            own["obj"] = _Errors(labels[rows], group[rows], offset).objective
-            own["custom_metric"] = _Errors(labels[validation], group[validation], offset).metric
+        own = _weighted_errors(labels, group, rows, validation, offset) if offset != 1 else {}
         booster = xgboost.train(
             self._settings(base, seed, threads),
             fitted,
@@ -288,11 +285,23 @@ class TreesCostModel(CostModel):
         return depth
 
 
-def _saved_trees(booster: Any) -> list[dict[str, Any]]:
-    """Trees of a booster of XGBoost as it saves them."""
-    saved = json.loads(bytes(booster.save_raw("json")))
-    trees: list[dict[str, Any]] = saved["learner"]["gradient_booster"]["model"]["trees"]
-    return trees
+def _weighted_errors(
+    labels: NDArray[np.float32],
+    group: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    validation: NDArray[np.int64],
+    offset: float,
+) -> dict[str, Any]:
+    """Objective and metric of `xgboost.train` that weight the error which the rows of a task share."""
+    return {
+        "obj": _Errors(labels[rows], group[rows], offset).objective,
+        "custom_metric": _Errors(labels[validation], group[validation], offset).metric,
+    }
+
+
+def _saved_trees(booster: Any) -> Any:
+    """List of the trees of a booster of XGBoost, in its JSON format."""
+    return json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]["trees"]
 
 
 class _Errors:
