@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -40,11 +42,22 @@ def from_hydra(config: DictConfig, schema: type[Config]) -> Config:
 
 
 def unknown_option(name: str, siblings: Iterable[Any]) -> ConfigError:
-    """The error for an option that is not among `siblings`, the options beside it; `name` is dotted."""
+    """Error for an option whose dotted `name` is not among `siblings`, the options of its group."""
     parent, dot, own = name.rpartition(".")
     similar = get_close_matches(own, map(str, siblings), n=1)
     hint = f"did you mean {parent}{dot}{similar[0]}? " if similar else ""
     return ConfigError(f"unknown option {name}: {hint}--help lists them all")
+
+
+def as_json(settings: Any) -> Any:
+    """Settings as JSON values: dataclasses as objects and paths as text."""
+    if is_dataclass(settings) and not isinstance(settings, type):
+        return as_json(asdict(settings))
+    if isinstance(settings, dict):
+        return {key: as_json(value) for key, value in settings.items()}
+    if isinstance(settings, list):
+        return [as_json(value) for value in settings]
+    return str(settings) if isinstance(settings, Path) else settings
 
 
 SEEDS = 2**32
@@ -60,9 +73,9 @@ def check_seed(name: str, seed: int) -> None:
 def check_least(
     settings: object, least: Mapping[str, float], error: type[UserError], prefix: str = ""
 ) -> None:
-    """Raises `error` for a setting under its bound in `least`, by its name; None is no value.
+    """Raises `error` for the first setting below its bound in `least`; None is below no bound.
 
-    `prefix` goes before the names, as in "search.".
+    `prefix` precedes the names in the message, as in "search.".
     """
     for name, bound in least.items():
         if (value := getattr(settings, name)) is not None and value < bound:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 130
-"""Exit status of a command that the user interrupted: what shells give for SIGINT."""
+"""Exit status of a command that the user interrupted: shells return it for SIGINT."""
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 """Environment variable of Hydra's; 1 asks for tracebacks."""
@@ -37,7 +37,7 @@ def exits_cleanly() -> Iterator[None]:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from error
     except KeyboardInterrupt as error:
-        print("interrupted; the same command goes on from what was kept", file=sys.stderr)
+        print("interrupted; the same command continues from the stored results", file=sys.stderr)
         raise SystemExit(INTERRUPTED) from error
 
 

@@ -32,7 +32,7 @@ Job = Callable[[DictConfig], int | None]
 def run_command(config_name: str, job: Job, words: Sequence[str]) -> None:
     """Composes conf/`config_name`.yaml with the overrides among `words`, and calls `job` with the result.
 
-    Hydra's flags, such as --help, --cfg and --multirun, do what they do in any application of Hydra.
+    Hydra's flags, such as --help, --cfg and --multirun, work as in any application of Hydra.
 
     Raises:
       ConfigError: an option is unknown or cannot be read.

@@ -64,7 +64,7 @@ class VerifyConfig:
 
 
 def list_(config: DictConfig) -> int:
-    """Prints one line a checkpoint; status 1 where one cannot be read."""
+    """Prints one line a checkpoint; status 1 if one cannot be read."""
     folder = from_hydra(config, ListConfig).folder
     console = Console()
     found = _found(folder)
@@ -113,7 +113,7 @@ def show(config: DictConfig) -> int:
 
 
 def verify(config: DictConfig) -> int:
-    """Prints every problem of the checkpoints; status 1 where there is one."""
+    """Prints every problem of the checkpoints; status 1 if there is one."""
     from .checkpoints.verification import problems
 
     settings = from_hydra(config, VerifyConfig)
@@ -136,12 +136,12 @@ def verify(config: DictConfig) -> int:
 
 
 def _found(folder: Path | None) -> list[str]:
-    """Names of those that come with the package, or paths of those anywhere under a folder."""
+    """Names of the shipped checkpoints, or paths of all checkpoints under a folder."""
     if folder is None:
         return [*shipped_checkpoints(), *shipped_explorers()]
     if not folder.is_dir():
         raise CheckpointNotFoundError(f"{folder} is no folder: give one that holds checkpoints")
-    # A path always with a slash, since a name without one is of those that come with the package.
+    # A path always has a slash, since a name without one means a shipped checkpoint.
     return [str(card.parent.resolve()) for card in sorted(folder.rglob(CARD_FILE))]
 
 

@@ -1,4 +1,4 @@
-"""The rules of the source, read from its syntax: direction of imports, where TVM is known, no unpickling."""
+"""The rules of the source: direction of imports, where TVM is known, no unpickling, and sizes."""
 
 from __future__ import annotations
 
@@ -94,6 +94,96 @@ def test_source_keeps_the_rules(check: Callable[[str, str], list[str]]) -> None:
         if (found := check(path.read_text(encoding="utf-8"), module))
     }
     assert broken == {}
+
+
+MOST_FILES_IN_A_PACKAGE_ROOT = 8
+MOST_FILES_IN_A_FOLDER = 20
+MOST_LINES_OF_A_FILE = 350
+MOST_LINES_OF_A_FUNCTION = 60
+
+LONG_FILES = {
+    "compiler/structure/read_sketch.py",
+    "compiler/templates/gpu/problem.py",
+    "dataset/measure/executors/pipeline.py",
+    "dataset/measure/executors/ray_cluster.py",
+    "dataset/records/exchange.py",
+    "dataset/records/store.py",
+    "inference/reuse/order.py",
+    "inference/run/result.py",
+}
+"""Files that are still longer. Remove an entry when its file is short enough; add none."""
+
+LONG_FUNCTIONS = {
+    "compiler/networks/alternatives/winograd_function.py: _convolution",
+    "compiler/networks/loading.py: load_network",
+    "compiler/templates/cpu/tile_schedule.py: apply_tiles",
+    "compiler/templates/gpu/attention_kernel.py: attention",
+    "compiler/templates/gpu/kernels.py: convolution",
+    "dataset/generate.py: run",
+    "inference/bundle/exporting.py: export_bundle",
+    "inference/run/tuning_run.py: tune",
+    "inference/search/session.py: __init__",
+}
+"""Functions that are still longer. Remove an entry when its function is short enough; add none."""
+
+FOLDERS = sorted(
+    folder
+    for layer in LAYERS
+    for folder in [ROOT / layer, *(ROOT / layer).rglob("*")]
+    if folder.is_dir() and "__pycache__" not in folder.parts and any(folder.glob("*"))
+)
+
+
+def purpose(init: str) -> str:
+    """First sentence of the docstring of an `__init__.py`; "" if it has none, or one without a sentence."""
+    sentence = (ast.get_docstring(ast.parse(init)) or "").split("\n\n")[0]
+    return sentence if sentence.endswith(".") and len(sentence.split()) >= 2 else ""
+
+
+def long_functions(source: str) -> list[str]:
+    """Functions and methods of a module with too many lines, decorators not counted."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+
+
+def file_count(folder: Path) -> int:
+    """Files of a folder itself."""
+    return sum(path.is_file() for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_each_folder_says_what_it_is_for(folder: Path) -> None:
+    assert purpose((folder / "__init__.py").read_text(encoding="utf-8"))
+
+
+def test_a_missing_purpose_is_seen() -> None:
+    assert purpose('"""Losses of a training.\n\nMore."""') == "Losses of a training."
+    assert purpose("import os") == purpose('"""Losses."""') == purpose('"""losses of a training"""') == ""
+
+
+def test_folders_are_small() -> None:
+    most = dict.fromkeys(FOLDERS, MOST_FILES_IN_A_FOLDER)
+    most |= {ROOT / layer: MOST_FILES_IN_A_PACKAGE_ROOT for layer in LAYERS}
+    counts = {str(folder.relative_to(ROOT)): file_count(folder) for folder in FOLDERS}
+    assert {name: count for name, count in counts.items() if count > most[ROOT / name]} == {}
+
+
+def test_files_and_functions_are_short() -> None:
+    sources = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in SOURCES.values()}
+    lengths = {name: len(source.splitlines()) for name, source in sources.items()}
+    assert {name for name, lines in lengths.items() if lines > MOST_LINES_OF_A_FILE} == LONG_FILES
+    found = {f"{name}: {function}" for name, source in sources.items() for function in long_functions(source)}
+    assert found == LONG_FUNCTIONS
+
+
+def test_long_functions_are_seen() -> None:
+    lines = ["class A:", "    def short(self):", *["        x = 1"] * 59, "    def long(self):"]
+    assert long_functions("\n".join([*lines, *["        x = 1"] * 60])) == ["long"]
 
 
 def test_all_layers_are_read() -> None:

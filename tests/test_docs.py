@@ -13,27 +13,40 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import foretune.inference
+import numpy as np
 import pytest
+import torch
 from foretune import cli
 from foretune.compiler.operators import registry
+from foretune.compiler.templates.cpu import instructions
+from foretune.configuration import from_hydra
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.records.schema import READABLE_VERSIONS, RECORD_SCHEMA, TASK_SCHEMA, FailureKind
 from foretune.inference import OneShotConfig
 from foretune.inference.bolt.advice.content import Advice
 from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
 from foretune.inference.deploy.description import Description
+from foretune.inference.deploy.rivals.base import Engine, Source
 from foretune.inference.run.result import Contestant, TaskResult, TuneResult
+from foretune.models.architectures import registry as models
+from foretune.models.architectures.cost_model import Predictor
 from foretune.models.checkpoints.card import READABLE_SCHEMAS, Card
+from foretune.models.scaling.normaliser import Normaliser
+from foretune.models.scaling.target import TargetConfig
 from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from support import synthetic
 from support.paths import ROOT
+from tvm.target import Target
 
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-LAYERS = ("dataset", "models", "training", "inference")
+LAYERS = ("compiler", "dataset", "models", "training", "inference")
 FOLDERS = (*LAYERS, "conf", "checkpoints", "tests", "benchmarks", "examples", "docs")
+EXTENDING = ROOT / "docs" / "extending.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 FORMATS = ROOT / "docs" / "formats.md"
 CHANGES = ROOT / "CHANGELOG.md"
@@ -105,36 +118,40 @@ def paths_in(text: str) -> Iterator[str]:
             yield code
 
 
+def missing_paths(text: str) -> list[str]:
+    return [name for name in paths_in(text) if not any(ROOT.glob(name.rstrip("/")))]
+
+
 @per_document
 def test_paths_exist(path):
-    assert [name for name in paths_in(current(path)) if not any(ROOT.glob(name.rstrip("/")))] == []
+    assert missing_paths(current(path)) == []
 
 
-def test_the_architecture_leads_through_every_folder():
+def test_wrong_paths_are_seen():
+    text = "`compiler/task.py`, `dataset/measure/`, `compiler/tusk.py`, `inference/<name>.py`, `a/b`"
+    assert list(paths_in(text)) == ["compiler/task.py", "dataset/measure/", "compiler/tusk.py"]
+    assert missing_paths(text) == ["compiler/tusk.py"]
+
+
+def test_the_architecture_has_each_room_once():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    packages = {init.parent for layer in LAYERS for init in (ROOT / layer).rglob("__init__.py")}
-    assert [path for path in packages if f"{path.relative_to(ROOT)}/" not in text] == []
+    rooms = [folder for cells in rows(text, "## Rooms") for folder in named(cells[0])]
+    folders = [init.parent for layer in LAYERS for init in (ROOT / layer).glob("*/__init__.py")]
+    assert sorted(rooms) == sorted(f"{folder.relative_to(ROOT)}/" for folder in folders)
 
 
-def missing_files(text: str) -> list[str]:
-    """Files that a paragraph names and the folder at its head, or the one named last, does not have."""
-    missing = []
-    for paragraph in re.split(r"\n\n+", text):
-        if not (head := re.match(r"\*\*(?:`([\w/]+)/`|The root)", paragraph)):
-            continue
-        folders = [ROOT / (head[1] or "")]
-        for name in named(paragraph):
-            if name.endswith("/"):
-                folders.append(ROOT / name)
-            elif re.fullmatch(r"\w+\.(py|csv|html|js)", name):
-                missing += [] if any((folder / name).exists() for folder in folders) else [name]
-    return missing
+PAGES = {
+    "README.md": 900,
+    "docs/architecture.md": 2500,
+    "docs/glossary.md": 1800,
+    "docs/extending.md": 1800,
+}
+"""Most words of a page."""
 
 
-def test_files_of_the_folders_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    assert missing_files(text) == []
-    assert missing_files("**`dataset/`** `task.py`, `tusk.py`") == ["tusk.py"]
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_short(page):
+    assert len((ROOT / page).read_text().split()) <= PAGES[page]
 
 
 # --- commands and options
@@ -266,18 +283,71 @@ def test_imports_of_snippets_resolve(path):
                     assert hasattr(import_module(str(node.module)), alias.name), alias.name
 
 
-def test_classes_of_the_extending_page_are_whole(monkeypatch):
-    """Each runs as it stands, and leaves nothing of its interface abstract."""
-    snippets = fenced((ROOT / "docs" / "extending.md").read_text(), "python")
-    assert len(snippets) >= 6
+@pytest.fixture
+def extensions(monkeypatch) -> dict[str, ModuleType]:
+    """Modules of the extending page by heading, executed; what they register is forgotten after the test."""
     monkeypatch.setattr(registry, "OPERATOR_SETTINGS", dict(registry.OPERATOR_SETTINGS))
-    for snippet in snippets:
-        module = ModuleType("snippet")
-        monkeypatch.setitem(sys.modules, "snippet", module)  # where dataclasses look
-        exec(compile(snippet, "extending.md", "exec", dont_inherit=True), vars(module))
-        made = [value for value in vars(module).values() if getattr(value, "__module__", "") == "snippet"]
-        assert made
-        assert not any(inspect.isabstract(cls) for cls in made)
+    monkeypatch.setattr(models, "MODELS", dict(models.MODELS))
+    sections = re.split(r"^## ", EXTENDING.read_text(), flags=re.MULTILINE)[1:]
+    made = {}
+    for section in sections:
+        for snippet in fenced(section, "python"):
+            module = ModuleType("snippet")
+            monkeypatch.setitem(sys.modules, "snippet", module)  # where dataclasses look
+            exec(compile(snippet, "extending.md", "exec", dont_inherit=True), vars(module))
+            made[section.partition("\n")[0]] = module
+    return made
+
+
+def own_values(module: ModuleType) -> list[Any]:
+    return [value for value in vars(module).values() if getattr(value, "__module__", "") == "snippet"]
+
+
+def test_classes_of_the_extending_page_are_whole(extensions):
+    """Each section that promises code has some, and leaves nothing of its interface abstract."""
+    asked = "strategy", "start source", "design space", "task planner", "model", "rival", "operator"
+    for kind in asked:
+        values = own_values(extensions[f"A{'n' if kind == 'operator' else ''} {kind}"])
+        assert values, kind
+        assert not any(inspect.isabstract(cls) for cls in values)
+
+
+def test_the_model_of_the_extending_page_serves(extensions):
+    assert "A model" in extensions
+    (yaml,) = fenced(EXTENDING.read_text(), "yaml")
+    config = from_hydra(OmegaConf.create(yaml), models.ModelConfig)
+    table = synthetic.dataset(tasks=2, per_task=3).features
+    normaliser = Normaliser.fit(table, np.arange(6))
+    model = models.build_model(config, normaliser.dims)
+    before = Predictor(normaliser, model, TargetConfig()).table_columns(table, np.arange(6))
+    model.rescale(2.0, 1.0)
+    after = Predictor(normaliser, model, TargetConfig()).table_columns(table, np.arange(6))
+    np.testing.assert_allclose(after, 1 + 2 * before, rtol=1e-4, atol=1e-5)
+    assert np.ptp(before) > 0
+
+
+def test_the_rival_of_the_extending_page_runs(extensions):
+    (rival,) = (cls for cls in own_values(extensions["A rival"]) if issubclass(cls, Engine))
+    module = torch.nn.Linear(4, 3).eval()
+    data = np.arange(8, dtype=np.float32).reshape(2, 4)
+    threads = torch.get_num_threads()
+    try:
+        engine = rival(threads)
+        engine.prepare()
+        (found,) = engine.arrays(engine.load(Source((data,), module))())
+    finally:
+        torch.set_num_threads(threads)
+    expected = data @ module.weight.detach().numpy().T + module.bias.detach().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_the_instruction_of_the_extending_page_is_chosen(extensions, monkeypatch):
+    added = extensions["An instruction set"].FMA_512
+    monkeypatch.setattr(instructions, "INSTRUCTIONS", (added, *instructions.INSTRUCTIONS))
+    newer = Target({"kind": "llvm", "mcpu": "x86-64-v4", "mattr": [f"+{name}" for name in added.features]})
+    older = Target({"kind": "llvm", "mcpu": "x86-64-v4"})
+    assert instructions.target_instructions(newer, *added.types)[0] is added
+    assert added not in instructions.target_instructions(older, *added.types)
 
 
 def resolves(name: str) -> bool:

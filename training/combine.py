@@ -36,7 +36,7 @@ from .fitting.run_card import SPLIT_PARTS, data_sha256
 
 @dataclass(frozen=True)
 class CombineConfig:
-    """Settings of `foretune combine`; conf/combine.yaml says what the fields mean."""
+    """Settings of `foretune combine`; conf/combine.yaml describes the fields."""
 
     checkpoints: list[str]
     dataset: Path
@@ -73,7 +73,7 @@ def combine(
     if (found := data_sha256(data)) != first.data.sha256:
         raise ConfigError(
             f"dataset: the checkpoints were trained on records with SHA-256 {first.data.sha256[:12]}..., and "
-            f"these have {found[:12]}...: give the dataset as it was then"
+            f"these have {found[:12]}...: give the dataset of that training"
         )
     split, settings = SplitConfig(**first.split.config), DataConfig(**first.training["data"])
     kinds, members = _by_kind(checkpoints)

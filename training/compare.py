@@ -27,7 +27,7 @@ from .comparison.contestants import Contestant
 from .comparison.data import ComparedData, Load
 from .comparison.fits import Entry, FitRunner, TaskSet
 from .comparison.learning_curve import training_sets
-from .comparison.other_training_data import with_other_training_data
+from .comparison.other_data import with_other_training_data
 from .comparison.report import write_report
 from .comparison.result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
 from .evaluation.tables import NETWORK_COLUMNS
@@ -59,7 +59,7 @@ def run(
     same rows.
 
     Raises:
-      UserError: settings, dataset or split are not usable; the message says what to do.
+      UserError: settings, dataset or split are not usable; the message names the next step.
     """
     for name in ("pytorch_lightning", "lightning.pytorch"):  # which log a banner at each training
         logging.getLogger(name).setLevel(logging.WARNING)

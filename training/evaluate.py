@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
-from ..configuration import from_hydra
+from ..configuration import ConfigError, as_json, check_seed, from_hydra
 from ..models.checkpoints.checkpoint import Checkpoint
 from .evaluation.networks import evaluation_networks
 from .evaluation.tables import evaluation_table, network_table, remarks
-from .evaluation.task_scores import Evaluation, evaluate_checkpoint
-from .fitting.config import EvaluateConfig, plain
+from .evaluation.task_scores import PARTS, Evaluation, evaluate_checkpoint
 from .fitting.feature_source import load_with_features
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Settings of `foretune evaluate`; conf/evaluate.yaml describes the fields."""
+
+    checkpoint: str
+    dataset: Path
+    output: Path
+    part: str = "unseen"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
+        if self.part not in PARTS:
+            raise ConfigError(f"part={self.part!r} is unknown: choose one of {', '.join(PARTS)}")
 
 
 def run(config: EvaluateConfig) -> Evaluation:
     """Evaluates a checkpoint on a dataset and writes the result to `config.output` as JSON.
 
     Raises:
-      UserError: checkpoint or dataset are not usable; the message says what to do.
+      UserError: checkpoint or dataset are not usable; the message names the next step.
     """
     checkpoint, data = load_with_features(config.checkpoint, config.dataset)
     networks = evaluation_networks(config.dataset, data)
@@ -36,7 +52,7 @@ def run(config: EvaluateConfig) -> Evaluation:
 def write_evaluation(result: Evaluation, checkpoint: Checkpoint, config: EvaluateConfig) -> None:
     """Writes overall and per-task metrics, with the settings and the checkpoint."""
     values = {
-        "config": plain(config),
+        "config": as_json(config),
         "checkpoint": {
             "path": str(checkpoint.path),
             "weights_sha256": checkpoint.card.weights_sha256,

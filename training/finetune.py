@@ -64,7 +64,7 @@ def run(config: FinetuneConfig) -> FinetuneResult | ChosenTasks:
     """Reads the dataset of `config` and writes the chosen tasks or a checkpoint.
 
     Raises:
-      UserError: settings, dataset or checkpoint are not usable; the message says what to do.
+      UserError: settings, dataset or checkpoint are not usable; the message names the next step.
     """
     if config.tasks_into is None:
         refuse_to_overwrite(config.checkpoint_dir)

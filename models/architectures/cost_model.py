@@ -6,13 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...dataset.features import FEATURE_VERSION
 from ...dataset.features.roofline import latency_bound_s
 from ...dataset.features.table import FeatureBatch, FeatureTable
 from ...errors import UserError
@@ -44,6 +45,8 @@ class FeatureTensors(NamedTuple):
 class FeatureNetwork(nn.Module, ABC):
     """Network over features of candidates; the constructor of a subclass takes `dims: FeatureDims` first."""
 
+    feature_version: ClassVar[str] = FEATURE_VERSION
+    """Version of the features that the network reads; the features of programs by default."""
     columns: tuple[str, ...]
     """Names of the columns of `all_columns`."""
 
@@ -83,7 +86,7 @@ class MultiOutputModel(CostModel):
     """Network with a column for each of `outputs`, and with `variance` one for the first's log variance."""
 
     head: nn.Sequential
-    """Last layers, the last of which is linear with a column for each output."""
+    """Last layers; the final layer is linear with a column for each output."""
 
     def __init__(self, outputs: Sequence[str], variance: bool) -> None:
         super().__init__()

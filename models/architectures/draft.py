@@ -9,12 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ...compiler.structure import DRAFT_VERSION
 from ..scaling.normaliser import FeatureDims
 from .cost_model import CostModel, FeatureTensors, rescale_first
+from .registry import register
 
 
+@register("draft")
 class DraftCostModel(CostModel):
     """Perceptron with `layers` hidden layers of `width` over task, draft and hardware vector."""
+
+    feature_version = DRAFT_VERSION
 
     def __init__(self, dims: FeatureDims, width: int = 256, layers: int = 2, dropout: float = 0.1) -> None:
         super().__init__()

@@ -20,16 +20,20 @@ from ...dataset.features.moves import ACTION_VERSION, ACTIONS
 from ...dataset.features.table import FeatureTable
 from ..scaling.normaliser import FeatureDims, Normaliser
 from .cost_model import FeatureNetwork, FeatureTensors
+from .registry import register
 
 MODES = ("high_efficiency", "high_quality")
 """Modes of the search (section 6.2.1); each weights the terms of the reward in its own way."""
 
 STATE_VERSION = f"{DRAFT_VERSION} {ACTION_VERSION}"
-"""Version of what an explorer reads and of what its outputs stand for."""
+"""Version of the states that an explorer reads, and of the actions that its outputs value."""
 
 
+@register("dqn")
 class ActionValueNetwork(FeatureNetwork):
     """Three fully connected layers from a state to the Q-value of each action, in each mode."""
+
+    feature_version = STATE_VERSION
 
     def __init__(self, dims: FeatureDims, width: int = 256) -> None:
         super().__init__()

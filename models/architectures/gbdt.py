@@ -37,7 +37,7 @@ class GbdtConfig:
     `weighted` weights each candidate by its target, so that slow programs hardly count. `base_score` is the
     output of a store before the first tree. Boosting ends after `rounds`, or `patience` rounds after the
     lowest error on the "training" rows (TVM) or the "validation" rows. With `stop_on="validation"` the model
-    is that of the best round. `threads` is by default torch's number and has no effect on the trees.
+    has the trees up to the best round. `threads` is by default torch's number and has no effect on the trees.
     """
 
     context: list[str] = field(default_factory=list)
@@ -68,6 +68,20 @@ class GbdtConfig:
                 f"{self.learning_rate}: set rounds to 0 or more, patience and max_depth to 1 or more, and "
                 "learning_rate above 0"
             )
+
+    def of_xgboost(self) -> dict[str, Any]:
+        """Parameters of `xgboost.train`."""
+        return {
+            "max_depth": self.max_depth,
+            "eta": self.learning_rate,
+            "min_child_weight": self.min_child_weight,
+            "gamma": self.gamma,
+            "nthread": self.threads or torch.get_num_threads(),
+            "seed": self.seed,
+            "base_score": self.base_score,
+            "tree_method": self.tree_method,
+            "disable_default_eval_metric": True,
+        }
 
 
 @dataclass(frozen=True)
@@ -118,17 +132,7 @@ class GbdtPredictor:
         fitted = packs["training"]
         callbacks = [boosting_progress(progress)] if progress else []
         booster = xgboost.train(
-            {
-                "max_depth": config.max_depth,
-                "eta": config.learning_rate,
-                "min_child_weight": config.min_child_weight,
-                "gamma": config.gamma,
-                "nthread": config.threads or torch.get_num_threads(),
-                "seed": config.seed,
-                "base_score": config.base_score,
-                "tree_method": config.tree_method,
-                "disable_default_eval_metric": True,
-            },
+            config.of_xgboost(),
             fitted.matrix,
             num_boost_round=config.rounds,
             obj=lambda output, _: fitted.gradient(output, config.weighted),

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel
+from .registry import register
 
 
+@register("lstm")
 class LstmCostModel(MultiOutputModel):
     """LSTMs over the stores and over the decisions; the head reads their last states and the context."""
 

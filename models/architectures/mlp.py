@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel
+from .registry import register
 
 
+@register("mlp")
 class MlpCostModel(MultiOutputModel):
     """Sum of encodings of single stores and decisions, which ignores their order and neighbours."""
 

@@ -1,39 +1,60 @@
-"""Registry of the cost models that a configuration or a card may name, and their construction."""
+"""Registry of the networks that a configuration or a card may name, and their construction."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from ...compiler.structure import DRAFT_VERSION
-from ...dataset.features import FEATURE_VERSION
 from ...errors import UserError
 from ..scaling.normaliser import FeatureDims
 from .cost_model import CostModel, FeatureNetwork
-from .draft import DraftCostModel
 from .ensemble import EnsembleCostModel
-from .explorer import STATE_VERSION, ActionValueNetwork
-from .lstm import LstmCostModel
-from .mlp import MlpCostModel
-from .transformer import TransformerCostModel
-from .trees import TreesCostModel
 
-MODELS: Mapping[str, type[CostModel]] = {
-    "transformer": TransformerCostModel,
-    "mlp": MlpCostModel,
-    "lstm": LstmCostModel,
-    "draft": DraftCostModel,
-    "trees": TreesCostModel,
-}
-"""Fixed table of models, so that a checkpoint cannot name an arbitrary class."""
+MODELS: dict[str, type[CostModel]] = {}
+"""Cost models by name. A checkpoint can name no other class: only modules of this package register one."""
 
-EXPLORERS: Mapping[str, type[FeatureNetwork]] = {"dqn": ActionValueNetwork}
-"""Networks that choose moves in place of scoring programs; `foretune reinforce` trains them."""
+EXPLORERS: dict[str, type[FeatureNetwork]] = {}
+"""Networks that choose moves instead of scoring programs; `foretune reinforce` trains them."""
 
-NETWORKS: Mapping[str, type[FeatureNetwork]] = {**MODELS, **EXPLORERS}
-"""All networks that a card may name."""
+_Network = TypeVar("_Network", bound=type[FeatureNetwork])
+
+
+def register(name: str) -> Callable[[_Network], _Network]:
+    """Class decorator that adds a network under the name that configurations and cards give.
+
+    Raises:
+      ValueError: another class has the name.
+    """
+
+    def add(cls: _Network) -> _Network:
+        if name in MODELS or name in EXPLORERS:
+            other = network_class(name)
+            raise ValueError(
+                f"model {name!r} of {cls.__module__}.{cls.__name__}: {other.__module__} has it; choose "
+                "another name"
+            )
+        if issubclass(cls, CostModel):
+            MODELS[name] = cls
+        else:
+            EXPLORERS[name] = cls
+        return cls
+
+    return add
+
+
+def discover(package: str, folders: Iterable[str]) -> None:
+    """Imports the modules in the folders of a package by name, so that their networks are registered."""
+    for name in sorted(module.name for module in pkgutil.iter_modules(folders)):
+        importlib.import_module(f"{package}.{name}")
+
+
+def network_class(name: str) -> type[FeatureNetwork]:
+    """Class of a registered network."""
+    return MODELS[name] if name in MODELS else EXPLORERS[name]
 
 
 class ModelConfigError(UserError, ValueError):
@@ -51,11 +72,12 @@ class MemberConfig:
     def __post_init__(self) -> None:
         if self.members < 1:
             raise ModelConfigError(f"model.members={self.members}: set 1 for one model, more for an ensemble")
-        if self.name not in NETWORKS:
+        if self.name not in MODELS and self.name not in EXPLORERS:
             raise ModelConfigError(f"model.name={self.name!r} is unknown: choose one of {', '.join(MODELS)}")
         if self.name in EXPLORERS and self.members > 1:
             raise ModelConfigError(f"model.members={self.members}: an explorer ({self.name}) has one network")
-        known = [name for name in inspect.signature(NETWORKS[self.name]).parameters if name != "dims"]
+        parameters = inspect.signature(network_class(self.name)).parameters
+        known = [name for name in parameters if name != "dims"]
         unknown = sorted(set(self.arguments) - set(known))
         if unknown:
             raise ModelConfigError(
@@ -67,7 +89,7 @@ class MemberConfig:
 class ModelConfig(MemberConfig):
     """Cost model, or ensemble of `members` models of one kind that differ in their initialisation.
 
-    `beside` adds members of other kinds to the ensemble.
+    `beside` lists further kinds of members of the ensemble.
     """
 
     beside: list[MemberConfig] = field(default_factory=list)
@@ -78,7 +100,7 @@ class ModelConfig(MemberConfig):
         if len(versions) > 1:
             raise ModelConfigError(
                 f"model.beside: {self.title} read different features: combine draft models "
-                "with draft models alone"
+                "with draft models only"
             )
 
     @property
@@ -117,13 +139,11 @@ def build_network(config: ModelConfig, dims: FeatureDims) -> FeatureNetwork:
     if len(singles) > 1:
         return EnsembleCostModel([build_model(single, dims) for single in singles])
     try:
-        return NETWORKS[config.name](dims, **config.arguments)
+        return network_class(config.name)(dims, **config.arguments)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         raise ModelConfigError(f"model {config.name!r} with {config.arguments}: {error}") from error
 
 
 def feature_version_of(model: str) -> str:
-    """Version of what the named model reads: features of programs, draft vectors, or states of a search."""
-    if model in EXPLORERS:
-        return STATE_VERSION
-    return DRAFT_VERSION if model == "draft" else FEATURE_VERSION
+    """Version of the features that the named network reads."""
+    return network_class(model).feature_version

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from ..scaling.columns import SCORE
 from ..scaling.normaliser import FeatureDims
 from .cost_model import FeatureTensors, MultiOutputModel, masked_mean
+from .registry import register
 
 
+@register("transformer")
 class TransformerCostModel(MultiOutputModel):
     """Encoder over the tokens [task, hardware, stores..., decisions...] with a head over its readout.
 
@@ -39,7 +41,7 @@ class TransformerCostModel(MultiOutputModel):
         """
         super().__init__(outputs, variance)
         if width % heads:
-            raise ValueError(f"width={width} is no multiple of heads={heads}: choose a multiple")
+            raise ValueError(f"width={width} is not a multiple of heads={heads}: choose a multiple")
         self.store_embedding = nn.Linear(dims.stores, width)
         self.decision_embedding = nn.Linear(dims.decisions, width)
         self.task_embedding = nn.Linear(dims.task, width)

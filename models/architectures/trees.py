@@ -1,9 +1,9 @@
 """Gradient-boosted trees as a cost model: XGBoost fits them, tensors hold them, a checkpoint carries them.
 
 MetaSchedule's XGBoost model adds up outputs for single stores (`gbdt`). These trees read a summary of the
-whole program: a vector of its stores, beside task, draft and hardware vector. Their errors differ from those
-of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`); prediction and
-fine-tuning do not.
+whole program: a vector of its stores, and the task, draft and hardware vectors. Their errors differ from the
+errors of networks, so an ensemble of both is better. Fitting needs XGBoost (`foretune[xgboost]`);
+prediction and fine-tuning do not.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from ..scaling.normaliser import FeatureDims, Normaliser
 from ..scaling.target import TargetConfig
 from .cost_model import CostModel, FeatureTensors, masked_mean
 from .gbdt import GbdtError, boosting_progress, require_xgboost
+from .registry import register
 
 _NEVER = float(np.finfo(np.float32).max)  # no feature reaches it; finite, so that it can be averaged
 _FLOAT_OPS = 7  # first features of a store: numbers of its floating-point operations by kind
 _CHUNK = 4096  # candidates that are summarised at once
 
 
+@register("trees")
 class TreesCostModel(CostModel):
     """Mean of regression trees over the summary of a program, on the scale of the training target.
 
@@ -129,9 +131,7 @@ class TreesCostModel(CostModel):
           GbdtError: xgboost is not installed.
         """
         xgboost = require_xgboost()
-        inverse = normaliser.stores.inverse_deviation[: len(self.effort)]
-        deviation = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
-        self.effort = torch.from_numpy(deviation)
+        self._set_effort(normaliser)
         fits_target = target.is_absolute
         self.least = torch.tensor(0.0 if fits_target else target.least)
         labels = target.encode(quantity.astype(np.float64)) if fits_target else quantity
@@ -143,21 +143,11 @@ class TreesCostModel(CostModel):
         if stops := len(validation) > 0:
             inputs = self._summaries(table, validation)
             watched = [(binned(inputs, label=labels[validation], ref=fitted), "validation")]
-        own: dict[str, Any] = {}
-        if offset != 1:
-            own["obj"] = _Errors(labels[rows], group[rows], offset).objective
-            own["custom_metric"] = _Errors(labels[validation], group[validation], offset).metric
+        own = _weighted_errors(labels, group, rows, validation, offset) if offset != 1 else {}
         booster = xgboost.train(
-            {
-                "max_depth": self._max_depth,
-                "tree_method": "hist",
-                "base_score": base,
-                "nthread": threads,
-                "seed": seed,
-                **self._shares,
-            },
+            self._settings(base, seed, threads),
             fitted,
-            num_boost_round=self._rounds,
+            self._rounds,
             evals=watched,
             early_stopping_rounds=self._patience if stops else None,
             verbose_eval=False,
@@ -165,9 +155,24 @@ class TreesCostModel(CostModel):
             **own,
         )
         best = booster.best_iteration + 1 if stops else booster.num_boosted_rounds()
-        saved = json.loads(bytes(booster[:best].save_raw("json")))
-        self._set_trees(saved["learner"]["gradient_booster"]["model"]["trees"], base)
+        self._set_trees(_saved_trees(booster[:best]), base)
         return best
+
+    def _set_effort(self, normaliser: Normaliser) -> None:
+        inverse = normaliser.stores.inverse_deviation[: len(self.effort)]
+        deviation = np.divide(1, inverse, out=np.zeros_like(inverse), where=inverse > 0)
+        self.effort = torch.from_numpy(deviation)
+
+    def _settings(self, base: float, seed: int, threads: int) -> dict[str, Any]:
+        """Settings of XGBoost; the trees are added to the output `base`."""
+        return {
+            "max_depth": self._max_depth,
+            "tree_method": "hist",
+            "base_score": base,
+            "nthread": threads,
+            "seed": seed,
+            **self._shares,
+        }
 
     def forward(self, features: FeatureTensors) -> Tensor:
         """Primary outputs [n]; see `CostModel.forward`."""
@@ -184,13 +189,13 @@ class TreesCostModel(CostModel):
 
     @property
     def is_rescalable(self) -> bool:
-        """Whether the output is that of the leaves, and not its logarithm."""
+        """Whether the output is the mean of the leaves, and not its logarithm."""
         return bool(self.least == 0)
 
     def rescale(self, slope: float, offset: float) -> None:
         """See `CostModel.rescale`; raises ValueError if the output is a logarithm, which no leaves scale."""
         if not self.is_rescalable:
-            raise ValueError("the output is the logarithm of what the trees give")
+            raise ValueError("the output is the logarithm of the mean of the trees")
         with torch.no_grad():
             self.leaves.mul_(slope).add_(offset)
 
@@ -229,7 +234,7 @@ class TreesCostModel(CostModel):
         return made
 
     def _set_trees(self, trees: Sequence[Mapping[str, Any]], base: float) -> None:
-        """Replaces the trees by those that XGBoost saved, whose outputs are added to `base`."""
+        """Replaces the trees by trees that XGBoost saved; `base` is added to their outputs."""
         nodes = [_side_by_side(tree) for tree in trees]
         starts = np.cumsum([0, *(len(of_tree) for of_tree in nodes)])
         children = np.concatenate([of_tree["child"] + at for of_tree, at in zip(nodes, starts, strict=False)])
@@ -278,6 +283,25 @@ class TreesCostModel(CostModel):
                 f"{len(roots)} roots and {nodes} nodes do not form trees of depth {self._max_depth}"
             )
         return depth
+
+
+def _weighted_errors(
+    labels: NDArray[np.float32],
+    group: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    validation: NDArray[np.int64],
+    offset: float,
+) -> dict[str, Any]:
+    """Objective and metric of `xgboost.train` that weight the error which the rows of a task share."""
+    return {
+        "obj": _Errors(labels[rows], group[rows], offset).objective,
+        "custom_metric": _Errors(labels[validation], group[validation], offset).metric,
+    }
+
+
+def _saved_trees(booster: Any) -> Any:
+    """List of the trees of a booster of XGBoost, in its JSON format."""
+    return json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]["trees"]
 
 
 class _Errors:

@@ -43,9 +43,9 @@ class DataSummary:
 class SplitSummary:
     """Split of the dataset: workload hashes of the tasks in each part, and shapes of the seen tasks.
 
-    They let an evaluation on any dataset leave out what the model has seen, even if the layout or the fused
-    epilogue differs (`dataset.records.task_shapes`). Cards of schema 1 and 2 have no shapes: a task counts as
-    seen by its hash, or if a seen task of the same dataset has its shape.
+    They let an evaluation on any dataset leave out the tasks that the model has seen, even if the
+    layout or the fused epilogue differs (`dataset.records.task_shapes`). Cards of schema 1 and 2 have no
+    shapes: a task counts as seen by its hash, or if a seen task of the same dataset has its shape.
     """
 
     config: dict[str, Any]

@@ -50,7 +50,7 @@ class CorruptCheckpointError(CheckpointError, ValueError):
 
 
 class CheckpointKindError(CheckpointError, ValueError):
-    """The checkpoint is an explorer where a cost model is needed, or the other way round."""
+    """An explorer was given and a cost model is needed, or the other way round."""
 
 
 class ActionSpaceError(CheckpointError, ValueError):
@@ -185,7 +185,7 @@ def load_checkpoint(path_or_name: str | Path, feature_version: str | None = None
       feature_version: version of the features that the model will read, checked if given.
 
     Raises:
-      CheckpointNotFoundError: there is no such checkpoint.
+      CheckpointNotFoundError: the checkpoint does not exist.
       FeatureVersionError: the checkpoint was trained on another version of the features.
       CorruptCheckpointError: files are missing, damaged, or not those of a checkpoint.
       CheckpointKindError: the checkpoint is an explorer.

@@ -23,7 +23,7 @@ def problems(path_or_name: str) -> Iterator[str]:
     """Problems of a checkpoint, one sentence each; none for a good checkpoint.
 
     Card and weights are read as data: no file of a checkpoint can run code. Raises CheckpointNotFoundError
-    if there is no checkpoint.
+    if the checkpoint does not exist.
     """
     try:
         checkpoint = load_network(path_or_name)
@@ -86,7 +86,7 @@ def _outputs(checkpoint: StoredNetwork, table: FeatureTable) -> NDArray[np.float
     """Scores [n] of a cost model, or values [n, modes, actions] of an explorer."""
     if checkpoint.explorer is not None:
         return checkpoint.explorer.values(table)
-    assert checkpoint.predictor is not None, "a network that is no explorer is a cost model"
+    assert checkpoint.predictor is not None, "a network is an explorer or a cost model"
     return checkpoint.predictor.predict_table(table, np.arange(len(table)))
 
 

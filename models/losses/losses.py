@@ -140,7 +140,7 @@ def gaussian_nll(mean: Tensor, log_variance: Tensor, target: Tensor, beta: float
 
     Mean of v^beta * (ln v + (y - m)^2 / v) / 2 with v = exp(log_variance), and no gradient through v^beta.
     With beta = 0 it is the plain likelihood (Nix and Weigend 1994), where badly fitted rows get a large
-    variance and then a small gradient. With beta near 1 the gradient is like that of the square error
+    variance and then a small gradient. With beta near 1 the gradient is like the gradient of the square error
     (Seitzer et al., "On the Pitfalls of Heteroscedastic Uncertainty Estimation with Probabilistic Neural
     Networks", ICLR 2022).
     """

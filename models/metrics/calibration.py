@@ -98,7 +98,7 @@ def fit_correction(mean: FloatArray, std: FloatArray, observed: FloatArray) -> t
 
     They are fitted on validation tasks. The factor corrects overconfidence on unseen tasks, like the
     temperature of Levi et al. The floor covers errors that all members of an ensemble share; without it a few
-    rows with almost no spread would dominate the factor. Returns (1, 0) if there is no error to fit.
+    rows with almost no spread would dominate the factor. Returns (1, 0) without errors to fit.
     """
     error = np.asarray(observed, np.float64) - mean
     variance = np.square(np.asarray(std, np.float64))

@@ -9,8 +9,8 @@ the rows of the k highest p:
 - log R2             R2 of ln(max(p, f)) against ln(max(s, f)) with f = `LOG_FLOOR`, over all rows. -ln(s)
                      is the logarithm of the latency relative to the task's best
 - Spearman           rank correlation of p and s, averaged over groups
-- pairwise accuracy  share of the pairs with s_i != s_j that p orders correctly, where a tie of p counts one
-                     half, averaged over groups
+- pairwise accuracy  share of the pairs with s_i != s_j that p orders correctly; a tie of p counts one half;
+                     averaged over groups
 - top-k score        min_j l_j / min over T_k of l_i, which is 1 if T_k contains the best program; the mean of
                      ratios over groups, optionally weighted
 - top-k sums         sum over groups of w min_j l_j / sum over groups of w min over T_k of l_i; the ratio of
@@ -134,7 +134,7 @@ def recall(ordered: FloatArray, k: int) -> float:
     """Share of the k fastest programs of one group that are among its k highest predictions.
 
     A program as fast as the k-th counts as one of the fastest; a failed program never does. NaN for a group
-    of at most k programs, where none can be missed.
+    of at most k programs, which cannot miss one.
     """
     if len(ordered) <= k:
         return float("nan")
@@ -148,7 +148,7 @@ def regret(ordered: FloatArray, k: int) -> float:
 
 
 def _or_slowest(top: float, scores: FloatArray) -> float:
-    """Relative latency for a top-k score; that of the slowest successful program if all k failed."""
+    """Relative latency for a top-k score; if all k failed, the relative latency of the slowest success."""
     return 1 / (top if top > 0 else float(scores[scores > 0].min()))
 
 
@@ -276,7 +276,7 @@ _PLAIN_MEANS = (
 
 
 def top_k_sums(tasks: Sequence[TaskMetrics], k: int, weights: Sequence[float]) -> float:
-    """Weighted sum of best latencies over that of the best latencies among the top k, for k in `TOP_K`."""
+    """Ratio of two weighted sums over tasks: best latencies, and best latencies among the top k."""
     best = sum(weight * task.best_s for task, weight in zip(tasks, weights, strict=True))
     chosen = sum(weight * task.top_s(k) for task, weight in zip(tasks, weights, strict=True))
     return best / chosen if chosen else float("nan")
@@ -303,7 +303,7 @@ def _log(score: FloatArray) -> FloatArray:
 
 
 def _mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Weighted mean of the values that are not NaN; NaN if there is none."""
+    """Weighted mean of the values that are not NaN; NaN without such a value."""
     array = np.array(values)
     known = ~np.isnan(array)
     if not known.any():

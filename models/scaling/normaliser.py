@@ -111,10 +111,10 @@ class Normaliser:
 
     The normaliser leaves them out in training and serving alike. Columns of a vector become zeros; a list of
     tokens becomes empty, so that its length is hidden, too. "task" is the first TASK_DIM columns of the task
-    field and "draft" the columns behind them. "counts" are what `roofline.work_features` makes of the counts;
+    field and "draft" the columns after them. "counts" are the features of `roofline.work_features`;
     normalised, they follow in the task field. "hardware" is the hardware vector and the draft columns that
-    depend on the device. Counts go by its caches, and are stated over the least latency of the task: they are
-    left out with either.
+    depend on the device. Counts depend on the device's caches and on the least latency of the task, so they
+    are left out with either.
     """
 
     stores: ColumnScaler
@@ -212,7 +212,7 @@ class Normaliser:
         return scaler(tokens), mask
 
     def _task(self, features: FeatureTable | FeatureBatch) -> NDArray[np.float32]:
-        """Scaled task and draft vectors, and behind them what the counts mean if the model reads them."""
+        """Scaled task and draft vectors, followed by the features of the counts if the model reads them."""
         scaled = self.task(features.task)
         if "task" in self.without:
             scaled[:, :TASK_DIM] = 0

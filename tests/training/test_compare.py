@@ -28,8 +28,11 @@ from foretune.training.comparison.contestants import (
 )
 from foretune.training.comparison.fits import TaskSet
 from foretune.training.comparison.learning_curve import CurveConfig, training_sets
-from foretune.training.comparison.other_test_data import with_other_test_data
-from foretune.training.comparison.other_training_data import OtherDataError, with_other_training_data
+from foretune.training.comparison.other_data import (
+    OtherDataError,
+    with_other_test_data,
+    with_other_training_data,
+)
 from foretune.training.evaluation.task_scores import NothingToEvaluateError
 from foretune.training.fitting.feature_source import drafts_of
 from foretune.training.fitting.labels import Labels
@@ -321,7 +324,7 @@ def test_a_model_of_efficiencies_is_compared_by_scores_and_by_latencies(data, tm
 
 def test_a_name_that_is_nothing_is_refused(tmp_path):
     config = settings(tmp_path, models=["nobody"])
-    with pytest.raises(ConfigError, match=r"'nobody' is no contestant \(mlp, trees, random\), and no checkp"):
+    with pytest.raises(ConfigError, match=r"'nobody' is not a contestant \(mlp, trees, random\), and no"):
         contestants_of(config, train_settings, VERSION)
 
 
@@ -374,7 +377,7 @@ def test_curves_are_trained_on_nested_parts_with_the_tests_kept(data):
 
 @pytest.mark.parametrize("size", ["0", "-1", "many", "1.5"])
 def test_sizes_that_are_none_are_refused(size):
-    with pytest.raises(ConfigError, match="is no size"):
+    with pytest.raises(ConfigError, match="is not a size"):
         CurveConfig(tasks=[size])
 
 

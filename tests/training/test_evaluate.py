@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretune.models.checkpoints.checkpoint import load_checkpoint
-from foretune.training.evaluate import write_evaluation
+from foretune.training.evaluate import EvaluateConfig, write_evaluation
 from foretune.training.evaluation.tables import evaluation_table, network_table, remarks
 from foretune.training.evaluation.task_scores import NothingToEvaluateError, evaluate_checkpoint, part_rows
-from foretune.training.fitting.config import EvaluateConfig
 from foretune.training.train import train_model
 from rich.console import Console
 from support.synthetic import dataset

@@ -21,8 +21,8 @@ from foretune.models.scaling.target import TargetConfig
 from foretune.training.finetune import finetune, transfer_table
 from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.fitting.datamodule import DataConfig
-from foretune.training.fitting.freezing import train_only
 from foretune.training.fitting.labels import Labels
+from foretune.training.fitting.members import train_only
 from foretune.training.fitting.module import OptimiserConfig
 from foretune.training.train import train_model
 from foretune.training.transfer.chosen_tasks import write_tasks

@@ -19,9 +19,10 @@ from foretune.models.scaling.normaliser import Normaliser
 from foretune.models.scaling.target import TargetConfig
 from foretune.training.comparison.config import CompareConfig
 from foretune.training.comparison.learning_curve import CurveConfig
+from foretune.training.evaluate import EvaluateConfig
 from foretune.training.evaluation.task_scores import evaluate_checkpoint
 from foretune.training.exploration.config import ReinforceConfig
-from foretune.training.fitting.config import EvaluateConfig, TrainConfig, TrainerConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.fitting.datamodule import CostModelData, DataConfig, DataError, RivalBatchSampler
 from foretune.training.fitting.labels import LabelError, Labels, inverse_frequency
 from foretune.training.fitting.module import CostModelModule, DivergedError, OptimiserConfig

@@ -45,7 +45,7 @@ class ContestantConfig:
 
 @dataclass(frozen=True)
 class CompareConfig:
-    """Settings of `foretune compare`; conf/compare.yaml says what the fields mean."""
+    """Settings of `foretune compare`; conf/compare.yaml describes the fields."""
 
     dataset: Path
     run_dir: Path
@@ -81,7 +81,7 @@ class CompareConfig:
                 raise ConfigError(f"curve.models: {name!r} is trained on its own dataset: leave it out")
 
     def contestant(self, name: str) -> ContestantConfig | None:
-        """Contestant of that name, None if there is none; raises ConfigError for invalid settings."""
+        """Contestant of that name, or None; raises ConfigError for invalid settings."""
         if name not in self.contestants:
             return None
         try:
@@ -129,7 +129,7 @@ def _contestant(
             return load_contestant(name, feature_version)
         except CheckpointNotFoundError as error:
             known = ", ".join(config.contestants)
-            raise ConfigError(f"models: {name!r} is no contestant ({known}), and {error}") from error
+            raise ConfigError(f"models: {name!r} is not a contestant ({known}), and {error}") from error
     if chosen.trees is not None:
         try:
             trees = from_hydra(OmegaConf.create(chosen.trees), GbdtConfig)

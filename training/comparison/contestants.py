@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiler.structure import DRAFT_VERSION
+from ...configuration import as_json
 from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import Split, SplitConfig
 from ...errors import UserError
@@ -24,9 +25,9 @@ from ...models.architectures.registry import ModelConfig, feature_version_of
 from ...models.checkpoints.checkpoint import Checkpoint, load_card, load_checkpoint
 from ...models.scaling.target import TargetConfig, TargetError
 from ..evaluation.prediction import predict
-from ..fitting.config import TrainConfig, plain
+from ..fitting.config import TrainConfig
 from ..fitting.labels import Labels
-from ..train import train_model
+from ..fitting.training import train_model
 
 
 class SeenTasksError(UserError, ValueError):
@@ -44,8 +45,8 @@ class Trial:
     feature_version: str
     seed: int
     training: Path
-    """Folder for the contestant's files; kept after an interrupt, and shared by trials that differ in test
-    rows alone."""
+    """Folder for the contestant's files; kept after an interrupt, and shared by trials that differ only in
+    test rows."""
     log: Callable[[str], None]
     """Reports progress."""
 
@@ -98,7 +99,7 @@ class TrainedContestant(Contestant):
     def settings(self) -> dict[str, Any]:
         """Settings of the training, with the hash of the weights that it starts from."""
         of_trial = ("dataset", "run_dir", "checkpoint_dir", "split", "seed", "resume")
-        own = {name: value for name, value in plain(self.config).items() if name not in of_trial}
+        own = {name: value for name, value in as_json(self.config).items() if name not in of_trial}
         start = self.config.start_from
         return own | ({"weights_sha256": load_card(start).weights_sha256} if start else {})
 
@@ -239,7 +240,7 @@ def _split_text(checkpoint: Checkpoint) -> str:
     config = split.config
     if config.get("by") == "list":
         if not split.test_tasks:
-            return "that of its comparison, whose test tasks its card does not list"
+            return "the split of its comparison; its card does not list the test tasks"
         return "split.by=checkpoint, as its card lists the tasks"
     return ", ".join(f"split.{name}={value}" for name, value in config.items() if value)
 

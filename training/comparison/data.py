@@ -13,9 +13,9 @@ from ...dataset.features.table import LabelledFeatures
 from ...dataset.records.split import Split, SplitConfig, split_rows
 from ..evaluation.networks import evaluation_networks, split_by_networks
 from ..fitting.known_split import split_like_checkpoint
-from ..train import data_sha256
+from ..fitting.run_card import data_sha256
 from .config import CompareConfig
-from .other_test_data import with_other_test_data
+from .other_data import with_other_test_data
 
 Load = Callable[[Path], LabelledFeatures]
 
@@ -37,7 +37,7 @@ class ComparedData:
         """Dataset with its split, whose test part may be another dataset.
 
         Raises:
-          UserError: dataset or split are not usable; the message says what to do.
+          UserError: dataset or split are not usable; the message names the next step.
         """
         data = load(config.dataset)
         networks = evaluation_networks(config.dataset, data)

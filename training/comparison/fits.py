@@ -192,7 +192,7 @@ def _entry(contestant: Contestant, seed: int, fit: Fit, reused: bool, tasks: Tas
 
 
 def _read(folder: Path, rows: int) -> Fit | None:
-    """Stored fit that is complete, None if there is none."""
+    """Complete stored fit, or None."""
     try:
         facts = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
         prediction = np.load(folder / "prediction.npy", allow_pickle=False)

@@ -22,9 +22,9 @@ AXES = {"tasks": "training tasks", "records_per_task": "training records a task"
 
 @dataclass(frozen=True)
 class CurveConfig:
-    """Sizes of the training sets along each axis, numbers or "all"; without sizes there is no curve.
+    """Sizes of the training sets along each axis, numbers or "all"; without sizes no curve is drawn.
 
-    `models` names the compared models that are trained on them; if empty, all that can be.
+    `models` names the compared models that are trained on them; if empty, all trained models.
     """
 
     tasks: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class CurveConfig:
         for axis in AXES:
             for size in getattr(self, axis):
                 if size != ALL and not (str(size).isdigit() and int(size) > 0):
-                    raise ConfigError(f"curve.{axis}: {size!r} is no size: give numbers above 0, or 'all'")
+                    raise ConfigError(f"curve.{axis}: {size!r} is not a size: give numbers above 0, or 'all'")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tasks of networks, from the table beside the records and from the source of each task."""
+"""Tasks of networks, from the table next to the records and from the source of each task."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def split_by_networks(
     unchanged.
 
     Raises:
-      SplitError: there is no network, one is unknown, or the dataset has no record of it.
+      SplitError: the dataset lists no network, a network is unknown, or the dataset has no record of it.
     """
     if config.by != "network":
         return config

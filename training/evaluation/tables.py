@@ -70,7 +70,7 @@ def remarks(result: Evaluation, dataset: str) -> Iterator[str]:
     if result.seen_tasks:
         yield (
             f"warning: {result.seen_tasks} of these tasks were trained on or chose the epoch, so these "
-            "metrics are no test: part=unseen leaves the tasks out"
+            "metrics do not test the model: part=unseen leaves the tasks out"
         )
     if result.left_out_tasks:
         yield (

@@ -18,6 +18,9 @@ from ...models.metrics.task_metrics import Metrics, TaskMetrics, evaluate
 from ..fitting.labels import Labels
 from .prediction import predict
 
+PARTS = ("unseen", "train", "validation", "test", "all")
+"""Parts of a dataset that can be evaluated; see `part_rows`."""
+
 
 class NothingToEvaluateError(UserError, ValueError):
     """The dataset has no record of the part asked for."""
@@ -33,9 +36,7 @@ class Evaluation:
     networks: list[NetworkMetrics] = field(default_factory=list)  # each network, then all of them
     facts: dict[str, Any] = field(default_factory=dict)  # facts on the model, see `prediction.predict`
     seen_tasks: int = 0  # evaluated tasks that the model has seen
-    left_out_tasks: int = (
-        0  # test tasks of the card that are not evaluated, as the model has seen their shape
-    )
+    left_out_tasks: int = 0  # test tasks that are not evaluated, as the model has seen their shape
     unmeasured: list[str] = field(default_factory=list)  # networks without an evaluated task
 
 
@@ -46,7 +47,7 @@ def evaluate_checkpoint(
     seed: int = 0,
     networks: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Evaluation:
-    """Evaluation on the records of one part; see `EvaluateConfig` for the parts.
+    """Evaluation on the records of one of `PARTS`.
 
     `networks` contains the weight of each task of a network, by workload hash.
 

@@ -1,13 +1,12 @@
-"""Settings of `foretune reinforce`; conf/reinforce.yaml says what each field means."""
+"""Settings of `foretune reinforce`; conf/reinforce.yaml describes each field."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...configuration import ConfigError, check_seed
-from ..fitting.config import paths_to_text
 from .reward import RewardConfig
 
 
@@ -84,11 +83,6 @@ class ReinforceConfig:
             raise ConfigError("dataset=[]: name the datasets whose tasks the explorer learns on")
         _at_least(self, "", width=1, epochs=1, tasks=1, threads=1)
         check_seed("seed", self.seed)
-
-    def plain(self) -> dict[str, Any]:
-        """Settings as JSON values."""
-        found: dict[str, Any] = paths_to_text(asdict(self))
-        return found
 
 
 def _at_least(config: Any, group: str, **least: int) -> None:

@@ -32,7 +32,7 @@ class Observation:
 
     vectors: NDArray[np.float32]  # [n, TASK_DIM + DRAFT_DIM]
     hardware: NDArray[np.float32]  # [n, HARDWARE_DIM]
-    time: NDArray[np.float64]  # [n], logarithm of the latency over that of the task's fastest program
+    time: NDArray[np.float64]  # [n], logarithm of the latency relative to the task's fastest program
     ratio: NDArray[np.float64]  # [n], CS / MS
     legal: NDArray[np.bool_]  # [n, actions]
 
@@ -77,7 +77,7 @@ class Environment:
     """Judges programs of any task by a frozen draft model."""
 
     def __init__(self, predictor: Predictor) -> None:
-        """`predictor` is that of a draft checkpoint with a target relative to the task's fastest program."""
+        """`predictor` is of a draft checkpoint whose target is relative to the task's fastest program."""
         self._predictor = predictor
 
     @classmethod
@@ -91,7 +91,7 @@ class Environment:
         return cls(checkpoint.predictor), checkpoint
 
     def observe(self, spaces: Sequence[TaskSpace], choices: Sequence[Choices]) -> Observation:
-        """Programs of several spaces, one after the other, rated together."""
+        """Programs of several spaces, rated together, in the order of the spaces."""
         vectors = np.concatenate([space.vectors(rows) for space, rows in zip(spaces, choices, strict=True)])
         devices = [np.tile(space.device, (len(rows), 1)) for space, rows in zip(spaces, choices, strict=True)]
         hardware = np.concatenate(devices)

@@ -1,4 +1,4 @@
-"""Searches with an explorer beside random ones, at an equal number of rated programs."""
+"""Searches with an explorer compared with random searches, at an equal number of rated programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def judge(
 ) -> dict[str, float | None]:
     """Means over spaces of the best predicted score among `config.candidates` rated programs.
 
-    `explorer_score` is that of moves by the network from the best of `config.draws` random programs,
-    `random_moves_score` that of random moves, and `random_score` that of random programs alone. `gain` is the
-    mean logarithm of the explorer's score over that of random programs. None without a space.
+    `explorer_score` is the mean for moves by the network from the best of `config.draws` random programs,
+    `random_moves_score` for random moves, and `random_score` for random programs. `gain` is the mean
+    logarithm of the ratio of the explorer's score to the score of random programs. The means are None without
+    a space.
     """
     if not spaces:
         names = ("explorer_score", "random_moves_score", "random_score", "gain")

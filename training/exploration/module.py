@@ -56,10 +56,10 @@ class ExplorerModule(pl.LightningModule):
         self._train = tasks.train
         self._validation = [task_space(found) for found in tasks.validation[: config.judging.spaces]]
         self._frozen: list[FeatureNetwork] = []  # in a list, so that Lightning does not take it for a part
-        self._began: tuple[float, int] | None = None  # time and epoch, for the estimate of what is left
+        self._began: tuple[float, int] | None = None  # time and epoch, for the estimate of the remaining time
 
     def explorer(self) -> Explorer:
-        """The network as it is now."""
+        """Explorer with the current network."""
         return Explorer(self._normaliser, self.network)
 
     def train_dataloader(self) -> Sequence[int]:
@@ -67,7 +67,7 @@ class ExplorerModule(pl.LightningModule):
         return range(self.config.learning.updates)
 
     def on_train_epoch_start(self) -> None:
-        """Walks with the network as it is, and renews the copy that values next states."""
+        """Walks with the current network, and renews the copy that values next states."""
         self._began = self._began or (time.monotonic(), self.current_epoch)
         self.rng = np.random.default_rng((self.config.seed, self.current_epoch))
         self._frozen = [copy.deepcopy(self.network).eval().requires_grad_(False)]
@@ -120,7 +120,7 @@ class ExplorerModule(pl.LightningModule):
         return loss
 
     def on_train_epoch_end(self) -> None:
-        """Searches the validation tasks, and says how far the training is."""
+        """Searches the validation tasks, and logs the progress of the training."""
         self.network.eval()
         config = self.config
         times = best_times(

@@ -43,7 +43,7 @@ def target_values(
 ) -> NDArray[np.float32]:
     """Targets y = r + γ max_a' Q(s', a') of n moves (Algorithm 1, line 14), float32 [n, modes].
 
-    The maximum is over the legal actions of the next state. Nothing follows where the walk ends.
+    The maximum is over the legal actions of the next state. A move that ends its walk has no next state.
 
     Args:
         reward: [n, modes].

@@ -2,7 +2,7 @@
 
 Departures from the paper, which gives no units:
 
-- T is the natural logarithm of the latency over that of the task's fastest program, so that a move that saves
+- T is the natural logarithm of the latency relative to the task's fastest program, so that a move that saves
   a tenth of the latency earns as much in a task of microseconds as in one of seconds.
 - CS / MS is cut at the ridge point of the roofline, 1: right of it memory traffic limits the program no more.
 - #Iter is the share of the walk's steps, and counts negatively: it is there so that the search ends "in fewer

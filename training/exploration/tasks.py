@@ -1,4 +1,4 @@
-"""Tasks that an explorer learns on, and those that it is judged on.
+"""Tasks that an explorer learns on, and tasks that it is judged on.
 
 Each task stays in the part that it had in the training of the environment, so that tests are on tasks that
 neither of the two has seen. Whole operators are held out besides (Fasor, section 7.2: tasks "that are never
@@ -47,7 +47,7 @@ def load_tasks(config: ReinforceConfig, known: SplitSummary) -> ExplorationTasks
     """Reads the tasks of `config.dataset`; `known` is the split of the environment.
 
     The training part has at most `config.tasks` tasks and each other part `config.judging.spaces`, drawn by
-    chance. Raises StoreError for a missing or damaged dataset, EmptyDatasetError where no task is left.
+    chance. Raises StoreError for a missing or damaged dataset, EmptyDatasetError if no task is left.
     """
     rows = {row.workload_hash: row for folder in config.dataset for row in stored_rows(folder)}
     parts = parts_of(list(rows.values()), known, config.test_operators)

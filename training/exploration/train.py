@@ -19,7 +19,7 @@ from pytorch_lightning.loggers import CSVLogger
 from rich.console import Console
 from rich.markup import escape
 
-from ...configuration import ConfigError, from_hydra
+from ...configuration import ConfigError, as_json, from_hydra
 from ...dataset.features.table import FeatureTable
 from ...models.architectures.explorer import MODES, STATE_VERSION, Explorer
 from ...models.architectures.registry import ModelConfig, build_network
@@ -27,7 +27,7 @@ from ...models.checkpoints.card import Card, DataSummary, SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint, refuse_to_overwrite, rounded_to_half, save_checkpoint
 from ...models.scaling.normaliser import Normaliser
 from ..fitting.fit import BEST, LAST
-from ..train import CONFIG
+from ..fitting.training import CONFIG
 from .config import ReinforceConfig
 from .environment import Environment
 from .judging import judge
@@ -52,7 +52,7 @@ class ReinforceResult:
 def run(config: ReinforceConfig) -> ReinforceResult:
     """Reads the tasks of `config`, trains an explorer on them and writes a checkpoint.
 
-    Raises UserError where settings, dataset or environment are not usable; the message says what to do.
+    Raises UserError if settings, dataset or environment are not usable; the message names the next step.
     """
     refuse_to_overwrite(config.checkpoint_dir)
     if config.resume:
@@ -79,7 +79,7 @@ def train_explorer(
     refuse_to_overwrite(config.checkpoint_dir)
     started = time.monotonic()
     config.run_dir.mkdir(parents=True, exist_ok=True)
-    (config.run_dir / CONFIG).write_text(json.dumps(config.plain(), indent=2) + "\n", encoding="utf-8")
+    (config.run_dir / CONFIG).write_text(json.dumps(as_json(config), indent=2) + "\n", encoding="utf-8")
     states = _states(environment, tasks, config.seed)
     normaliser = Normaliser.fit(states, np.arange(len(states)))
     model = ModelConfig("dqn", {"width": config.width})
@@ -165,7 +165,7 @@ def _card(
     digest = hashlib.sha256()
     for found in tasks.train:
         digest.update(found.workload_hash.encode() + found.programs.tobytes())
-    settings = config.plain()
+    settings = as_json(config)
     return Card(
         feature_version=STATE_VERSION,
         model=model,
@@ -203,7 +203,7 @@ def _check_interrupted(config: ReinforceConfig) -> None:
         raise ConfigError(
             f"resume=true, but {config.run_dir} has no interrupted run: name its folder with hydra.run.dir"
         )
-    old, new = json.loads(before.read_text(encoding="utf-8")), config.plain()
+    old, new = json.loads(before.read_text(encoding="utf-8")), as_json(config)
     free = ("resume", "epochs", "threads")
     if changed := [name for name in new if name not in free and old.get(name) != new[name]]:
         raise ConfigError(

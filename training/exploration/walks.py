@@ -1,4 +1,4 @@
-"""Walks through programs: those that teach the network, and those that search with a trained one."""
+"""Walks through programs: walks that teach the network, and walks that search with a trained one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def collect(
 ) -> Moves:
     """Moves of walks of `steps` steps side by side, from all starts of all spaces (Algorithm 1, lines 4-13).
 
-    Each walk goes by the values of one mode, in turns; the moves have the rewards of all modes.
+    Each walk uses the values of one mode, in turns; the moves have the rewards of all modes.
     """
     here = list(starts)
     ends = np.cumsum([len(rows) for rows in here])
@@ -92,12 +92,12 @@ def explore(
     rng: np.random.Generator,
     before: Visited | None = None,
 ) -> Visited:
-    """Rates `count` more different programs: the starts, then those that moves lead to.
+    """Rates `count` more different programs: the starts, then the programs that moves lead to.
 
     Each step moves on from the best `walks` programs so far, by the action of the highest value that leads to
     a program not visited yet. With probability `epsilon`, the actions of a program come in random order.
     Algorithm 1 moves on from the last program, whatever it is worth, and finds less at as many programs.
-    Fewer are rated where all moves of all programs are taken.
+    Fewer are rated if all moves of all programs are taken.
 
     Args:
         starts: programs to rate first, at least one; those of `before` are not rated again.

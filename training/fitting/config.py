@@ -1,11 +1,11 @@
-"""Settings of the training and evaluation commands, as frozen dataclasses that are also their schema."""
+"""Settings of `foretune train`, as frozen dataclasses that are also their schema."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...configuration import ConfigError, check_seed
 from ...dataset.records.split import SplitConfig
@@ -16,12 +16,11 @@ from .datamodule import DataConfig
 from .module import MONITORS, OptimiserConfig
 
 LOGGERS = ("csv", "tensorboard")
-PARTS = ("unseen", "train", "validation", "test", "all")
 
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Length and place of the training; conf/train.yaml says what the fields mean."""
+    """Length and place of the training; conf/train.yaml describes the fields."""
 
     max_epochs: int = 60
     patience: int = 12
@@ -66,7 +65,7 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of `foretune train`; conf/train.yaml says what the fields mean.
+    """Settings of `foretune train`; conf/train.yaml describes the fields.
 
     `notes` are facts about the training for the card, which no file sets.
     """
@@ -93,33 +92,3 @@ class TrainConfig:
             raise ConfigError(
                 f"model.name={self.model.name}: an explorer scores no programs; use foretune reinforce"
             )
-
-
-@dataclass(frozen=True)
-class EvaluateConfig:
-    """Settings of `foretune evaluate`; conf/evaluate.yaml says what the fields mean."""
-
-    checkpoint: str
-    dataset: Path
-    output: Path
-    part: str = "unseen"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_seed("seed", self.seed)
-        if self.part not in PARTS:
-            raise ConfigError(f"part={self.part!r} is unknown: choose one of {', '.join(PARTS)}")
-
-
-def plain(config: TrainConfig | EvaluateConfig) -> dict[str, Any]:
-    """Settings as JSON values."""
-    return cast(dict[str, Any], paths_to_text(asdict(config)))
-
-
-def paths_to_text(value: Any) -> Any:
-    """Copy of nested settings with paths as text."""
-    if isinstance(value, dict):
-        return {key: paths_to_text(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [paths_to_text(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -31,7 +31,7 @@ class Labels:
         """Labels of a dataset.
 
         Raises:
-          LabelError: there is no record, a latency is NaN, zero or negative, or no program ran.
+          LabelError: the dataset is empty, a latency is NaN, zero or negative, or no program ran.
         """
         if len(data) == 0:
             raise LabelError("the dataset has no records: generate some with foretune generate")

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from ...dataset.features.table import LabelledFeatures
-from ...dataset.records.measuring_time import measuring_s
+from ...dataset.records.split import SplitConfig
+from ...models.architectures.registry import ModelConfig
 from ...models.checkpoints.card import Card, DataSummary, SplitSummary
 from ...models.checkpoints.checkpoint import Checkpoint
-from .config import TrainConfig
+from ...models.scaling.target import TargetConfig
 from .datamodule import CostModelData
 from .outcome import Outcome
 
 SPLIT_PARTS = ("train", "validation", "test")
 
 
-def run_card(
-    config: TrainConfig,
-    records: CostModelData,
-    outcome: Outcome,
-    feature_version: str,
-    epochs: int,
-    seconds: float,
-    before: Checkpoint | None,
-) -> Card:
+@dataclass(frozen=True)
+class CardFacts:
+    """Settings and effort of a training that its card states.
+
+    `training` contains the settings of data, loss, optimiser and trainer, and the effort, as JSON values.
+    """
+
+    feature_version: str
+    model: ModelConfig
+    target: TargetConfig
+    split: SplitConfig
+    seed: int
+    training: dict[str, Any]
+
+
+def run_card(facts: CardFacts, records: CostModelData, outcome: Outcome, before: Checkpoint | None) -> Card:
     """Card of a model trained on `records`, starting from the checkpoint `before` if given."""
     data, train = records.data, records.train.rows
     tasks = {
@@ -35,9 +44,9 @@ def run_card(
     }
     seen_shapes = np.unique(data.shape[np.concatenate([records.split.train, records.split.validation])])
     return Card(
-        feature_version=feature_version,
-        model=config.model,
-        target=config.target,
+        feature_version=facts.feature_version,
+        model=facts.model,
+        target=facts.target,
         normaliser=records.normaliser,
         data=DataSummary(
             sha256=data_sha256(data),
@@ -47,23 +56,15 @@ def run_card(
             operators=[str(name) for name in np.unique(data.operator[train])],
         ),
         split=SplitSummary(
-            asdict(config.split),
+            asdict(facts.split),
             sorted({*tasks["train"], *(before.card.split.seen_tasks if before else ())}),
             tasks["validation"],
             tasks["test"],
             sorted({*seen_shapes.tolist(), *(before.card.split.seen_shapes if before else ())}),
         ),
         metrics=outcome.figures,
-        seed=config.seed,
-        training={
-            **{name: asdict(getattr(config, name)) for name in ("data", "loss", "optimiser", "trainer")},
-            "start_from": before.card.weights_sha256 if before else None,
-            "train_only": config.train_only,
-            "notes": config.notes,
-            "epochs": epochs,
-            "seconds": round(seconds, 1),
-            "measuring_s": round(measuring_s(config.dataset), 1),
-        },
+        seed=facts.seed,
+        training=facts.training,
         std_scale=outcome.predictor.std_scale,
         std_floor=outcome.predictor.std_floor,
     )

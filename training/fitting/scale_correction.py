@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 def correct_scale(members: Sequence[CostModel], records: CostModelData, target: TargetConfig) -> None:
     """Rescales each model by the line from its outputs to the targets of validation records that ran.
 
-    Nothing changes for a relative target, of which only the order matters, for too few records, and for a
-    model whose outputs do not rise with the targets or which takes no scale.
+    Nothing changes for a relative target (only its order matters), for too few records, and for a model whose
+    outputs do not rise with the targets or that cannot be rescaled.
     """
     rows = records.split.validation
     rows = rows[np.isfinite(records.data.latency_s[rows])]

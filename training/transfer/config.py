@@ -24,7 +24,7 @@ Part = TypeVar("Part", DataConfig, LossConfig)
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Settings of `foretune finetune`; conf/finetune.yaml says what the fields mean."""
+    """Settings of `foretune finetune`; conf/finetune.yaml describes the fields."""
 
     checkpoint: str
     dataset: Path

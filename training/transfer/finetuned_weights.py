@@ -12,7 +12,7 @@ from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint, save_c
 from ...models.metrics.task_metrics import evaluate
 from ..evaluation.prediction import predict
 from ..fitting.labels import Labels
-from ..train import TrainResult, train_model
+from ..fitting.training import TrainResult, train_model
 from .config import FinetuneConfig, training_of
 
 FINE_TUNED = "fine-tuned"

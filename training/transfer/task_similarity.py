@@ -50,7 +50,7 @@ class TaskProfiles:
             if getattr(table, kind).size == 0:
                 raise ConfigError(
                     f"choice.features={list(kinds)}: the model reads no {kind}; leave them out, or give a "
-                    "checkpoint that is no draft model"
+                    "checkpoint of a model that is not a draft model"
                 )
         columns = {
             "task": lambda: table.task[first].astype(np.float64),

@@ -144,7 +144,7 @@ def test_a_masked_mean_by_hand():
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("resnet", {}, "model.name='resnet' is unknown: choose one of transformer, mlp, lstm"),
+        ("resnet", {}, "model.name='resnet' is unknown: choose one of draft, lstm, mlp, transformer"),
         ("mlp", {"heads": 2}, "'mlp' has no argument heads; it takes width, dropout"),
         ("transformer", {"dims": 3}, "no argument dims"),
     ],

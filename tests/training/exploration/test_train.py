@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from foretune.configuration import ConfigError, from_hydra
+from foretune.configuration import ConfigError, as_json, from_hydra
 from foretune.dataset.records.schema import TaskRow
 from foretune.models.architectures.registry import ModelConfig, ModelConfigError, build_model
 from foretune.models.checkpoints.card import SplitSummary
@@ -121,7 +121,7 @@ def test_a_run_with_other_settings_is_not_resumed(tmp_path):
         run(config)
     config.run_dir.mkdir(parents=True)
     (config.run_dir / "last.ckpt").touch()
-    (config.run_dir / "config.json").write_text(json.dumps(replace(config, width=8).plain()))
+    (config.run_dir / "config.json").write_text(json.dumps(as_json(replace(config, width=8))))
     with pytest.raises(ConfigError, match="width differ from"):
         run(config)
 

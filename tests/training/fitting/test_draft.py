@@ -22,7 +22,8 @@ from foretune.inference.strategies.draft.model import DraftModel
 from foretune.models.architectures.registry import ModelConfig
 from foretune.models.checkpoints.checkpoint import FeatureVersionError, load_checkpoint
 from foretune.training import evaluate, train
-from foretune.training.fitting.config import EvaluateConfig, TrainConfig, TrainerConfig
+from foretune.training.evaluate import EvaluateConfig
+from foretune.training.fitting.config import TrainConfig, TrainerConfig
 from foretune.training.fitting.datamodule import DataConfig
 from foretune.training.fitting.feature_source import load_features
 from foretune.training.fitting.module import OptimiserConfig
