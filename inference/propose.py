@@ -35,7 +35,8 @@ from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig
 from .search.loop import RoundBudget
 from .workers.messages import RoundReply, RoundRequest
-from .workers.searchers import Searcher, replied, start_searchers
+from .workers.base import Searcher
+from .workers.searchers import replied, start_searchers
 
 
 class ProposeConfigError(UserError, ValueError):

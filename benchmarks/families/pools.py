@@ -19,7 +19,7 @@ from foretune.dataset.records.program_pool import ProgramPool
 from foretune.dataset.records.stored_tasks import stored_rows, stored_task
 from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.database.tuning_notes import TuningNotes
-from foretune.inference.familyseer.groupings import family_of
+from foretune.inference.families.registry import family_of
 from foretune.inference.run.result import TaskResult
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated

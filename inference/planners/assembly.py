@@ -25,7 +25,7 @@ from ..spaces.stock import StockSpace
 from ..starts.adapted import ProgramAdapter
 from ..starts.configured import has_templates
 from .base import TaskPlanner
-from .registry import make_planner
+from .turn_planner import make_planner
 
 if TYPE_CHECKING:
     from ..eto.published import PublishedTrees

@@ -10,7 +10,7 @@ from ..search.settings_checks import OneShotConfigError
 from ..search.task_search import TaskSearch
 from .base import Round
 from .budget import BudgetedPlanner
-from .registry import PlannerConfig
+from .config import PlannerConfig
 
 WINDOW = 3
 """Rounds over which a task's recent saving is averaged, as in MetaSchedule."""

@@ -10,7 +10,7 @@ from ..search.task_search import TaskSearch
 from .base import Round
 from .expected_gain import most_promising
 from .precedence import Stage
-from .registry import PlannerConfig
+from .config import PlannerConfig
 from .turn_planner import TurnPlanner
 
 

@@ -16,7 +16,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import MeasureOutcome
 from ...dataset.records.schema import FailureKind
-from ..planners.registry import PlannerConfig
+from ..planners.config import PlannerConfig
 from ..planners.shares import LatencySharePlanner
 from ..search.config import OneShotConfig, OneShotConfigError
 from ..search.loop import Batch, SearchLoop

@@ -13,7 +13,7 @@ from itertools import islice
 from ...compiler.task import Task
 from ..planners.base import Round, TaskPlanner
 from ..planners.precedence import Stage
-from ..planners.registry import make_planner
+from ..planners.turn_planner import make_planner
 from ..planners.turn_planner import QUICK_ROOM
 from ..search.config import OneShotConfig
 from ..search.loop import RoundBudget

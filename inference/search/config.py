@@ -11,7 +11,7 @@ from tvm.target import Target
 from ...compiler.networks import Lowering
 from ...compiler.networks.lowering.lowering import OFF as NO_WINOGRAD
 from ...configuration import check_least
-from ..familyseer.groupings import check_grouping
+from ..families.registry import check_grouping
 from ..planners.registry import planner_config
 from ..reuse.config import AUTO, OFF, REUSES, AutoConfig, EtoConfig
 from ..spaces.config import DRAFTING, SPACES, STOCK, SUB_SPACE, SubSpaceConfig

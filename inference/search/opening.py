@@ -8,9 +8,9 @@ from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.task import Task
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
-from ..familyseer.groupings import family_of
+from ..families.registry import family_of
 from ..planners.base import TaskPlanner
-from ..planners.registry import make_planner
+from ..planners.turn_planner import make_planner
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import Surrogates
 from .alternatives import Contests

@@ -15,8 +15,9 @@ from ..planners.base import Round
 from ..starts.base import StartSource
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import SIBLING_PROGRAMS
+from ..workers.base import Searcher
 from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
-from ..workers.searchers import Searcher, replied
+from ..workers.searchers import replied
 from .alternatives import RESIZED_TEMPLATES
 from .task_search import TaskSearch
 

@@ -9,7 +9,7 @@ from ...compiler.task import ALTERNATIVE, Task
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..database.tuning_notes import TaskName
 from ..planners.expected_gain import Progress, gain
-from ..workers.searchers import Searcher
+from ..workers.base import Searcher
 from .loop import RoundBudget, SearchLoop
 from .proposal import Measurement
 

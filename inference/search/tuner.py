@@ -15,13 +15,13 @@ from ...dataset.measure import Executor
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..planners.base import TaskPlanner
-from ..planners.registry import make_planner
+from ..planners.turn_planner import make_planner
 from ..run.profiling import StageClock
 from ..run.result import TaskResult
 from ..starts.base import StartSource
 from ..surrogate.memory import SurrogateMemory
+from ..workers.base import Searcher
 from ..workers.messages import RoundReply
-from ..workers.searchers import Searcher
 from .alternatives import Contests
 from .config import OneShotConfig
 from .measuring import MeasuringThreads

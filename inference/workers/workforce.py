@@ -15,7 +15,8 @@ from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ..search.checkpoint_fit import fitting_checkpoint
 from ..search.config import OneShotConfig
-from .searchers import Searcher, start_searchers
+from .base import Searcher
+from .searchers import start_searchers
 
 
 class NoCostModelError(UserError, ValueError):

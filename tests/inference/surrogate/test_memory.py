@@ -8,7 +8,7 @@ import math
 import numpy as np
 from foretune.dataset.measure.worker.process import WorkerLostError
 from foretune.dataset.records.schema import FailureKind
-from foretune.inference.planners.registry import make_planner
+from foretune.inference.planners.turn_planner import make_planner
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.opening import opened_searches
 from foretune.inference.search.persistence import Ledger
