@@ -18,8 +18,7 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from .database.tuning_database import TuningDatabase
-from .eto.backend import with_backend
-from .planners.assembly import PlannerFactory
+from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
@@ -92,7 +91,7 @@ def tune_tasks(
     """
     improve_code()
     found = parse_target(target)
-    settings = with_backend(search or OneShotConfig()).fitted(found)
+    settings = (search or OneShotConfig()).for_reuse().fitted(found)
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
     fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
@@ -109,7 +108,7 @@ def tune_tasks(
             device,
             searchers,
             database,
-            planner=PlannerFactory(settings, found, database).make(),
+            planner=reuse_of_run(settings, found, database).planner(),
             memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
             start_sources=asked_starts(
                 settings,

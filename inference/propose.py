@@ -34,8 +34,8 @@ from .database.proposal_folder import ProposalFolder
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig
 from .search.loop import RoundBudget
-from .workers.messages import RoundReply, RoundRequest
 from .workers.base import Searcher
+from .workers.messages import RoundReply, RoundRequest
 from .workers.searchers import replied, start_searchers
 
 

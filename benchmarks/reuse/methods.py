@@ -11,13 +11,12 @@ from typing import Any
 from foretune.compiler.task import Task
 from foretune.dataset.measure import Executor
 from foretune.inference.database.tuning_database import TuningDatabase
-from foretune.inference.eto.backend import with_backend
 from foretune.inference.planners.base import TaskPlanner
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
-from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.planner import ReusePlanner
+from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
@@ -119,8 +118,8 @@ def settings_of(method: str, trials: int, seed: int) -> OneShotConfig:
             stop=StopConfig(expected_improvement=0.003),
         )
     if method == ETO:
-        return with_backend(OneShotConfig(reuse="paper", eto=eto, seed=seed))
-    return replace(with_backend(OneShotConfig(reuse="top_k", eto=eto, seed=seed)), reuse="off")
+        return OneShotConfig(reuse="paper", eto=eto, seed=seed).for_reuse()
+    return replace(OneShotConfig(reuse="top_k", eto=eto, seed=seed).for_reuse(), reuse="off")
 
 
 def _planner(
@@ -139,7 +138,7 @@ def _planner(
         config,
         lambda tasks: Selected(GivenSelection(tree), library=[donor]),
         ParentsBest(ProgramAdapter(target, StockSpace(config.max_code))),
-        ReuseRules(lambda of: child),
+        ReuseRules(child),
     )
 
 

@@ -19,8 +19,8 @@ def operator_sequence(task: Task) -> tuple[str, ...]:
     """Operators of a task in the order in which they run, without shapes.
 
     The core operator has the name of the task's operator type, any other that of the arithmetic of its
-    values, such as "add" for a bias. An operator that only moves values is "copy", or "select" where a condition picks them,
-    as a padding does.
+    values, such as "add" for a bias. An operator that only moves values is "copy", or "select" if a
+    condition picks them, as in a padding.
     """
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(task.mod["main"].body, (SBlock, blocks.append))

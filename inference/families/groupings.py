@@ -7,7 +7,7 @@ from ..reuse.conditions import UnreadableOperatorError, operator_of
 
 
 def by_core_operator(task: Task) -> str:
-    """Families by the core operator, the reduction with the most operations: FamilySeer's second algorithm."""
+    """Families by core operator, the reduction with the most operations (FamilySeer's second algorithm)."""
     return task.operator
 
 

@@ -13,14 +13,14 @@ from itertools import islice
 from ...compiler.task import Task
 from ..planners.base import Round, TaskPlanner
 from ..planners.precedence import Stage
-from ..planners.turn_planner import make_planner
-from ..planners.turn_planner import QUICK_ROOM
+from ..planners.turn_planner import QUICK_ROOM, make_planner
 from ..search.config import OneShotConfig
 from ..search.loop import RoundBudget
 from ..search.task_search import TaskSearch
 from .donors import Donor, StartChoice
-from .order import ReuseRules, Selected, TreeOrder, rounds_had
+from .order import TreeOrder, rounds_had
 from .parent import ReuseParent
+from .rules import ReuseRules, Selected
 
 
 class ReusePlanner(TaskPlanner):

@@ -22,12 +22,12 @@ from ...compiler.task import Task
 from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
-from ..bolt.gpu_templates import Due, GpuTemplates, joined_calls
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
 from ..deploy.compile import how_to_run
-from ..planners.assembly import PlannerFactory
+from ..planners.assembly import reuse_of_run
+from ..reuse.base import ReuseMode
 from ..search.alternatives import needed_tasks
 from ..search.opening import anything_due
 from ..search.tuner import Limits, NetworkTuner
@@ -36,6 +36,7 @@ from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
 from .config import TuneConfig
+from .gpu_templates import Due, GpuTemplates, joined_calls
 from .pretraining import pretraining_s
 from .profiling import StageClock
 from .result import TaskResult, TuneResult
@@ -174,7 +175,7 @@ class TuningRun(ABC):
         self,
         tasks: Sequence[Task],
         database: TuningDatabase,
-        planners: PlannerFactory,
+        reuse: ReuseMode,
         retune: bool = False,
         offers: Sequence[Offer] = (),
     ) -> bool:
@@ -182,7 +183,7 @@ class TuningRun(ABC):
             tasks,
             self.config.search,
             database,
-            planners.make(breadth_first=self.config.breadth_first),
+            reuse.planner(breadth_first=self.config.breadth_first),
             retune=retune,
             predicted=self.predicted,
             offers=offers,
@@ -203,7 +204,7 @@ class TuningRun(ABC):
             database.require(needed_tasks(tasks, offers, database.latency_of))
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
-            planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
+            reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
             starts = asked_starts(
                 config.search,
                 opened.target,
@@ -213,7 +214,7 @@ class TuningRun(ABC):
                 alone=lambda: alone_on(workforce.executor),
                 retune=config.retune,
             )
-            if searches and self._anything_due(tasks, database, planners, config.retune, offers):
+            if searches and self._anything_due(tasks, database, reuse, config.retune, offers):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
             total = len(tasks) + len(offered_tasks(tasks, offers))
@@ -223,7 +224,7 @@ class TuningRun(ABC):
                 workforce.executor,
                 workforce.searchers,
                 database,
-                planner=planners.make(breadth_first=config.breadth_first),
+                planner=reuse.planner(breadth_first=config.breadth_first),
                 start_sources=starts,
                 limits=Limits(
                     in_time=lambda: self.searches and ((left_s := self.left_s()) is None or left_s > 0),
@@ -248,7 +249,7 @@ class TuningRun(ABC):
                     # Nothing runs but the network where all schedules must be there.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
-                    if self.searches and not self._anything_due(tasks, database, planners, offers=offers):
+                    if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from .sampled import QUICK_PROPOSALS
 @dataclass(frozen=True)
 class PoolConfig(StrategyConfig):
     """Pool to search in; conf/search/strategy/pool.yaml says what each field means."""
+
+    reuses: ClassVar[bool] = False
+    draws_from_pool: ClassVar[bool] = True
 
     name: str = "pool"
     pool: str = ""

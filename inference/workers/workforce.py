@@ -69,8 +69,8 @@ class Workforce:
         """Checkpoints that are searched with: cost model and those of the strategy; none before `start`."""
         if not self._started:
             return []
-        of_strategy = (getattr(self.search.strategy, name, None) for name in ("checkpoint", "environment"))
-        return [name for name in (self.checkpoint, *of_strategy) if name is not None]
+        of_strategy: tuple[str, ...] = self.search.strategy.checkpoints
+        return [*([] if self.checkpoint is None else [self.checkpoint]), *of_strategy]
 
     def close(self) -> None:
         """Ends the processes."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from foretune.compiler.operators import Dense, to_task
 from foretune.inference.reuse.donors import ParentsBest
-from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.planner import ReusePlanner
+from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected, SourceLimits
 from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
@@ -85,6 +86,18 @@ def tree_of(**parents):
     return ReuseTree({names[child]: names[parent] for child, parent in parents.items()}, {})
 
 
+class GivenRules(ReuseRules):
+    """Rules made of functions: `child_of`, `known_programs` and so on."""
+
+    def __init__(self, *, source_rounds=None, heavy_share=math.inf, heavy_rounds=1, **functions):
+        super().__init__(limits=SourceLimits(source_rounds, heavy_share, heavy_rounds))
+        self.reads_sketches = "sketch_of" in functions
+        for name, function in functions.items():
+            method = name.removesuffix("_of")
+            assert hasattr(ReuseRules, method), name
+            setattr(self, method, function)
+
+
 def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), breadth_first=False, **rules):
     selection = tree if isinstance(tree, ReuseSelection) else GivenSelection(tree)
     chosen = Selected(selection, bridges, library)
@@ -92,7 +105,7 @@ def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), brea
         config,
         lambda tasks: chosen,
         starts or ParentsBest(adapt),
-        ReuseRules(**rules),
+        GivenRules(**rules),
         breadth_first=breadth_first,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...search.settings_checks import OneShotConfigError
 from ...strategies.base import StrategyConfig
@@ -21,6 +21,8 @@ class ReuseConfig(StrategyConfig):
     its `Config`.
     """
 
+    needs_parent_program: ClassVar[bool] = True
+
     name: str = "reuse"
     rank: str = BY_MODEL
     backend: Any = "draft"
@@ -29,8 +31,19 @@ class ReuseConfig(StrategyConfig):
         if self.rank not in RANKS:
             raise OneShotConfigError(f"search.strategy.rank={self.rank}: use one of {', '.join(RANKS)}")
         object.__setattr__(self, "backend", strategy_config(self.backend))
-        if self.backend.name == self.name:
+        if isinstance(self.backend, ReuseConfig):
             raise OneShotConfigError(
                 "search.strategy.backend=reuse: a backend searches tasks without a parent; use draft, "
                 "evolutionary or annealing"
             )
+
+    @property
+    def measures_steps(self) -> bool:
+        """See StrategyConfig: Algorithm 1 as published does."""
+        return self.rank == BY_MEASURING
+
+    @property
+    def checkpoints(self) -> tuple[str, ...]:
+        """See StrategyConfig: those of the backend, which rank the candidates of Algorithm 1 too."""
+        found: tuple[str, ...] = self.backend.checkpoints
+        return found

@@ -8,8 +8,8 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureConfig, WorkerPool
 from foretune.inference.database.tuning_database import TuningDatabase
-from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.planner import ReusePlanner
+from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
@@ -37,7 +37,7 @@ def test_a_child_measures_adapted_programs_and_candidates_of_algorithm_1(tmp_pat
         config,
         lambda tasks: Selected(GivenSelection(TREE)),
         AdaptedPrograms(adapter),
-        ReuseRules(child_of=lambda task: ChildBudget(programs=4, starts=2)),
+        ReuseRules(ChildBudget(programs=4, starts=2)),
     )
     with WorkerPool(target, MeasureConfig(repeats=2, groups=1)) as pool:
         hardware = pool.hardware()

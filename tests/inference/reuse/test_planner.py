@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from foretune.inference.database.tuning_notes import TaskName
 from foretune.inference.reuse.donors import ParentsBest
-from foretune.inference.reuse.order import ChildBudget
+from foretune.inference.reuse.rules import ChildBudget
 from foretune.inference.reuse.selection import ReuseSelection
 from foretune.inference.reuse.tree import ROOT
 from foretune.inference.search.config import StopConfig
