@@ -23,7 +23,8 @@ from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig, OneShotConfigError
-from .search.tuner import NetworkTuner
+from .search.persistence import Ledger
+from .search.tuner import Hooks, NetworkTuner
 from .starts.configured import asked_starts
 from .surrogate.memory import SurrogateMemory
 from .tune import run
@@ -107,9 +108,12 @@ def tune_tasks(
             settings,
             device,
             searchers,
-            database,
+            Ledger(
+                database,
+                settings.rounds,
+                memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
+            ),
             planner=reuse_of_run(settings, found, database).planner(),
-            memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
             start_sources=asked_starts(
                 settings,
                 found,
@@ -118,7 +122,7 @@ def tune_tasks(
                 here=where.kind == "local",
                 alone=lambda: alone_on(device),
             ),
-            around_measuring=hold_back(settings, device, searchers),
+            hooks=Hooks(around_measuring=hold_back(settings, device, searchers)),
         )
         wanted = [as_task(task) for task in tasks]
         results = tuner.tune(wanted)

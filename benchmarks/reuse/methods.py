@@ -21,6 +21,7 @@ from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
 from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.persistence import Ledger
 from foretune.inference.search.proposal import Measurement
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
@@ -86,7 +87,7 @@ def searched(
         try:
             database = TuningDatabase(Path(folder), target, hardware)
             planner = _planner(method, config, target, task, donor)
-            tuner = _Keeping(config, pool, searchers, database, planner=planner)
+            tuner = _Keeping(config, pool, searchers, Ledger(database, config.rounds), planner=planner)
             (result,) = tuner.tune([task], [math.inf])
         finally:
             for searcher in searchers:

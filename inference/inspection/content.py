@@ -129,7 +129,7 @@ def task_outlooks(
 
 def _state(search: TaskSearch, rounds: int) -> str:
     if search.known_s is None:
-        return search.reason or "new"
+        return search.ending.reason or "new"
     return "tuned" if search.earlier_rounds is None else f"{search.earlier_rounds} of {rounds} rounds"
 
 

@@ -172,15 +172,15 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         assert self._session is not None
         if search.rounds:
             search.round_ends(search.loop.measured_in_round, complete=True, all_rounds=self.config.rounds)
-            self._session.learn(search.untold)
-            search.untold = {}
+            self._session.learn(search.flight.untold)
+            search.flight.untold = {}
         planned = None if search.over else self._planner.next_round([search], [])
         if planned is None:
             return False
-        search.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
-        candidates = self._session.propose(search.budget)
+        search.flight.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
+        candidates = self._session.propose(search.flight.budget)
         search.round_begins()
-        search.loop.start_round(candidates, search.budget)
+        search.loop.start_round(candidates, search.flight.budget)
         return True
 
 

@@ -112,7 +112,7 @@ class TreeOrder(Precedence):
             return None
         alike = self._alternatives.get(self._rules.loops(search.task), [])
         begun = [other for other in alike if other is not search and (other.busy or other.rounds)]
-        return min(begun, key=lambda other: not other.history_s, default=None)
+        return min(begun, key=lambda other: not other.had.history_s, default=None)
 
     def resized_s(self, search: TaskSearch) -> dict[float, float]:
         """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""

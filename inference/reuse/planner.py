@@ -122,7 +122,7 @@ class ReusePlanner(TaskPlanner):
     def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
         """Whether an alternative waits for what the first one with its loops measures."""
         like = order.begun_like(search)
-        return like is not None and like.busy and not like.history_s
+        return like is not None and like.busy and not like.had.history_s
 
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""

@@ -29,8 +29,8 @@ class DesignSpace(ABC):
     needs_narrowing: ClassVar[bool] = False
     """Whether it leaves out values of decisions, which takes a strategy that draws from `narrowed`."""
 
-    @classmethod
-    def check(cls, config: OneShotConfig, target: Target) -> None:  # noqa: B027  # most rule nothing out
+    @classmethod  # noqa: B027  # most rule nothing out
+    def check(cls, config: OneShotConfig, target: Target) -> None:
         """Raises OneShotConfigError where the settings or the target rule the space out."""
 
     @classmethod

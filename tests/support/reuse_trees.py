@@ -14,10 +14,9 @@ from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.proposal import Proposal
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
-from .searchers import FakeDatabase, FakeSearcher, measuring_into
+from .searchers import FakeDatabase, FakeSearcher, measuring_into, network_tuner
 
 A, B, C, D = TASKS = [
     to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32, 64)
@@ -112,7 +111,7 @@ def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), brea
 
 def tune(planner, searcher, tasks=TASKS, untuned_s=None, database=None, config=CONFIG, **options):
     searchers = searcher if isinstance(searcher, list) else [searcher]
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         config, measuring_into([]), searchers, database or FakeDatabase(), planner=planner, **options
     )
     return tuner.tune(tasks, untuned_s or [SECOND_S * 20] * len(tasks))

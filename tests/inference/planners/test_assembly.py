@@ -18,16 +18,17 @@ from foretune.inference.planners.assembly import reuse_of_run
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
 from foretune.inference.search.config import StopConfig
+from foretune.inference.search.limits import Limits
 from foretune.inference.search.loop import SearchLoop
 from foretune.inference.search.opening import anything_due
 from foretune.inference.search.task_search import TaskSearch
-from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.registry import strategy_config
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.workers.searchers import start_searchers
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.searchers import network_tuner
 from support.tuning import SHORT_SEARCH
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -62,7 +63,7 @@ class Run:
                 self._left -= 1
                 return super().measure(jobs)
 
-        tuner = NetworkTuner(
+        tuner = network_tuner(
             self.config,
             Counted(latency),
             start_searchers(self.config, TARGET, None, CPU),

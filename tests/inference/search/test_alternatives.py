@@ -15,12 +15,11 @@ from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.loop import SearchLoop
 from foretune.inference.search.opening import anything_due
 from foretune.inference.search.task_search import TaskSearch
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.workers.messages import RoundReply
 from support.reuse_trees import StartingSearcher, planner_of
-from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, tuner_of
+from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, network_tuner, tuner_of
 
 DIRECT, NEXT, OTHER = TASKS
 CONFIG = OneShotConfig(rounds=3, top_k=3, stop=StopConfig(minimum=1), min_latency_share=0.0)
@@ -201,7 +200,7 @@ def test_the_first_of_several_with_the_same_loops_decides_on_the_template(search
     """The second of two templates is the fastest of both; with two searchers, the other one waits."""
     found = [StartingSearcher(lambda trace: 0.8 if "template 1" in trace else 0.9) for _ in range(searchers)]
     planner = planner_of(ReuseTree({}, {}), config=CONFIG, loops_of=lambda task: "the same")
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         CONFIG,
         measuring_into([]),
         found,
@@ -301,9 +300,9 @@ def test_alternatives_that_were_hopeless_at_another_size_are_left_out() -> None:
 
     assert over({}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, False]
     assert over({1.0: 1.0}, {2.0: 9.0}, {1.0: 0.9}) == [False, False, False]  # no size in common
-    assert [search.known_resized for search in searches] == [False, False, True]
+    assert [search.role.known_resized for search in searches] == [False, False, True]
     assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.6}) == [False, False, False]  # 1.2 times as long
-    assert [search.known_resized for search in searches] == [False, True, True]
+    assert [search.role.known_resized for search in searches] == [False, True, True]
     # The nearest size in common decides: at the other one, it was hopeless.
     assert over({1.0: 2.0, 2.0: 1.0}, {1.0: 1.0, 2.0: 0.1}, {1.0: 1.2, 2.0: 0.9}) == [False, False, False]
     assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, True]

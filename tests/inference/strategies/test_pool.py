@@ -11,13 +11,12 @@ from foretune.dataset.records.program_pool import ProgramPool
 from foretune.inference import OneShotConfig
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.search.config import OneShotConfigError
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.strategies.pool import PoolConfig, best_rows
 from foretune.inference.workers.pooled import PooledSearcher, load_rated, rate, save_rated
 from foretune.inference.workers.searchers import start_searchers
 from support.checkpoints import HARDWARE, TARGET, TASK
 from support.pools import replayable_pool
-from support.searchers import FakeDatabase
+from support.searchers import FakeDatabase, network_tuner
 from tvm.s_tir import meta_schedule as ms
 
 CONFIG = {"rounds": 2, "top_k": 4, "finalists": 0, "processes": 0}
@@ -30,7 +29,7 @@ def folder(tmp_path_factory):
 
 def tuned(folder, searcher, config, tasks=(TASK,)):
     executor = ReplayExecutor(ProgramPool(folder))
-    tuner = NetworkTuner(config, executor, [searcher], FakeDatabase(), elapsed_s=executor.elapsed_s)
+    tuner = network_tuner(config, executor, [searcher], FakeDatabase(), elapsed_s=executor.elapsed_s)
     return tuner, tuner.tune(list(tasks))
 
 
