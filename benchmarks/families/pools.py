@@ -23,9 +23,9 @@ from foretune.inference.families.registry import family_of
 from foretune.inference.run.result import TaskResult
 from foretune.inference.search.persistence import Ledger
 from foretune.inference.search.tuner import Hooks, NetworkTuner
-from foretune.inference.workers.pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
 from . import SHOWN
+from .pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
 
 @dataclass(frozen=True)
