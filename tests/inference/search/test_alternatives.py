@@ -154,7 +154,7 @@ def test_of_two_likely_alternatives_the_one_of_the_higher_gain_comes_first() -> 
     assert [search.stake_s for search in searches] == [DIRECT.weight * 3.0] * 3
     direct, lower, higher = (search.operations for search in searches)
     assert higher == pytest.approx(1.6 * direct) and lower == pytest.approx(1.3 * direct)
-    searches[2].known_s = 0.5
+    searches[2].earlier.known_s = 0.5
     assert [search.stake_s for search in searches] == [DIRECT.weight * 0.5] * 3
 
 
@@ -167,7 +167,7 @@ def test_an_alternative_of_some_places_does_not_stand_for_the_others() -> None:
     ]
     Contests([one], searches)
     assert [search.stake_s for search in searches] == [6.0, 0.0]
-    assert searches[1].stands_for is None
+    assert searches[1].role.stands_for is None
 
 
 def test_what_is_called_elsewhere_too_is_searched_on() -> None:
@@ -272,15 +272,15 @@ def test_an_alternative_is_judged_once_all_its_tasks_were_measured() -> None:
     direct, first, second = (
         TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate())) for task in (DIRECT, *two.tasks)
     )
-    direct.known_s, first.known_s = 1.0, 0.5
-    second.rounds, second.busy = 1, True
+    direct.earlier.known_s, first.earlier.known_s = 1.0, 0.5
+    second.had.rounds, second.flight.busy = 1, True
     contests = Contests([two], [direct, first, second])
     contests.give_up(3)
     assert not (first.over or second.over)
-    second.busy, second.known_s = False, 0.7  # 1.2 s in all
+    second.flight.busy, second.earlier.known_s = False, 0.7  # 1.2 s in all
     contests.give_up(3)
     assert not (first.over or second.over)
-    second.known_s = 0.9
+    second.earlier.known_s = 0.9
     contests.give_up(3)
     assert (first.over, second.over, direct.over) == (True, True, False)
     assert (first.full_rounds, second.full_rounds) == (3, 3)
