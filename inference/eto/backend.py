@@ -19,7 +19,7 @@ def with_backend(config: OneShotConfig, *, by_algorithm: bool) -> OneShotConfig:
 
     With `by_algorithm`, a task with a parent is searched by Algorithm 1 as published, and each of its
     candidates is measured. Nothing of Foretune decides on a search: no pretrained model, no surrogate, no
-    template, no early end. Settings of the strategy `stock` stay as they are given.
+    template, no early end. Settings of the strategy `stock` are not changed.
     """
     stock = config.strategy if isinstance(config.strategy, StockConfig) else StockConfig()
     return replace(

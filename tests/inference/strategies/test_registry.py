@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,8 +74,8 @@ class OneByOne(Strategy):
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(STRATEGIES, "one_by_one", f"{__name__}:OneByOne")
-    monkeypatch.setattr("foretune.inference.strategies.registry.import_module", lambda *_: _Here)
+    monkeypatch.setitem(STRATEGIES, "one_by_one", "package_of_a_user:OneByOne")
+    monkeypatch.setitem(sys.modules, "package_of_a_user", _Here)
 
 
 class _Here:
