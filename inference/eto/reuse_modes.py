@@ -72,7 +72,7 @@ class PaperReuse(PublishedReuse):
 
 
 class TopKReuse(PublishedReuse):
-    """TopK: ETO's tree, whose children measure the parent's fastest programs, adapted and not searched from."""
+    """TopK: ETO's tree, whose children measure the parent's fastest programs and search for none."""
 
     @property
     def _child(self) -> ChildBudget:
