@@ -32,8 +32,3 @@ class ExplorationConfig(StrategyConfig):
             raise OneShotConfigError(f"search.strategy.mode={self.mode}: use one of {', '.join(MODES)}")
         at_least(self, candidates=1, iterations=1, patience=1, draws=1, walks=1)
         shares(self, "epsilon")
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """See StrategyConfig."""
-        return (self.checkpoint, self.environment)

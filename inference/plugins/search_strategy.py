@@ -213,7 +213,7 @@ def _fitted(config: OneShotConfig, target: str) -> tuple[OneShotConfig, object, 
     if found.kind.name == "llvm":
         hardware = target_hardware(found)
         return config, strategy_class(config.strategy.name).load(config.strategy, hardware), hardware
-    if config.strategy.takes_draft_model:
+    if config.strategy_class.takes_draft_model:
         raise OneShotConfigError(
             f"search.strategy.checkpoint={config.strategy.checkpoint}: the device of {found.kind.name} "
             "targets is not known here; give draft_model=DraftModel.load(checkpoint, hardware)"

@@ -86,8 +86,8 @@ class AutoRules(ReuseRules):
 
     def child(self, task: Task) -> ChildBudget:
         """See ReuseRules."""
-        auto, strategy = self._config.auto, self._config.strategy
-        if strategy.needs_parent_program and strategy.measures_steps:  # a round for each step
+        auto, strategy = self._config.auto, self._config.strategy_class
+        if strategy.needs_parent_program and strategy.measures_steps(self._config.strategy):
             starts = self._starts(STARTS)
             return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
         instead = self._has_templates and not strategy.needs_parent_program

@@ -77,7 +77,7 @@ class TuneConfig:
                 "executor=none: candidates cannot be measured without a device; use search=no_measurement, "
                 "or another executor"
             )
-        if kind == "replay" and not self.search.strategy.draws_from_pool:
+        if kind == "replay" and not self.search.strategy_class.draws_from_pool:
             raise TuneConfigError(
                 f"executor=replay search/strategy={self.search.strategy.name}: a replay has no latency for "
                 "candidates outside of its pool; use search/strategy=pool"

@@ -19,7 +19,8 @@ from ..spaces.config import STOCK, SubSpaceConfig
 from ..spaces.registry import space_class
 from ..starts.config import KNOWN, PretunedConfig
 from ..starts.registry import check_starts
-from ..strategies.registry import fitted_strategy, strategy_config
+from ..strategies.base import Strategy
+from ..strategies.registry import fitted_strategy, strategy_class, strategy_config
 from .selection import StopConfig
 from .settings_checks import OneShotConfigError
 
@@ -98,7 +99,7 @@ class OneShotConfig:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
         check_reuse(self.reuse)
         check_starts(self.starts)
-        if space_class(self.space).needs_narrowing and not self.strategy.narrows_space:
+        if space_class(self.space).needs_narrowing and not self.strategy_class.narrows_space:
             raise OneShotConfigError(
                 f"search.space={self.space}: search/strategy={self.strategy.name} draws from all decisions "
                 f"of MetaSchedule; use search/strategy=draft, or search.space={STOCK}"
@@ -142,6 +143,11 @@ class OneShotConfig:
         space_class(self.space).check(self, target)
         return replace(self, strategy=fitted_strategy(self.strategy, target))
 
+    @property
+    def strategy_class(self) -> type[Strategy]:
+        """Class of the strategy, which says what it can do."""
+        return strategy_class(self.strategy.name)
+
     def for_reuse(self) -> OneShotConfig:
         """The settings of a search with `reuse`, which are these unless a published search is asked for."""
         found: OneShotConfig = reuse_mode(self.reuse).settings(self)
@@ -153,7 +159,7 @@ class OneShotConfig:
 
         It does not where nothing is measured or searched for, and with strategies that take no programs over.
         """
-        applies = self.measure and self.propose and self.strategy.reuses
+        applies = self.measure and self.propose and self.strategy_class.reuses
         return OFF if self.reuse == AUTO and not applies else self.reuse
 
     def applied_to(self, lowering: Lowering) -> Lowering:

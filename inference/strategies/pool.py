@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,6 @@ from .sampled import QUICK_PROPOSALS
 @dataclass(frozen=True)
 class PoolConfig(StrategyConfig):
     """Pool to search in; conf/search/strategy/pool.yaml says what each field means."""
-
-    reuses: ClassVar[bool] = False
-    draws_from_pool: ClassVar[bool] = True
 
     name: str = "pool"
     pool: str = ""
@@ -57,6 +54,8 @@ class PoolStrategy(Strategy):
     """
 
     Config = PoolConfig
+    reuses = False
+    draws_from_pool = True
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> ProgramPool:

@@ -7,7 +7,7 @@ Candidates are measured as those of every strategy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
@@ -21,8 +21,6 @@ from .sampled import SampledStrategy
 @dataclass(frozen=True)
 class StockConfig(StrategyConfig):
     """Settings of MetaSchedule's evolution; the defaults are MetaSchedule's own."""
-
-    reuses: ClassVar[bool] = False
 
     name: str = "stock"
     population_size: int = 512
@@ -39,6 +37,7 @@ class StockStrategy(SampledStrategy):
     """MetaSchedule's evolutionary search with its own cost model, which is fitted after each round."""
 
     Config = StockConfig
+    reuses = False
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:

@@ -69,7 +69,7 @@ class Workforce:
         """Checkpoints that are searched with: cost model and those of the strategy; none before `start`."""
         if not self._started:
             return []
-        of_strategy: tuple[str, ...] = self.search.strategy.checkpoints
+        of_strategy = self.search.strategy_class.checkpoints(self.search.strategy)
         return [*([] if self.checkpoint is None else [self.checkpoint]), *of_strategy]
 
     def close(self) -> None:

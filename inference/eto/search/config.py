@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from ...search.settings_checks import OneShotConfigError
 from ...strategies.base import StrategyConfig
@@ -21,8 +21,6 @@ class ReuseConfig(StrategyConfig):
     its `Config`.
     """
 
-    needs_parent_program: ClassVar[bool] = True
-
     name: str = "reuse"
     rank: str = BY_MODEL
     backend: Any = "draft"
@@ -36,14 +34,3 @@ class ReuseConfig(StrategyConfig):
                 "search.strategy.backend=reuse: a backend searches tasks without a parent; use draft, "
                 "evolutionary or annealing"
             )
-
-    @property
-    def measures_steps(self) -> bool:
-        """See StrategyConfig: Algorithm 1 as published does."""
-        return self.rank == BY_MEASURING
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """See StrategyConfig: those of the backend, which rank the candidates of Algorithm 1 too."""
-        found: tuple[str, ...] = self.backend.checkpoints
-        return found

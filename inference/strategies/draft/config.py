@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...search.settings_checks import at_least, shares
 from ..base import StrategyConfig
@@ -15,9 +14,6 @@ AUTO = "auto"
 @dataclass(frozen=True)
 class DraftingConfig(StrategyConfig):
     """Draft-then-verify search; conf/search/strategy/draft.yaml says what each field means."""
-
-    narrows_space: ClassVar[bool] = True
-    takes_draft_model: ClassVar[bool] = True
 
     name: str = "draft"
     checkpoint: str | None = AUTO
@@ -35,8 +31,3 @@ class DraftingConfig(StrategyConfig):
         at_least(self, population=1, generations=0, keep=1, lcb_coefficient=0)
         at_least(self, refine_population=1, refine_generations=0, refine_keep=1)
         shares(self, "vectorised_share", "compute_location_share")
-
-    @property
-    def checkpoints(self) -> tuple[str, ...]:
-        """See StrategyConfig."""
-        return () if self.checkpoint is None else (self.checkpoint,)
