@@ -113,6 +113,29 @@ def test_every_registered_strategy_is_there(name):
     assert strategy.Config().name == name
 
 
+@pytest.mark.parametrize(
+    ("given", "checkpoints"),
+    [
+        ("evolutionary", ()),
+        ("draft", ("auto",)),
+        ({"name": "draft", "checkpoint": None}, ()),
+        ("dqn", ("auto", "cpu-draft")),
+        ("reuse", ("auto",)),
+        ({"name": "reuse", "backend": "stock"}, ()),
+    ],
+)
+def test_a_strategy_names_the_checkpoints_that_it_searches_with(given, checkpoints):
+    config = OneShotConfig(given)
+    assert config.strategy_class.checkpoints(config.strategy) == checkpoints
+
+
+@pytest.mark.parametrize(
+    ("given", "reuse"), [("draft", "auto"), ("reuse", "auto"), ("stock", "off"), ("pool", "off")]
+)
+def test_strategies_that_take_no_programs_over_search_each_task(given, reuse):
+    assert OneShotConfig(given).reuse_in_use == reuse
+
+
 class NoUnrolling(DesignSpace):
     """Stock's space without the rules that unroll and parallelise."""
 
