@@ -9,7 +9,7 @@ Three ways to use it, from the least to the most:
   Foretune's measurement, and a database that stock TVM compiles from.
 
 The search has four doors: `strategies.base.Strategy`, `starts.base.StartSource`, `spaces.base.DesignSpace`
-and `tasks.planner.TaskPlanner`.
+and `planners.base.TaskPlanner`.
 
 `load` runs a network that was exported, with the threads that it was tuned for.
 

@@ -18,13 +18,13 @@ from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
 from .database.tuning_database import TuningDatabase
-from .eto.backend import with_backend
-from .planners.assembly import PlannerFactory
+from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig, OneShotConfigError
-from .search.tuner import NetworkTuner
+from .search.persistence import Ledger
+from .search.tuner import Hooks, NetworkTuner
 from .starts.configured import asked_starts
 from .surrogate.memory import SurrogateMemory
 from .tune import run
@@ -92,7 +92,7 @@ def tune_tasks(
     """
     improve_code()
     found = parse_target(target)
-    settings = with_backend(search or OneShotConfig()).fitted(found)
+    settings = (search or OneShotConfig()).for_reuse().fitted(found)
     if not settings.measure:
         raise OneShotConfigError("search.measure=False: tune_tasks measures; use tune_network instead")
     fitting = fitting_checkpoint(checkpoint, found)  # reports a bad one before any work
@@ -108,9 +108,12 @@ def tune_tasks(
             settings,
             device,
             searchers,
-            database,
-            planner=PlannerFactory(settings, found, database).make(),
-            memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
+            Ledger(
+                database,
+                settings.rounds,
+                memory=SurrogateMemory.of(database.folder, fitting, shared=settings.share_surrogate),
+            ),
+            planner=reuse_of_run(settings, found, database).planner(),
             start_sources=asked_starts(
                 settings,
                 found,
@@ -119,7 +122,7 @@ def tune_tasks(
                 here=where.kind == "local",
                 alone=lambda: alone_on(device),
             ),
-            around_measuring=hold_back(settings, device, searchers),
+            hooks=Hooks(around_measuring=hold_back(settings, device, searchers)),
         )
         wanted = [as_task(task) for task in tasks]
         results = tuner.tune(wanted)

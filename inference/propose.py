@@ -35,8 +35,9 @@ from .database.proposal_folder import ProposalFolder
 from .search.checkpoint_fit import AUTO, fitting_checkpoint
 from .search.config import OneShotConfig
 from .search.loop import RoundBudget
+from .workers.base import Searcher
 from .workers.messages import RoundReply, RoundRequest
-from .workers.searchers import Searcher, replied, start_searchers
+from .workers.searchers import replied, start_searchers
 
 
 class ProposeConfigError(UserError, ValueError):

@@ -1,17 +1,20 @@
-"""The rules of the source: direction of imports, where TVM is known, no unpickling, and sizes."""
+"""Rules of the source, read from its syntax: imports, papers' rooms, TVM, no unpickling, and sizes."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("compiler", "dataset", "models", "training", "inference")
 """A folder imports from itself and from those before it."""
 TVM_FOLDERS = {"compiler", "dataset", "inference"}
+PAPERS = ("bolt", "eto", "familyseer", "fasor")
+"""Rooms of `inference` that hold what one paper proposes; registries name their classes."""
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 
 SOURCES = {
@@ -51,6 +54,37 @@ def wrong_imports(source: str, module: str) -> list[str]:
     return [name for name, layer in targets if layer is not None and LAYERS.index(layer) >= limit]
 
 
+def import_cycles(sources: Mapping[str, str]) -> list[list[str]]:
+    """Modules that import each other, for types alone and inside functions too; strings do not count.
+
+    `sources` are the texts of modules by dotted name, `__init__` included.
+    """
+    graph = nx.DiGraph()
+    for module, source in sources.items():
+        for name in imported_modules(ast.parse(source), module):
+            # `from a.b import c` imports the module a.b.c, else something of a.b.
+            ways = (name, f"{name}.__init__", name.rpartition(".")[0], f"{name.rpartition('.')[0]}.__init__")
+            target = next((way for way in ways if way in sources), None)
+            if target is not None:
+                graph.add_edge(module, target)
+    components = [sorted(found) for found in nx.strongly_connected_components(graph)]
+    return sorted(one for one in components if len(one) > 1 or graph.has_edge(one[0], one[0]))
+
+
+def paper_imports(source: str, module: str) -> list[str]:
+    """Imports of a paper's room from outside of it; entry points in the root of `inference` may have some."""
+    parts = module.split(".")
+    if parts[:2] == ["foretune", "inference"] and len(parts) == 3:
+        return []
+    own = parts[2] if parts[1] == "inference" else ""
+    names = (name.split(".") for name in imported_modules(ast.parse(source), module))
+    return [
+        ".".join(name)
+        for name in names
+        if name[:2] == ["foretune", "inference"] and name[2:3] and name[2] in PAPERS and name[2] != own
+    ]
+
+
 def wrong_tvm_imports(source: str, module: str) -> list[str]:
     """Imports of TVM outside the folders that may know it."""
     if layer_of(module) in TVM_FOLDERS:
@@ -86,7 +120,7 @@ def _is(node: ast.expr | None, value: bool) -> bool:
     return isinstance(node, ast.Constant) and node.value is value
 
 
-@pytest.mark.parametrize("check", [wrong_imports, wrong_tvm_imports, unsafe_code])
+@pytest.mark.parametrize("check", [wrong_imports, paper_imports, wrong_tvm_imports, unsafe_code])
 def test_source_keeps_the_rules(check: Callable[[str, str], list[str]]) -> None:
     broken = {
         module: found
@@ -186,6 +220,10 @@ def test_long_functions_are_seen() -> None:
     assert long_functions("\n".join([*lines, *["        x = 1"] * 60])) == ["long"]
 
 
+def test_no_modules_import_each_other() -> None:
+    assert import_cycles({name: path.read_text(encoding="utf-8") for name, path in SOURCES.items()}) == []
+
+
 def test_all_layers_are_read() -> None:
     assert {layer_of(module) for module in SOURCES} == {None, *LAYERS}
 
@@ -210,6 +248,58 @@ def test_all_layers_are_read() -> None:
 )
 def test_direction_of_imports_is_seen(module: str, source: str, broken: list[str]) -> None:
     assert wrong_imports(source, module) == broken
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_cycle"),
+    [
+        ("from .b import x", "from .a import y", True),
+        ("from .b import x", "import os", False),
+        ("from . import b", "import foretune.models.a", True),
+        ("from .b import x", "def f():\n    from .a import y", True),
+        (
+            "from .b import x",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import y",
+            True,
+        ),
+        ("from .b import x", "HOMES = {'a': '.a:y'}", False),
+        ("from .a import x", "", True),
+        ("from .c import x", "from .c import y", False),
+        ("from . import x", "", False),
+        ("from .package import x", "", False),
+        ("from .package import z", "", True),
+    ],
+)
+def test_import_cycles_are_seen(first: str, second: str, is_cycle: bool) -> None:
+    package = "from ..a import z" if first.endswith(" z") else ""
+    names = ("a", "b", "c", "__init__", "package.__init__")
+    texts = (first, second, "", "", package)
+    found = import_cycles({f"foretune.models.{name}": text for name, text in zip(names, texts, strict=True)})
+    assert bool(found) is is_cycle
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "broken"),
+    [
+        (
+            "foretune.inference.search.opening",
+            "from ..eto.backend import x",
+            ["foretune.inference.eto.backend.x"],
+        ),
+        (
+            "foretune.inference.search.opening",
+            "def f():\n    from .. import bolt",
+            ["foretune.inference.bolt"],
+        ),
+        ("foretune.inference.search.opening", "ROOMS = '..eto.backend:x'\nfrom ..reuse import x", []),
+        ("foretune.inference.eto.backend", "from .search import x", []),
+        ("foretune.inference.eto.backend", "from ..fasor import x", ["foretune.inference.fasor.x"]),
+        ("foretune.inference.advise", "from .bolt.advice import x", []),
+        ("foretune.cli", "from .inference.bolt import x", ["foretune.inference.bolt.x"]),
+    ],
+)
+def test_imports_of_papers_are_seen(module: str, source: str, broken: list[str]) -> None:
+    assert paper_imports(source, module) == broken
 
 
 @pytest.mark.parametrize(

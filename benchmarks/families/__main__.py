@@ -57,7 +57,7 @@ def accuracy(keep: Keeper, dataset: Path) -> dict[str, Any]:
     """Table 2 and Figures 1 and 2."""
     from foretune.dataset.features.dataset import load_labelled_features
     from foretune.dataset.records.stored_tasks import stored_rows, stored_task
-    from foretune.inference.familyseer.groupings import family_of
+    from foretune.inference.families.registry import family_of
 
     from .accuracy import Grouped, by_grouping, heat_map, summary
 

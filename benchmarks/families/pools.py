@@ -19,12 +19,13 @@ from foretune.dataset.records.program_pool import ProgramPool
 from foretune.dataset.records.stored_tasks import stored_rows, stored_task
 from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.database.tuning_notes import TuningNotes
-from foretune.inference.familyseer.groupings import family_of
+from foretune.inference.families.registry import family_of
 from foretune.inference.run.result import TaskResult
-from foretune.inference.search.tuner import NetworkTuner
-from foretune.inference.workers.pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
+from foretune.inference.search.persistence import Ledger
+from foretune.inference.search.tuner import Hooks, NetworkTuner
 
 from . import SHOWN
+from .pooled import PooledSearcher, RatedPool, load_rated, rate, save_rated
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ def replayed(network: NetworkPool, rated: RatedPool, settings: Mapping[str, Any]
         config,
         executor,
         [PooledSearcher(rated, config)],
-        _NoDatabase(),  # type: ignore[arg-type]
-        elapsed_s=now,
+        Ledger(_NoDatabase(), config.rounds),  # type: ignore[arg-type]
+        hooks=Hooks(elapsed_s=now),
     )
     untuned_s = [network.pool.slowest_s(task.workload_hash) or math.inf for task in network.tasks]
     with linear_algebra_threads(1):

@@ -11,17 +11,17 @@ from typing import Any
 from foretune.compiler.task import Task
 from foretune.dataset.measure import Executor
 from foretune.inference.database.tuning_database import TuningDatabase
-from foretune.inference.eto.backend import with_backend
 from foretune.inference.planners.base import TaskPlanner
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.reuse.donors import Donor, ParentsBest
-from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.planner import ReusePlanner
+from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
 from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.persistence import Ledger
 from foretune.inference.search.proposal import Measurement
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
@@ -95,7 +95,7 @@ def searched(
         try:
             database = TuningDatabase(Path(folder), target, hardware)
             planner = _planner(method, config, target, task, donor)
-            tuner = _Keeping(config, pool, searchers, database, planner=planner)
+            tuner = _Keeping(config, pool, searchers, Ledger(database, config.rounds), planner=planner)
             (result,) = tuner.tune([task], [math.inf])
         finally:
             for searcher in searchers:
@@ -127,8 +127,8 @@ def settings_of(method: str, trials: int, seed: int, stock: StockConfig = STOCK)
             stop=StopConfig(expected_improvement=0.003),
         )
     if method == ETO:
-        return with_backend(OneShotConfig(stock, reuse="paper", eto=eto, seed=seed))
-    return replace(with_backend(OneShotConfig(stock, reuse="top_k", eto=eto, seed=seed)), reuse="off")
+        return OneShotConfig(stock, reuse="paper", eto=eto, seed=seed).for_reuse()
+    return replace(OneShotConfig(stock, reuse="top_k", eto=eto, seed=seed).for_reuse(), reuse="off")
 
 
 def _planner(
@@ -147,7 +147,7 @@ def _planner(
         config,
         lambda tasks: Selected(GivenSelection(tree), library=[donor]),
         ParentsBest(ProgramAdapter(target, StockSpace(config.max_code))),
-        ReuseRules(lambda of: child),
+        ReuseRules(child),
     )
 
 

@@ -16,7 +16,6 @@ from foretune.compiler.networks import extract_tasks, load_network, to_relax
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.inference import tune_tasks
-from foretune.inference.eto.backend import with_backend
 from foretune.inference.reuse.config import EtoConfig
 from foretune.inference.run.network_set import members_of, operator_set
 from foretune.inference.search.config import OneShotConfig
@@ -154,8 +153,8 @@ def settings_of(method: str, trials: int, seed: int) -> OneShotConfig:
     if method == "auto":
         return OneShotConfig(**options, eto=eto, seed=seed)
     if method == "backend":
-        return replace(with_backend(OneShotConfig(reuse="top_k", eto=eto, seed=seed)), reuse="off")
-    return with_backend(OneShotConfig(**options, eto=eto, seed=seed))
+        return replace(OneShotConfig(reuse="top_k", eto=eto, seed=seed).for_reuse(), reuse="off")
+    return OneShotConfig(**options, eto=eto, seed=seed).for_reuse()
 
 
 def describe(name: str, method: str, run: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from ..host.interruption import interrupts_deferred
-from ..tvm_compat import WMMA, tensor_core_rule, tensor_core_way, trace_as_json
+from ..tvm_compat import WMMA, load_tensor_intrinsics, tensor_core_rule, tensor_core_way, trace_as_json
 from .mma_sketch import SHARED, as_mma, epilogue_start, suits_mma
 
 _SILENT = logging.getLogger("foretune.tensor_core_space")
@@ -31,6 +31,7 @@ _SILENT.setLevel(logging.CRITICAL)  # the rules warn of what is repaired here
 def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[[Schedule], list[Schedule]]:
     """Function from an unscheduled task to its sketches; `rules` are MetaSchedule's own for `target`."""
     plain = [rule for rule in rules if not isinstance(rule, ms.schedule_rule.MultiLevelTilingTensorCore)]
+    load_tensor_intrinsics()
     wmma = tensor_core_rule(target)
 
     def sketches(task: Schedule) -> list[Schedule]:

@@ -18,8 +18,6 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 
-from .intrinsics import load_tensor_intrinsics
-
 WMMA, MMA = "wmma", "mma"
 """Ways to use tensor cores: CUDA's matrix fragments of 16x16x16, and PTX's m16n8k8."""
 
@@ -61,13 +59,13 @@ def has_mma_fragments(mod: tvm.IRModule) -> bool:
 def tensor_core_rule(target: Target) -> ms.ScheduleRule | None:
     """MetaSchedule's rule that tiles products for WMMA; None if `target` has no such instructions.
 
-    Its settings are those of MetaSchedule's own rule, which lacks bfloat16 and float32 sums of float16.
+    Its settings are those of MetaSchedule's own rule, which lacks bfloat16 and float32 sums of float16. Call
+    `load_tensor_intrinsics` before, as the rule looks its intrinsics up.
     """
     capability = _capability(target)
     types = [of for of in _TYPES if capability >= _LEAST_CAPABILITY[of[0]]]
     if not types:
         return None
-    load_tensor_intrinsics()
     reuse = ms.schedule_rule.ReuseType
     return ms.schedule_rule.MultiLevelTilingTensorCore(
         intrin_groups=[_wmma(*of, transposed) for of in types for transposed in (True, False)],

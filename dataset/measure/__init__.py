@@ -54,7 +54,7 @@ def make_executor(
         _require("ray", config.kind)
         from .executors.ray_cluster import RayExecutor
 
-        return RayExecutor(config, target, measure, workers)
+        return RayExecutor(config, target, measure, workers, make_executor)
     if config.kind == "dry_run":
         from .executors.dry_run import make_dry_run_executor
 

@@ -31,7 +31,7 @@ from ...compiler.tvm_compat import (
 from ...dataset.measure.worker.isolation import pinned_to_first_core
 from ...dataset.measure.worker.scratch import ScratchFolder
 from ...errors import UserError
-from ..run.result import NetworkProfile
+from ..run.network_profile import NetworkProfile
 from .description import describe, with_description
 from .profile import profile_network
 from .scope_warnings import without_scope_warnings

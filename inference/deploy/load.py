@@ -14,7 +14,7 @@ from tvm import relax
 
 from ...compiler.tvm_compat import missing_instruction_sets, parse_target, target_cores
 from ...errors import UserError
-from ..run.result import NetworkProfile
+from ..run.network_profile import NetworkProfile
 from .arrays import Array, InputTensors, as_outputs, is_torch
 from .compile import flatten
 from .description import Description, TensorSpec, read_description

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ..run.result import CallTime, NetworkProfile
+from ..run.network_profile import CallTime, NetworkProfile
 
 _DOES_NOTHING = "vm.builtin.null_value"
 """Builtin that releases a register: what its calls take is what the instrument takes."""

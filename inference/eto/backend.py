@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..reuse.config import PAPER, SELECTIVE, TOP_K
 from ..search.config import OneShotConfig
 from ..search.selection import StopConfig
 from ..starts.config import KNOWN
-from ..strategies.registry import strategy_config
+from ..strategies.stock import StockConfig
+from .search.config import BY_MEASURING, ReuseConfig
 
 TRIALS_A_ROUND = 64
 """Candidates that MetaSchedule measures before it fits its model again."""
 
 
-def with_backend(config: OneShotConfig) -> OneShotConfig:
-    """The settings as `search.reuse` asks for them; those of `off` and `auto` are what they are.
+def with_backend(config: OneShotConfig, *, by_algorithm: bool) -> OneShotConfig:
+    """The settings of a published search.
 
-    With `paper`, a task with a parent is searched by Algorithm 1 as published, and each of its candidates is
-    measured. Nothing that is Foretune's decides on a search: no pretrained model, no surrogate, no template,
-    no early end. Settings of the strategy `stock` stay as they are given.
+    With `by_algorithm`, a task with a parent is searched by Algorithm 1 as published, and each of its
+    candidates is measured. Nothing of Foretune decides on a search: no pretrained model, no surrogate, no
+    template, no early end. Settings of the strategy `stock` are not changed.
     """
-    if config.reuse not in (PAPER, TOP_K, SELECTIVE):
-        return config
-    stock = config.strategy if config.strategy.name == "stock" else strategy_config("stock")
-    strategy = {"name": "reuse", "rank": "paper", "backend": stock} if config.reuse == PAPER else stock
+    stock = config.strategy if isinstance(config.strategy, StockConfig) else StockConfig()
     return replace(
         config,
-        strategy=strategy_config(strategy),
+        strategy=ReuseConfig(rank=BY_MEASURING, backend=stock) if by_algorithm else stock,
         rounds=-(-config.eto.trials // TRIALS_A_ROUND),
         top_k=config.eto.trials,
         replay_factor=1,

@@ -15,7 +15,7 @@ from ...compiler.tvm_compat import NoDesignSpaceError, make_tune_context, target
 from ...dataset.features.reading import task_reading
 from ..reuse.conditions import Operator, SketchSignature, UnreadableOperatorError, can_reuse, operator_of
 from ..reuse.config import ALL_BRIDGES, NO_BRIDGES
-from ..reuse.order import Selected
+from ..reuse.rules import Selected
 from ..reuse.selection import GivenSelection
 from ..reuse.tree import ReuseTree
 from ..spaces.base import DesignSpace

@@ -10,7 +10,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.described_task import described_task
-from .groupings import check_grouping, family_of
+from ..families.registry import check_grouping, family_of
 
 WARM_UP = 32
 """Programs of a family that its trees are fitted to first. Stock waits for 100, of all tasks together."""

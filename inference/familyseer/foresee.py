@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ..planners.base import Round
 from ..planners.budget import BudgetedPlanner
+from ..planners.config import PlannerConfig
 from ..planners.precedence import Precedence
-from ..planners.registry import PlannerConfig
 from ..search.settings_checks import OneShotConfigError
 from ..search.task_search import TaskSearch
 

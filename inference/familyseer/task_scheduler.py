@@ -11,8 +11,8 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from ...compiler.described_task import described_task
+from ..families.registry import check_grouping, family_of
 from ..search.settings_checks import OneShotConfigError
-from .groupings import check_grouping, family_of
 
 _GAIN = 0.01
 """Share of a task's latency that an iteration saves at least where it counts as a gain."""

@@ -29,6 +29,11 @@ class ExplorationStrategy(DescendingStrategy):
     Config = ExplorationConfig
 
     @classmethod
+    def checkpoints(cls, config: Any) -> tuple[str, ...]:
+        """See Strategy: the explorer, and the model that judges its programs."""
+        return config.checkpoint, config.environment
+
+    @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
         """The settings with their checkpoint named; evolution, with a warning, where none fits the target.
 

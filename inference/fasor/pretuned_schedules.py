@@ -25,9 +25,9 @@ from tvm.target import Target
 from tvm.target.codegen import llvm_get_cpu_archlist
 
 from ...compiler.described_task import described_task
+from ...compiler.structure.operator_sequence import operator_sequence
 from ...compiler.task import Task
 from ...errors import UserError
-from ..familyseer.analysis import operator_sequence
 
 SCHEMA_VERSION = 1
 """Version of the file; change it when a column is added or redefined."""

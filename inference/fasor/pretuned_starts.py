@@ -114,9 +114,9 @@ class PretunedStarts(StartSource):
 
 
 def pretuned_starts(
-    config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
-) -> PretunedStarts:
-    """Start source by `search.pretuned`, with the tasks of the run's database.
+    config: OneShotConfig, target: Target, database: TuningDatabase, retune: bool
+) -> list[StartSource]:
+    """The start source by `search.pretuned`, with the tasks of the run's database.
 
     `retune` takes nothing from the database. Raises PretunedError.
     """
@@ -129,10 +129,12 @@ def pretuned_starts(
         ]
 
     file = config.pretuned.file
-    return PretunedStarts(
-        PretunedSchedules(SHIPPED if file is None else Path(file)),
-        target,
-        ProgramAdapter(target, StockSpace(config.max_code)),
-        config=config.pretuned,
-        own=own,
-    )
+    return [
+        PretunedStarts(
+            PretunedSchedules(SHIPPED if file is None else Path(file)),
+            target,
+            ProgramAdapter(target, StockSpace(config.max_code)),
+            config=config.pretuned,
+            own=own,
+        )
+    ]

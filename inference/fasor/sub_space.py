@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
+from typing_extensions import Self
 
 from ...compiler.counts.traffic import compulsory_bytes
 from ...compiler.structure.space import SketchSpace
@@ -17,9 +19,10 @@ from ...compiler.task import Task
 from ...dataset.features.roofline import memory_bound
 from ...dataset.hardware import Hardware
 from ...errors import UserError
+from ..search.config import OneShotConfig
 from ..search.settings_checks import OneShotConfigError
 from ..spaces.base import DesignSpace
-from ..spaces.config import STOCK, SUB_SPACE, SubSpaceConfig
+from ..spaces.config import STOCK, SubSpaceConfig
 from ..spaces.stock import StockSpace
 from .primitives import PRIMITIVES, narrowed
 
@@ -40,12 +43,35 @@ class SubSpace(DesignSpace):
     The decisions that a strategy drafts are narrowed; a program that a start source brings may lie outside.
     """
 
+    needs_narrowing: ClassVar[bool] = True
+
     stock: StockSpace
     fixed: frozenset[str]
     """Primitives at their defaults."""
 
     @classmethod
-    def of(cls, task: Task, hardware: Hardware, config: SubSpaceConfig, max_code: int | None) -> SubSpace:
+    def check(cls, config: OneShotConfig, target: Target) -> None:
+        """See DesignSpace; raises WeightsError too."""
+        if target.kind.name != "llvm":
+            raise OneShotConfigError(
+                f"search.space={config.space}: primitives' weights are those of CPUs, not of "
+                f"{target.kind.name}; use search.space={STOCK}"
+            )
+        primitive_weights(config.sub_space.weights or SHIPPED)
+
+    @classmethod
+    def of_task(cls, config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> Self:
+        """See DesignSpace; raises WeightsError too."""
+        cls.check(config, target)
+        if hardware is None:
+            raise OneShotConfigError(
+                f"search.space={config.space}: needs the figures of the device, which is not known; use "
+                f"search.space={STOCK}"
+            )
+        return cls.of(task, hardware, config.sub_space, config.max_code)
+
+    @classmethod
+    def of(cls, task: Task, hardware: Hardware, config: SubSpaceConfig, max_code: int | None) -> Self:
         """The sub-space of a task: the primitives with the highest weights for its bound are tuned.
 
         The bound is that of the task's roofline, by its operations and the bytes of its arguments; the paper
@@ -63,15 +89,9 @@ class SubSpace(DesignSpace):
         """See DesignSpace."""
         return narrowed(spaces, self.fixed)
 
-
-def check_sub_space(config: SubSpaceConfig, target: Target) -> None:
-    """Raises OneShotConfigError for a target without a sub-space, and WeightsError."""
-    if target.kind.name != "llvm":
-        raise OneShotConfigError(
-            f"search.space={SUB_SPACE}: primitives' weights are those of CPUs, not of {target.kind.name}; "
-            f"use search.space={STOCK}"
-        )
-    primitive_weights(config.weights or SHIPPED)
+    def python_cause(self, target: Target) -> str:
+        """See DesignSpace."""
+        return self.stock.python_cause(target)
 
 
 def top(weights: Mapping[str, float], count: int) -> frozenset[str]:

@@ -19,7 +19,7 @@ from ...dataset.records.database_lines import RECORD_FILE
 from ...dataset.records.exchange import database_folder_name
 from ..database.folder import held_briefly
 from ..database.tuning_database import TuningDatabase
-from ..planners.registry import make_planner
+from ..planners.turn_planner import make_planner
 from ..search.config import OneShotConfig
 from ..search.opening import opened_searches
 from ..search.persistence import Ledger
@@ -129,7 +129,7 @@ def task_outlooks(
 
 def _state(search: TaskSearch, rounds: int) -> str:
     if search.known_s is None:
-        return search.reason or "new"
+        return search.ending.reason or "new"
     return "tuned" if search.earlier_rounds is None else f"{search.earlier_rounds} of {rounds} rounds"
 
 

@@ -104,7 +104,7 @@ class BudgetedPlanner(TurnPlanner):
     def _left(self) -> int:
         """Programs of the budget that are neither measured nor about to be."""
         measured = sum(len(search.loop.known) for search in self._searches)
-        planned = sum(search.budget.measured for search in self._searches if search.busy)
+        planned = sum(search.flight.budget.measured for search in self._searches if search.busy)
         return self._budget - measured - planned
 
     @property

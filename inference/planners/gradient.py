@@ -10,7 +10,7 @@ from ..search.settings_checks import OneShotConfigError
 from ..search.task_search import TaskSearch
 from .base import Round
 from .budget import BudgetedPlanner
-from .registry import PlannerConfig
+from .config import PlannerConfig
 
 WINDOW = 3
 """Rounds over which a task's recent saving is averaged, as in MetaSchedule."""
@@ -42,7 +42,7 @@ class GradientPlanner(BudgetedPlanner):
 
     def _expected_fall_s(self, search: TaskSearch) -> float:
         """Seconds of the network's latency that the next round is expected to save."""
-        history_s = search.history_s or [search.best_s]
+        history_s = search.had.history_s or [search.best_s]
         if math.isinf(history_s[-1]):
             return math.inf
         share = gradient(history_s, self._config.planner.alpha) / history_s[-1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..search.task_search import TaskSearch
 from .base import Round
 from .budget import BudgetedPlanner
-from .registry import PlannerConfig
+from .config import PlannerConfig
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from ..search.task_search import TaskSearch
 from .base import Round
+from .config import PlannerConfig
 from .expected_gain import most_promising
 from .precedence import Stage
-from .registry import PlannerConfig
 from .turn_planner import TurnPlanner
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ..search.config import OneShotConfig
 from ..search.loop import RoundBudget
 from ..search.task_search import TaskSearch
 from .base import Round, TaskPlanner
+from .config import PlannerConfig
 from .precedence import Precedence
+from .registry import planner_class
 
 QUICK_ROOM = 4
 """Candidates measured in a quick round."""
@@ -21,6 +24,9 @@ class TurnPlanner(TaskPlanner):
     By itself it lets every task be searched. `reuse.planner.ReusePlanner` gives it the precedence of a tree,
     and replaces the rounds of the tasks that start from others.
     """
+
+    Config: ClassVar[type[PlannerConfig]]
+    """Class of its settings."""
 
     def __init__(self, config: OneShotConfig, *, breadth_first: bool = False) -> None:
         """`breadth_first` gives each task a quick round first, as a time budget asks for."""
@@ -60,3 +66,9 @@ class TurnPlanner(TaskPlanner):
         quick = self._breadth_first and not search.rounds and search.known_s is None
         measured = min(room, QUICK_ROOM) if quick else room
         return Round(search, RoundBudget(measured, quick, search=self._config.propose))
+
+
+def make_planner(config: OneShotConfig, *, breadth_first: bool = False) -> TurnPlanner:
+    """The planner that `config.planner` chooses; `breadth_first` gives each task a quick round first."""
+    found: type[TurnPlanner] = planner_class(config.planner.name)
+    return found(config, breadth_first=breadth_first)

@@ -16,7 +16,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import MeasureOutcome
 from ...dataset.records.schema import FailureKind
-from ..planners.registry import PlannerConfig
+from ..planners.config import PlannerConfig
 from ..planners.shares import LatencySharePlanner
 from ..search.config import OneShotConfig, OneShotConfigError
 from ..search.loop import Batch, SearchLoop
@@ -172,15 +172,15 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         assert self._session is not None
         if search.rounds:
             search.round_ends(search.loop.measured_in_round, complete=True, all_rounds=self.config.rounds)
-            self._session.learn(search.untold)
-            search.untold = {}
+            self._session.learn(search.flight.untold)
+            search.flight.untold = {}
         planned = None if search.over else self._planner.next_round([search], [])
         if planned is None:
             return False
-        search.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
-        candidates = self._session.propose(search.budget)
+        search.flight.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
+        candidates = self._session.propose(search.flight.budget)
         search.round_begins()
-        search.loop.start_round(candidates, search.budget)
+        search.loop.start_round(candidates, search.flight.budget)
         return True
 
 
@@ -213,7 +213,7 @@ def _fitted(config: OneShotConfig, target: str) -> tuple[OneShotConfig, object, 
     if found.kind.name == "llvm":
         hardware = target_hardware(found)
         return config, strategy_class(config.strategy.name).load(config.strategy, hardware), hardware
-    if config.strategy.name == "draft":
+    if config.strategy_class.takes_draft_model:
         raise OneShotConfigError(
             f"search.strategy.checkpoint={config.strategy.checkpoint}: the device of {found.kind.name} "
             "targets is not known here; give draft_model=DraftModel.load(checkpoint, hardware)"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from ...configuration import check_least
 from ..search.settings_checks import OneShotConfigError
 
-OFF, AUTO, PAPER, TOP_K, SELECTIVE = REUSES = ("off", "auto", "paper", "top_k", "selective")
-"""Values of `search.reuse`; conf/search/default.yaml says what each does."""
+OFF, AUTO = "off", "auto"
+"""Values of `search.reuse` without and with reuse by default; `registry.REUSES` has all."""
 
 NO_BRIDGES, ONE_HOP, ALL_BRIDGES = BRIDGES = ("none", "one_hop", "all")
 """Values of `search.eto.bridges`: the three variants of ETO's Figure 11."""

@@ -4,76 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from ...compiler.task import Task
 from ..planners.precedence import Precedence, Spent, Stage
 from ..search.task_search import TaskSearch
 from .donors import Donor
-from .selection import ReuseSelection
+from .rules import ChildBudget, ReuseRules, Selected
 from .tree import ROOT, without_cycles
 
 HEAVY_EVENS = 2
 """Even shares of the network's latency that a heavy task has at least: few tasks are not all heavy."""
-
-
-@dataclass(frozen=True)
-class ChildBudget:
-    """Limits of the rounds of a task that has a parent."""
-
-    programs: int = 8
-    """Candidates measured in a round at most, the adapted ones among them."""
-    starts: int = 4
-    """Adapted programs that it begins with at most; with 0 it waits for its parent and takes nothing over."""
-    rounds: int = 1
-    """Rounds, of which the first has the adapted programs."""
-    total: int | None = None
-    """Candidates measured in all, where rounds go on until the search has no more; None counts `rounds`."""
-    reused: int = 0
-    """Programs of the parent that each round hands to the strategy as they are, as Algorithm 1 needs one."""
-    search: bool = True
-    """Whether others are searched for. Where not, the next adapted ones follow until one runs: TopK."""
-    beside: int = 0
-    """Candidates of start sources, such as templates, measured too by a child that is not searched for."""
-    small_programs: int | None = None
-    """Candidates of a task of a small share in place of `programs`; None makes no difference."""
-    heavy: ChildBudget | None = None
-    """Limits of a heavy task in place of these; None makes no difference."""
-
-
-@dataclass(frozen=True)
-class Selected:
-    """Selection for the tasks of a run."""
-
-    selection: ReuseSelection
-    bridges: Sequence[Task] = ()
-    """Tasks of weight 0 that the reuse tree may hold."""
-    library: Sequence[Donor] = ()
-    """Tasks of earlier runs that the reuse tree may hold, with their programs."""
-
-
-@dataclass(frozen=True)
-class ReuseRules:
-    """Rules of a run by which tasks reuse each other."""
-
-    child_of: Callable[[Task], ChildBudget] = lambda task: ChildBudget()
-    """Limits of a task that has a parent."""
-    earlier_child_of: Callable[[Task, Task], ChildBudget | None] = lambda task, parent: None
-    """Limits of a task whose parent an earlier run has tuned; None leaves it to `child_of`."""
-    resized_by: Callable[[Task, Task], float] = lambda task, other: math.inf
-    """Distance of a task to the same layer at another size; inf for another layer."""
-    loops_of: Callable[[Task], Hashable] = lambda task: None
-    """What tasks share that differ in their element-wise steps alone; None for a task that shares nothing."""
-    source_rounds: int | None = None
-    """Rounds of a task that others reuse, at most; None sets no limit of its own."""
-    heavy_share: float = math.inf
-    """Share of the network's latency from which on a task is heavy."""
-    heavy_rounds: int = 1
-    """Rounds of a heavy task that others reuse, if its search does not end before."""
-    known_programs: Callable[[Task], Mapping[str, float]] = lambda task: {}
-    """Latency in seconds by trace of what earlier runs measured of a task."""
-    sketch_of: Callable[[Task, str], Hashable] | None = None
-    """Sketch of a program of a task; None does not tell the selection which ones are fast."""
 
 
 class TreeOrder(Precedence):
@@ -118,7 +57,7 @@ class TreeOrder(Precedence):
         """Seconds of the network's latency from which on a task is heavy."""
         self._alternatives: dict[Hashable, list[TaskSearch]] = {}
         for search in searches:
-            if search.is_alternative and (loops := rules.loops_of(search.task)) is not None:
+            if search.is_alternative and (loops := rules.loops(search.task)) is not None:
                 self._alternatives.setdefault(loops, []).append(search)
         # What is asked hundreds of times for one plan, until something changes.
         self._expected: dict[str, float] = {}
@@ -136,19 +75,19 @@ class TreeOrder(Precedence):
             for name, search in self._by_name.items()
             if search.busy or search.rounds or search.full_rounds
         }
-        if (sketch_of := self._rules.sketch_of) is not None:
+        if self._rules.reads_sketches:
             for name in begun.keys() - self._sketches.keys():
                 if not self._by_name[name].busy and (fastest := self.donor(name).fastest):
-                    self._sketches[name] = sketch_of(self._by_name[name].task, fastest[0])
+                    self._sketches[name] = self._rules.sketch(self._by_name[name].task, fastest[0])
         tree = self._selection.tree(begun, self._sketches)
         self._parents = without_cycles({**tree.parents, **begun}, kept=begun)
         self._forget()
         for name, search in self._by_name.items():
             if not search.busy and self.parent(name) != ROOT and self._is_helpless(search):
                 self.send_back(search)
-        if math.isfinite(self._rules.heavy_share):
+        if math.isfinite(self._rules.limits.heavy_share):
             calling = sum(bool(search.task.weight) for search in self._searches)
-            evens = max(self._rules.heavy_share * calling, HEAVY_EVENS)
+            evens = max(self._rules.limits.heavy_share * calling, HEAVY_EVENS)
             self._heavy_s = evens * self.even_s(self._searches) or math.inf
         self._children = {}
         for name, search in self._by_name.items():
@@ -161,7 +100,7 @@ class TreeOrder(Precedence):
 
     def child(self, search: TaskSearch) -> ChildBudget:
         """Limits of a task as a child."""
-        budget = self._resized(search) or self._rules.child_of(search.task)
+        budget = self._resized(search) or self._rules.child(search.task)
         return budget.heavy if budget.heavy is not None and self._is_heavy(search) else budget
 
     def begun_like(self, search: TaskSearch) -> TaskSearch | None:
@@ -171,9 +110,9 @@ class TreeOrder(Precedence):
         """
         if search.rounds or not search.is_alternative:
             return None
-        alike = self._alternatives.get(self._rules.loops_of(search.task), [])
+        alike = self._alternatives.get(self._rules.loops(search.task), [])
         begun = [other for other in alike if other is not search and (other.busy or other.rounds)]
-        return min(begun, key=lambda other: not other.history_s, default=None)
+        return min(begun, key=lambda other: not other.had.history_s, default=None)
 
     def resized_s(self, search: TaskSearch) -> dict[float, float]:
         """See TaskPlanner. The tree does not tell it, as an alternative has no parent there."""
@@ -188,7 +127,7 @@ class TreeOrder(Precedence):
     def _resized(self, search: TaskSearch) -> ChildBudget | None:
         """Limits of a task whose parent an earlier run tuned at another size; None for other tasks."""
         earlier = self._library.get(self.parent(search.task.workload_hash))
-        return None if earlier is None else self._rules.earlier_child_of(search.task, earlier.task)
+        return None if earlier is None else self._rules.earlier_child(search.task, earlier.task)
 
     def parent(self, name: str) -> str:
         """Workload hash of a task's parent, ROOT for none."""
@@ -260,11 +199,11 @@ class TreeOrder(Precedence):
 
     def rounds(self, search: TaskSearch) -> float:
         """See Precedence; tasks that others reuse have a limit."""
-        limit = self._rules.source_rounds
+        limit = self._rules.limits.rounds
         if limit is None or not self._children.get(search.task.workload_hash):
             return math.inf
         if self._is_heavy(search):
-            limit = max(limit, self._rules.heavy_rounds)
+            limit = max(limit, self._rules.limits.heavy_rounds)
         return max(0, limit - (search.full_rounds - search.rounds))
 
     def spent_in_vain(self, search: TaskSearch) -> Spent:

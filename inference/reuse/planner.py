@@ -13,14 +13,14 @@ from itertools import islice
 from ...compiler.task import Task
 from ..planners.base import Round, TaskPlanner
 from ..planners.precedence import Stage
-from ..planners.registry import make_planner
-from ..planners.turn_planner import QUICK_ROOM
+from ..planners.turn_planner import QUICK_ROOM, make_planner
 from ..search.config import OneShotConfig
 from ..search.loop import RoundBudget
 from ..search.task_search import TaskSearch
 from .donors import Donor, StartChoice
-from .order import ReuseRules, Selected, TreeOrder, rounds_had
+from .order import TreeOrder, rounds_had
 from .parent import ReuseParent
+from .rules import ReuseRules, Selected
 
 
 class ReusePlanner(TaskPlanner):
@@ -122,7 +122,7 @@ class ReusePlanner(TaskPlanner):
     def _waits(self, search: TaskSearch, order: TreeOrder) -> bool:
         """Whether an alternative waits for what the first one with its loops measures."""
         like = order.begun_like(search)
-        return like is not None and like.busy and not like.history_s
+        return like is not None and like.busy and not like.had.history_s
 
     def _child_round(self, search: TaskSearch, order: TreeOrder) -> Round | None:
         """The next round of a child; None where no program of others fits it."""

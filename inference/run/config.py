@@ -15,7 +15,6 @@ from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
 from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
-from ..eto.backend import with_backend
 from ..report.energy import ReportConfig
 from ..search.checkpoint_fit import AUTO
 from ..search.config import OneShotConfig
@@ -57,7 +56,7 @@ class TuneConfig:
     report: ReportConfig = field(default_factory=ReportConfig)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "search", with_backend(self.search))
+        object.__setattr__(self, "search", self.search.for_reuse())
         object.__setattr__(self, "lowering", self.search.applied_to(self.lowering))
         self._check_set()
         if self.folder.is_file():
@@ -78,7 +77,7 @@ class TuneConfig:
                 "executor=none: candidates cannot be measured without a device; use search=no_measurement, "
                 "or another executor"
             )
-        if kind == "replay" and self.search.strategy.name != "pool":
+        if kind == "replay" and not self.search.strategy_class.draws_from_pool:
             raise TuneConfigError(
                 f"executor=replay search/strategy={self.search.strategy.name}: a replay has no latency for "
                 "candidates outside of its pool; use search/strategy=pool"

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .network_profile import NetworkProfile
+
 TUNED = "tuned TVM"
 UNTUNED = "untuned TVM"
 EAGER = "PyTorch eager"
@@ -175,45 +177,6 @@ class Agreement:
 def comparable(contestant: Contestant) -> bool:
     """Whether a ratio may be claimed from the contestant's latency."""
     return contestant.median_s is not None and not contestant.disturbed and not contestant.error
-
-
-@dataclass(frozen=True)
-class CallTime:
-    """Calls of one function in a run of the compiled network."""
-
-    name: str
-    """Name of the function: one that runs a task, another compiled one, or a builtin of TVM's virtual machine
-    (`vm.builtin.*`), which allocates, checks shapes and makes views."""
-    calls: int
-    """Number of calls in one run."""
-    seconds: float
-    """Of all these calls together, in the run where they were shortest."""
-    task: str = ""
-    """Name of the task that the function runs, empty for a function that runs none."""
-
-
-@dataclass(frozen=True)
-class NetworkProfile:
-    """A run of the compiled network by its calls. Printed, it is a table."""
-
-    run_s: float
-    """Seconds of the shortest run."""
-    calls: list[CallTime]
-    """Those that take longest first."""
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds of a run outside of all calls: interpreting the bytecode. Noise may make it negative."""
-        return self.run_s - sum(call.seconds for call in self.calls)
-
-    def __str__(self) -> str:
-        rows = [(call.name, str(call.calls), call.seconds) for call in self.calls]
-        rows += [("between calls", "", self.rest_s), ("one run", "", self.run_s)]
-        width = max(len(name) for name, _, _ in rows)
-        return "\n".join(
-            f"{name:<{width}}  {calls:>5}  {seconds * 1e3:9.4f} ms  {seconds / self.run_s:6.1%}"
-            for name, calls, seconds in rows
-        )
 
 
 @dataclass(frozen=True)

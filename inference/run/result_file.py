@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import UserError
+from .network_profile import CallTime, NetworkProfile
 from .result import (
     Agreement,
     AlternativeResult,
-    CallTime,
     ComparisonRun,
     Contestant,
     NetworkOutcome,
-    NetworkProfile,
     TaskResult,
     TuneResult,
 )

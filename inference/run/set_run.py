@@ -13,7 +13,7 @@ from ...compiler.networks.alternatives.alternatives import Offer, merged_offers
 from ...compiler.networks.loading import first_line
 from ...compiler.task import Task
 from ...errors import UserError
-from ..bolt.gpu_templates import Due
+from .gpu_templates import Due
 from .network_run import NetworkRun
 from .network_set import Member, NetworkSetError, operator_set
 from .result import TUNED, NetworkOutcome, TuneResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 
 import torch
@@ -23,36 +23,32 @@ from ...compiler.tvm_compat import OLDER_CPU, older_cpu, parse_target
 from ...dataset.hardware import Hardware
 from ...progress import job_progress
 from ...wording import counted, verb
-from ..bolt.gpu_templates import Due, GpuTemplates, joined_calls
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..database.tuning_notes import RunNote
 from ..deploy.compile import how_to_run
-from ..planners.assembly import PlannerFactory
+from ..planners.assembly import reuse_of_run
+from ..planners.base import TaskPlanner
+from ..reuse.base import ReuseMode
 from ..search.alternatives import needed_tasks
+from ..search.limits import Limits
 from ..search.opening import anything_due
-from ..search.tuner import Limits, NetworkTuner
+from ..search.persistence import Ledger
+from ..search.tuner import Hooks, NetworkTuner
+from ..starts.base import StartSource
 from ..starts.configured import asked_starts
 from ..surrogate.memory import SurrogateMemory
 from ..workers.searchers import alone_on, hold_back
 from ..workers.workforce import Workforce
 from .config import TuneConfig
+from .gpu_templates import Due, GpuTemplates, joined_calls
+from .opened import Opened
 from .pretraining import pretraining_s
 from .profiling import StageClock
 from .result import TaskResult, TuneResult
 
 _REFERENCE = "reference outputs"
 """Stage of the outputs of an ONNX file."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """Parts that a run works with."""
-
-    target: Target
-    hardware: Hardware
-    workforce: Workforce
-    database: TuningDatabase
 
 
 class TuningRun(ABC):
@@ -175,7 +171,7 @@ class TuningRun(ABC):
         self,
         tasks: Sequence[Task],
         database: TuningDatabase,
-        planners: PlannerFactory,
+        reuse: ReuseMode,
         retune: bool = False,
         offers: Sequence[Offer] = (),
     ) -> bool:
@@ -183,7 +179,7 @@ class TuningRun(ABC):
             tasks,
             self.config.search,
             database,
-            planners.make(breadth_first=self.config.breadth_first),
+            reuse.planner(breadth_first=self.config.breadth_first),
             retune=retune,
             predicted=self.predicted,
             offers=offers,
@@ -204,52 +200,25 @@ class TuningRun(ABC):
             database.require(needed_tasks(tasks, offers, database.latency_of))
         searches = self.searches and not config.require_database
         with self.watch.stage("start and imports"):
-            planners = PlannerFactory(config.search, opened.target, database, retune=config.retune)
-            starts = asked_starts(
-                config.search,
-                opened.target,
-                opened.hardware,
-                database,
-                here=config.executor.kind == "local",
-                alone=lambda: alone_on(workforce.executor),
-                retune=config.retune,
-            )
-            if searches and self._anything_due(tasks, database, planners, config.retune, offers):
+            reuse = reuse_of_run(config.search, opened.target, database, retune=config.retune)
+            starts = self._starts(opened)
+            if searches and self._anything_due(tasks, database, reuse, config.retune, offers):
                 self._start(workforce, database)
         with job_progress(self.console) as progress:
             total = len(tasks) + len(offered_tasks(tasks, offers))
             bar = progress.add_task("tune", total=total)
-            tuner = NetworkTuner(
-                config.search,
-                workforce.executor,
-                workforce.searchers,
-                database,
-                planner=planners.make(breadth_first=config.breadth_first),
-                start_sources=starts,
-                limits=Limits(
-                    in_time=lambda: self.searches and ((left_s := self.left_s()) is None or left_s > 0),
-                    left_s=self.left_s,
-                    breadth_first=self.searches and config.breadth_first,
-                    latency_target_s=config.latency_target_s,
-                ),
-                retune=config.retune,
-                predicted=self.predicted,
-                memory=SurrogateMemory.of(
-                    database.folder, workforce.checkpoint, shared=config.search.share_surrogate
-                ),
-                clock=self.work,
-                elapsed_s=self.elapsed_s,
-                on_progress=lambda name, done: progress.update(
-                    bar, description=name, completed=int(done * total)
-                ),
-                around_measuring=hold_back(config.search, workforce.executor, workforce.searchers),
-            )
+            planner = reuse.planner(breadth_first=config.breadth_first)
+
+            def on_progress(name: str, done: float) -> None:
+                progress.update(bar, description=name, completed=int(done * total))
+
+            tuner = self._tuner(opened, planner, starts, on_progress)
             try:
                 with self.watch.stage("search and measure"):
                     # Nothing runs but the network where all schedules must be there.
                     untuned_s = None if searches else [_noted_untuned_s(task, database) for task in tasks]
                     results = tuner.tune(tasks, untuned_s, offers)
-                    if self.searches and not self._anything_due(tasks, database, planners, offers=offers):
+                    if self.searches and not self._anything_due(tasks, database, reuse, offers=offers):
                         database.notes.note_nothing_left(self.config.task_settings)
             except KeyboardInterrupt:
                 self.console.print(
@@ -266,6 +235,54 @@ class TuningRun(ABC):
             points = f"{counted(measured, 'starting point')} {verb(measured, 'was', 'were')} measured"
             self.console.print(f"{points}; {failed} of them did not run here" if failed else points)
         return tuner, results
+
+    def _starts(self, opened: Opened) -> list[StartSource]:
+        """Start sources that the settings ask for."""
+        config = self.config
+        return asked_starts(
+            config.search,
+            opened.target,
+            opened.hardware,
+            opened.database,
+            here=config.executor.kind == "local",
+            alone=lambda: alone_on(opened.workforce.executor),
+            retune=config.retune,
+        )
+
+    def _tuner(
+        self,
+        opened: Opened,
+        planner: TaskPlanner,
+        starts: Sequence[StartSource],
+        on_progress: Callable[[str, float], None],
+    ) -> NetworkTuner:
+        """The tuner of a run whose processes are started."""
+        config, workforce, database = self.config, opened.workforce, opened.database
+        search = config.search
+        memory = SurrogateMemory.of(database.folder, workforce.checkpoint, shared=search.share_surrogate)
+        ledger = Ledger(
+            database, search.rounds, retune=config.retune, predicted=self.predicted, memory=memory
+        )
+        return NetworkTuner(
+            search,
+            workforce.executor,
+            workforce.searchers,
+            ledger,
+            planner=planner,
+            start_sources=starts,
+            limits=Limits(
+                in_time=lambda: self.searches and ((left_s := self.left_s()) is None or left_s > 0),
+                left_s=self.left_s,
+                breadth_first=self.searches and config.breadth_first,
+                latency_target_s=config.latency_target_s,
+            ),
+            hooks=Hooks(
+                elapsed_s=self.elapsed_s,
+                on_progress=on_progress,
+                around_measuring=hold_back(search, workforce.executor, workforce.searchers),
+                clock=self.work,
+            ),
+        )
 
     @property
     def _times_templates(self) -> bool:

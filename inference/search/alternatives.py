@@ -37,12 +37,12 @@ class Contests:
         self._offers = [offer for offer in offers if all(name in self._searches for name in _names(offer))]
         for offer in self._offers:
             for search in self._own(offer):
-                search.calls_instead = max(search.calls_instead, offer.calls)
+                search.role.calls_instead = max(search.role.calls_instead, offer.calls)
             if (gain := _gain(offer)) is not None:
                 (own,), (replaced,) = self._own(offer), self._replaced(offer)
                 if replaced.task.weight <= offer.calls:
-                    own.stands_for, own.expected_gain = replaced, gain
-                    replaced.stand_ins.append(own)
+                    own.role.stands_for, own.role.expected_gain = replaced, gain
+                    replaced.role.stand_ins.append(own)
 
     def give_up(self, rounds: int) -> None:
         """Ends searches of alternatives, as if they had all `rounds`: hopeless ones, and measured templates.
@@ -59,10 +59,11 @@ class Contests:
             hopeless.append(had and own_s > HOPELESS * direct_s)
             if had and direct_s > HOPELESS * own_s and all(search.had_a_round for search in replaced):
                 for search in replaced:
-                    search.over = search.over or (not search.busy and search.task.weight <= offer.calls)
+                    if not search.busy and search.task.weight <= offer.calls:
+                        search.end()
         self._end(hopeless, rounds)
         for search in self._searches.values():
-            templates_ran = search.is_alternative and search.rounds and not search.budget.search
+            templates_ran = search.is_alternative and search.rounds and not search.flight.budget.search
             if templates_ran and not (search.busy or search.over):
                 search.give_up(rounds)
 
@@ -87,7 +88,7 @@ class Contests:
             key = offer.replaces, size
             fastest_s[key] = min(own_s, direct_s, fastest_s.get(key, math.inf))
             for search in self._own(offer):
-                search.known_resized = True
+                search.role.known_resized = True
         hopeless = [
             known is not None and known[1] > HOPELESS * fastest_s[offer.replaces, known[0]]
             for offer, known in zip(self._offers, earlier, strict=True)

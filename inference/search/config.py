@@ -11,12 +11,16 @@ from tvm.target import Target
 from ...compiler.networks import Lowering
 from ...compiler.networks.lowering.lowering import OFF as NO_WINOGRAD
 from ...configuration import check_least
-from ..familyseer.groupings import check_grouping
+from ..families.registry import check_grouping
 from ..planners.registry import planner_config
-from ..reuse.config import AUTO, OFF, REUSES, AutoConfig, EtoConfig
-from ..spaces.config import DRAFTING, SPACES, STOCK, SUB_SPACE, SubSpaceConfig
-from ..starts.config import KNOWN, STARTS, PretunedConfig
-from ..strategies.registry import fitted_strategy, strategy_config
+from ..reuse.config import AUTO, OFF, AutoConfig, EtoConfig
+from ..reuse.registry import check_reuse, reuse_mode
+from ..spaces.config import STOCK, SubSpaceConfig
+from ..spaces.registry import space_class
+from ..starts.config import KNOWN, PretunedConfig
+from ..starts.registry import check_starts
+from ..strategies.base import Strategy
+from ..strategies.registry import fitted_strategy, strategy_class, strategy_config
 from .selection import StopConfig
 from .settings_checks import OneShotConfigError
 
@@ -45,10 +49,6 @@ _NESTED: dict[str, Any] = {
     "pretuned": PretunedConfig,
     "sub_space": SubSpaceConfig,
 }
-
-
-_NOT_REUSING = ("stock", "pool")
-"""Strategies that `reuse=auto` leaves alone."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,12 @@ class OneShotConfig:
         check_grouping(self.families)
         if self.overlap not in OVERLAPS:
             raise OneShotConfigError(f"search.overlap={self.overlap}: use one of {', '.join(OVERLAPS)}")
-        if self.reuse not in REUSES:
-            raise OneShotConfigError(f"search.reuse={self.reuse}: use one of {', '.join(REUSES)}")
-        if self.starts not in STARTS:
-            raise OneShotConfigError(f"search.starts={self.starts}: use one of {', '.join(STARTS)}")
-        if self.space not in SPACES:
-            raise OneShotConfigError(f"search.space={self.space}: use one of {', '.join(SPACES)}")
-        if self.space == SUB_SPACE and self.strategy.name not in DRAFTING:
+        check_reuse(self.reuse)
+        check_starts(self.starts)
+        if space_class(self.space).needs_narrowing and not self.strategy_class.narrows_space:
             raise OneShotConfigError(
-                f"search.space={SUB_SPACE}: search/strategy={self.strategy.name} draws from all decisions of "
-                f"MetaSchedule; use search/strategy={DRAFTING[0]}, or search.space={STOCK}"
+                f"search.space={self.space}: search/strategy={self.strategy.name} draws from all decisions "
+                f"of MetaSchedule; use search/strategy=draft, or search.space={STOCK}"
             )
         if self.reuse not in (OFF, AUTO) and not self.measure:
             raise OneShotConfigError(
@@ -142,22 +138,28 @@ class OneShotConfig:
     def fitted(self, target: Target) -> OneShotConfig:
         """The settings with a strategy that can serve the target; see `Strategy.fitted`.
 
-        Raises OneShotConfigError or WeightsError for a sub-space that the target or its weights rule out.
+        Raises what `DesignSpace.check` raises for a design space that the target rules out.
         """
-        if self.space == SUB_SPACE:
-            from ..fasor.sub_space import check_sub_space
-
-            check_sub_space(self.sub_space, target)
+        space_class(self.space).check(self, target)
         return replace(self, strategy=fitted_strategy(self.strategy, target))
+
+    @property
+    def strategy_class(self) -> type[Strategy]:
+        """Class of the strategy, which says what it can do."""
+        return strategy_class(self.strategy.name)
+
+    def for_reuse(self) -> OneShotConfig:
+        """The settings of a search with `reuse`, which are these unless a published search is asked for."""
+        found: OneShotConfig = reuse_mode(self.reuse).settings(self)
+        return found
 
     @property
     def reuse_in_use(self) -> str:
         """`reuse`, but OFF for AUTO where it does not apply.
 
-        That is where nothing is measured or searched for, and with strategies that take no programs over:
-        stock MetaSchedule's search, and a pool of measured programs.
+        It does not where nothing is measured or searched for, and with strategies that take no programs over.
         """
-        applies = self.measure and self.propose and self.strategy.name not in _NOT_REUSING
+        applies = self.measure and self.propose and self.strategy_class.reuses
         return OFF if self.reuse == AUTO and not applies else self.reuse
 
     def applied_to(self, lowering: Lowering) -> Lowering:

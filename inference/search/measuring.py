@@ -123,7 +123,7 @@ class MeasuringThreads:
                 self._measure_batches(search)
             return search.loop.measured_in_round
         finally:
-            search.measure_s += time.monotonic() - start
+            search.effort.measure_s += time.monotonic() - start
 
     def _measure_batches(self, search: TaskSearch) -> None:
         loop, workload = search.loop, search.task.workload_hash

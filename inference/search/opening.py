@@ -8,10 +8,9 @@ from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.task import Task
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
-from ..familyseer.groupings import family_of
+from ..families.registry import family_of
 from ..planners.base import TaskPlanner
-from ..planners.registry import make_planner
-from ..surrogate.memory import SurrogateMemory
+from ..planners.turn_planner import make_planner
 from ..surrogate.shared import Surrogates
 from .alternatives import Contests
 from .config import OneShotConfig
@@ -25,12 +24,11 @@ def opened_searches(
     config: OneShotConfig,
     planner: TaskPlanner,
     ledger: Ledger,
-    memory: SurrogateMemory | None = None,
     offers: Sequence[Offer] = (),
 ) -> tuple[list[TaskSearch], Contests]:
     """A search for each task, which knows what earlier runs have found, and which the planner has taken.
 
-    `memory` is what shared surrogates know from them. Tasks of `offers` must be among `tasks`.
+    Tasks of `offers` must be among `tasks`.
     """
     surrogates = Surrogates()
     remembered: set[str] = set()
@@ -38,9 +36,9 @@ def opened_searches(
     for task in tasks:
         family = family_of(task, config.families)
         group = planner.surrogate_group(task) or (family if config.share_surrogate else "")
-        if memory is not None and group and group not in remembered:
+        if group and group not in remembered:
             remembered.add(group)
-            for workload, programs in memory.programs(group).items():
+            for workload, programs in ledger.memory.programs(group).items():
                 surrogates.of(workload, group).learn(*zip(*programs, strict=True))
         surrogate = surrogates.of(task.workload_hash, group)
         search = TaskSearch(task, SearchLoop(config.stop, config.finalists, surrogate), family, group)

@@ -13,6 +13,7 @@ from ..run.result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER
 from ..starts.base import StartSource
 from ..starts.database import DatabaseStarts
 from ..starts.imported import ImportedStarts
+from ..surrogate.memory import SurrogateMemory
 from .proposal import Proposal
 from .task_search import TaskSearch
 
@@ -27,13 +28,19 @@ class Ledger:
         *,
         retune: bool = False,
         predicted: PredictedSchedules | None = None,
+        memory: SurrogateMemory | None = None,
     ) -> None:
-        """`rounds` is how many a task gets in all; `retune` takes nothing from the database.
+        """Keeps what a run learns in `database`.
 
-        It replaces the schedules of a task after a full round: a run that is stopped before loses none.
-
-        `predicted` are schedules of a run that measures nothing: they serve tasks without a measured one.
+        Args:
+            database: schedules and notes of earlier runs, which takes those of this one.
+            rounds: rounds that a task gets in all.
+            retune: whether nothing is taken from the database. The schedules of a task are replaced after a
+                full round: a run that is stopped before loses none.
+            predicted: schedules of a run that measures nothing, for tasks without a measured one.
+            memory: what shared surrogates learned in earlier runs; takes what they learn in this one.
         """
+        self.memory = memory or SurrogateMemory()
         self._database = database
         self._predicted = predicted
         self._rounds = rounds
@@ -53,14 +60,15 @@ class Ledger:
         if self._retune:
             return
         if (known_s := self._database.best_latency_s(search.task)) is None:
-            search.reason = self._database.notes.ended(search.task)
-            search.predicted = not search.reason and search.task in (self._predicted or ())
-            search.over = bool(search.reason) or search.predicted
+            search.ending.reason = self._database.notes.ended(search.task)
+            search.ending.predicted = not search.ending.reason and search.task in (self._predicted or ())
+            if search.ending.reason or search.ending.predicted:
+                search.end()
             return
-        search.known_s = known_s
+        search.earlier.known_s = known_s
         search.parent = self._database.notes.parent(search.task)
-        search.earlier_rounds = self._database.rounds_of_unfinished(search.task)
-        search.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
+        search.earlier.rounds = self._database.rounds_of_unfinished(search.task)
+        search.had.full_rounds = self._rounds if search.earlier_rounds is None else search.earlier_rounds
 
     def untuned_s(self, task: Task) -> float | None:
         """Latency in seconds of a task without a schedule, None where no earlier run measured it."""
@@ -70,17 +78,23 @@ class Ledger:
         """Keeps the latency of a task without a schedule."""
         self._database.notes.note_untuned(search.task, search.untuned_s)
 
+    def remember(self, search: TaskSearch) -> None:
+        """Keeps the measurements of a task that shares its surrogate."""
+        if search.surrogate_group:
+            measured = [(one.proposal, one.latency_s) for one in search.loop.known]
+            self.memory.keep(search.surrogate_group, search.task.workload_hash, measured)
+
     def predict(self, search: TaskSearch, proposals: Sequence[Proposal]) -> None:
         """Keeps the proposal that the cost model rates best as a task's schedule, and ends the search."""
         assert self._predicted is not None
-        search.over = True
+        search.end()
         if proposals:
-            search.predicted = True
+            search.ending.predicted = True
             self._predicted.commit(search.task, max(proposals, key=lambda one: one.score).record)
 
     def note_ended(self, search: TaskSearch) -> None:
         """Keeps why a task has no schedule after its search has come to its end."""
-        if search.reason == NOTHING_TO_TUNE:
+        if search.ending.reason == NOTHING_TO_TUNE:
             self._database.notes.note_ended(search.task, NOTHING_TO_TUNE)
         elif search.rounds and search.known_s is None:
             slower = search.untuned_s <= search.best_s < math.inf
@@ -106,5 +120,5 @@ class Ledger:
         kept.update({one.trace: one.latency_s for one in new})
         if search.rounds:
             self._database.notes.note_parent(search.task, search.parent)
-            done = 0 if search.to_be_continued and not search.over else search.full_rounds
+            done = 0 if search.flight.to_be_continued and not search.over else search.full_rounds
             self._database.note_rounds(search.task, min(done, self._rounds), self._rounds)

@@ -12,17 +12,15 @@ from tvm.target import Target
 from ...compiler.host.interruption import interrupts_deferred
 from ...compiler.host.threads import linear_algebra_threads
 from ...compiler.replay import RejectedError, apply_postprocessors, replay, replay_or_reject, trace_to_json
-from ...compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR, python_cause
+from ...compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR
 from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, make_tune_context
 from ...dataset.hardware import Hardware
 from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
-from ..fasor.sub_space import SubSpace
 from ..reuse.parent import ReuseParent
 from ..run.profiling import StageClock
 from ..spaces.base import DesignSpace
 from ..spaces.chosen import chosen_space
-from ..spaces.stock import StockSpace
 from ..strategies.base import StrategySetting
 from ..strategies.registry import strategy_class
 from ..surrogate.embedding import CandidateEmbedder
@@ -100,8 +98,9 @@ class SearchSession:
         self._embedder = CandidateEmbedder(task.mod, hardware)
         if space is None:
             space = chosen_space(config, task, target, hardware)
-        is_stock = isinstance(space, StockSpace | SubSpace)
-        self._python_cause = python_cause(target) if is_stock else PYTHON_POSTPROCESSOR
+        self._python_cause = PYTHON_POSTPROCESSOR
+        if isinstance(space, DesignSpace):
+            self._python_cause = space.python_cause(target)
         book = surrogates or Surrogates()
 
         scorer = model

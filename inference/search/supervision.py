@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from ...dataset.measure.worker.process import WorkerLostError
@@ -15,20 +13,14 @@ from ..planners.base import Round
 from ..starts.base import StartSource
 from ..surrogate.memory import SurrogateMemory
 from ..surrogate.shared import SIBLING_PROGRAMS
+from ..workers.base import Searcher
 from ..workers.messages import RoundReply, RoundRequest, SiblingProgram
-from ..workers.searchers import Searcher, replied
-from .alternatives import RESIZED_TEMPLATES
+from ..workers.searchers import replied
+from .start_queue import StartQueue
 from .task_search import TaskSearch
 
 _DEATHS_ALLOWED = 1
 """Searchers that may die of a task before it is given up."""
-
-_GIVEN = 0.5
-"""Share of a round for candidates of start sources, such as templates.
-
-A child has adapted programs besides. With half as many templates, large products of BERT-base on AVX2 were
-1.05 to 1.4 times as slow.
-"""
 
 
 class SearchSupervisor:
@@ -54,13 +46,11 @@ class SearchSupervisor:
         """
         self.searchers = searchers
         self._searches = searches
-        self._start_sources = start_sources
+        self._starts = StartQueue(start_sources)
         self._memory = memory or SurrogateMemory()
         self._told: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
         """Workload and trace of the siblings' programs that each searcher was told."""
         self._asked: dict[int, TaskSearch] = {}  # by number of the searcher
-        self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
-        self._waiting: dict[str, list[str]] = {}  # starts for later rounds, by workload hash
         self._handed: dict[int, list[str]] = {}  # starts of the rounds that are asked for, by number
 
     @property
@@ -84,82 +74,36 @@ class SearchSupervisor:
         """
         at_work = [self.searchers[asked] for asked in self._asked]
         free = [search for search in self._searches if not search.busy and not search.over]
-        preferred = [s for s in free if s.searcher in (None, self.searchers[number])]
-        return preferred, [search for search in free if search.searcher in at_work]
+        preferred = [s for s in free if s.flight.searcher in (None, self.searchers[number])]
+        return preferred, [search for search in free if search.flight.searcher in at_work]
 
     def ask(self, number: int, planned: Round) -> None:
-        """Asks a searcher for the proposals of a round.
-
-        Starts that the round has no room for come in later ones, but a child's short round drops them.
-        """
+        """Asks a searcher for the proposals of a round; see `StartQueue.take` for its start candidates."""
         search, searcher = planned.search, self.searchers[number]
-        workload = search.task.workload_hash
-        waiting = self._waiting.pop(workload, [])
-        learned, given = search.untold, waiting if search.rounds else []
-        opened = search.searcher is not searcher
-        if opened:
-            learned = search.loop.latencies_s()
-            for start in (start for source in self._start_sources for start in source.starts(search.task)):
-                if start.latency_s is not None:
-                    learned.setdefault(start.trace, start.latency_s)
-                elif start.alone:
-                    given = [start.trace]
-                    planned = replace(planned, budget=replace(planned.budget, search=False))
-                    break
-                elif not search.rounds:
-                    given.append(start.trace)
-        if given and search.is_alternative and planned.budget.search:
-            # Its templates decide on an alternative: searches found faster programs of few.
-            self._templates[workload] = given
-            given = self._worthwhile(planned, given)
-            planned = replace(
-                planned,
-                budget=replace(planned.budget, measured=len(given), search=False),
-                starts=(),
-                parents=(),
-                follows=None,
-                is_child=False,
-            )
-        room = planned.budget.measured
-        # A search has programs of its own that are to be measured, too.
-        most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
-        if planned.budget.quick or not planned.is_child:
-            self._waiting[workload] = given[most:]
-        self._handed[number] = given = given[:most]
-        search.untold = {}
-        self._asked[number] = search
-        search.busy, search.asked_at, search.budget = True, time.monotonic(), planned.budget
-        search.to_be_continued = planned.to_be_continued
+        flight, opens = search.flight, search.flight.searcher is not searcher
+        learned = search.loop.latencies_s() if opens else flight.untold
+        planned, given = self._starts.take(planned, learned, opens=opens)
+        self._handed[number], self._asked[number] = given, search
+        flight.untold = {}
+        flight.busy, flight.asked_at, flight.budget = True, time.monotonic(), planned.budget
+        flight.to_be_continued = planned.to_be_continued
+        flight.searcher = searcher
         if planned.follows is not None:
             search.parent = TaskName(planned.follows.name, planned.follows.workload_hash)
         elif not planned.is_child:
             search.parent = None
         searcher.ask(
             RoundRequest(
-                key=workload,
+                key=search.task.workload_hash,
                 budget=planned.budget,
                 learned=learned,
                 starts=(*given, *planned.starts),
                 surrogate_group=search.surrogate_group,
                 siblings=self._siblings(number, search),
-                task=search.task if opened else None,
+                task=search.task if opens else None,
                 parents=planned.parents,
             )
         )
-        search.searcher = searcher
-
-    def _worthwhile(self, planned: Round, given: list[str]) -> list[str]:
-        """Templates of an alternative to measure: the one that was the fastest on the same loops, if known.
-
-        Templates of the same loops are the same ones in the same order, whatever the element-wise steps.
-        """
-        if (like := planned.like) is not None:
-            theirs = self._templates.get(like.task.workload_hash, [])
-            ran = {trace: s for trace, s in like.loop.latencies_s().items() if math.isfinite(s)}
-            fastest = min(ran, key=lambda trace: ran[trace], default=None)
-            if fastest in theirs and len(theirs) == len(given):
-                return [given[theirs.index(fastest)]]
-        return given[:RESIZED_TEMPLATES] if planned.search.known_resized else given
 
     def _siblings(self, number: int, search: TaskSearch) -> tuple[SiblingProgram, ...]:
         """Programs of the task's family that the searcher was not told."""
@@ -184,17 +128,17 @@ class SearchSupervisor:
         """
         for number in replied(self.searchers, self._asked, *beside, timeout_s=timeout_s):
             search, handed = self._asked.pop(number), self._handed.pop(number)
-            search.search_s += time.monotonic() - search.asked_at
+            search.effort.search_s += time.monotonic() - search.flight.asked_at
             try:
                 reply = self.searchers[number].reply()
             except WorkerLostError as gone:
                 self._bury(number)
-                search.busy = False
-                search.deaths += 1
-                if search.deaths <= _DEATHS_ALLOWED:
-                    self._waiting.setdefault(search.task.workload_hash, [])[:0] = handed
+                search.flight.busy = False
+                search.flight.deaths += 1
+                if search.flight.deaths <= _DEATHS_ALLOWED:
+                    self._starts.put_back(search.task.workload_hash, handed)
                     continue
-                search.reason = f"the search process died: {gone}"
+                search.ending.reason = f"the search process died: {gone}"
                 reply = RoundReply()
             yield search, reply
 
@@ -202,5 +146,5 @@ class SearchSupervisor:
         """Forgets what a searcher that died was told; it goes on with a new process."""
         self._told.pop(number, None)
         for search in self._searches:
-            if search.searcher is self.searchers[number]:
-                search.searcher = None
+            if search.flight.searcher is self.searchers[number]:
+                search.flight.searcher = None

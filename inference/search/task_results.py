@@ -12,8 +12,8 @@ from .task_search import TaskSearch
 def task_result(search: TaskSearch) -> TaskResult:
     """The result of a task, with the reason where it has no schedule of its own."""
     task, best_s, known = search.task, search.best_s, search.loop.known
-    reason = search.reason
-    if math.isinf(best_s) and not reason and not search.predicted:
+    reason = search.ending.reason
+    if math.isinf(best_s) and not reason and not search.ending.predicted:
         reason = (
             "no candidate ran"
             if known
@@ -32,23 +32,24 @@ def task_result(search: TaskSearch) -> TaskResult:
         flops=task.flops,
         untuned_latency_s=search.untuned_s if math.isfinite(search.untuned_s) else None,
         tuned_latency_s=best_s if best_s < search.untuned_s else None,
-        candidates_scored=search.scored,
+        candidates_scored=search.effort.scored,
         candidates_measured=len(known),
         candidates_failed=len(failures),
-        search_s=search.search_s,
-        measure_s=search.measure_s,
+        search_s=search.effort.search_s,
+        measure_s=search.effort.measure_s,
         predicted_scores=[measurement.predicted_score for measurement in known],
         measured_latencies_s=[measurement.latency_s for measurement in known],
         reason=reason,
-        from_database=(search.known_s is not None and not known) or (search.predicted and not search.rounds),
+        from_database=(search.known_s is not None and not known)
+        or (search.ending.predicted and not search.rounds),
         family=search.family,
         parent="" if search.parent is None else search.parent.name,
         parent_hash="" if search.parent is None else search.parent.workload_hash,
-        predicted=search.predicted,
-        candidates_drafted=search.counts.drafted,
-        candidates_tried=search.counts.tried,
-        candidates_rejected=dict(search.counts.rejected),
-        candidates_proposed=search.counts.proposed,
+        predicted=search.ending.predicted,
+        candidates_drafted=search.effort.counts.drafted,
+        candidates_tried=search.effort.counts.tried,
+        candidates_rejected=dict(search.effort.counts.rejected),
+        candidates_proposed=search.effort.counts.proposed,
         failures=dict(Counter(failure.value for failure in failures)),
         alternative=search.is_alternative,
     )

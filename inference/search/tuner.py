@@ -6,24 +6,22 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
 from ...compiler.networks.alternatives.alternatives import Offer, offered_tasks
 from ...compiler.task import Task
 from ...dataset.measure import Executor
-from ..database.predicted_schedules import PredictedSchedules
-from ..database.tuning_database import TuningDatabase
 from ..planners.base import TaskPlanner
-from ..planners.registry import make_planner
+from ..planners.turn_planner import make_planner
 from ..run.profiling import StageClock
 from ..run.result import TaskResult
 from ..starts.base import StartSource
-from ..surrogate.memory import SurrogateMemory
+from ..workers.base import Searcher
 from ..workers.messages import RoundReply
-from ..workers.searchers import Searcher
 from .alternatives import Contests
 from .config import OneShotConfig
+from .limits import Limits
 from .measuring import MeasuringThreads
 from .opening import opened_searches
 from .persistence import Ledger
@@ -32,28 +30,19 @@ from .supervision import SearchSupervisor
 from .task_results import task_result
 from .task_search import TaskSearch
 
-_LONGEST_WAIT_S = 3600.0  # a connection waits for some days at most
-
-LATE_ROUNDS = 2
-"""Rounds at most that a task without a schedule gets when the time is over: the first may fail as a whole."""
-
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits that end tuning before all planned rounds are done."""
+class Hooks:
+    """Functions of the caller that a run calls while it tunes."""
 
-    in_time: Callable[[], bool] = lambda: True
-    """Whether there is time for another round."""
-    left_s: Callable[[], float | None] = lambda: None
-    """Seconds until there is none, None without an end."""
-    breadth_first: bool = False
-    """Whether each task gets a quick round before any is searched, as a time budget asks for.
-
-    One that has none when the time is over gets it all the same: without a schedule it may take a thousand
-    times as long.
-    """
-    latency_target_s: float | None = None
-    """Estimated latency of the network, in seconds, that is good enough."""
+    elapsed_s: Callable[[], float] | None = None
+    """Seconds since the start of the run, for the curve; None counts from the tuner's making."""
+    on_progress: Callable[[str, float], None] = lambda name, done: None
+    """Hears the task that was measured, and the share of all rounds that is done."""
+    around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered while anything is measured."""
+    clock: StageClock = field(default_factory=StageClock)
+    """Takes the seconds of work by step."""
 
 
 class NetworkTuner:
@@ -68,45 +57,35 @@ class NetworkTuner:
         config: OneShotConfig,
         executor: Executor,
         searchers: Sequence[Searcher],
-        database: TuningDatabase,
+        ledger: Ledger,
         *,
         planner: TaskPlanner | None = None,
         start_sources: Sequence[StartSource] = (),
         limits: Limits | None = None,
-        retune: bool = False,
-        predicted: PredictedSchedules | None = None,
-        memory: SurrogateMemory | None = None,
-        clock: StageClock | None = None,
-        elapsed_s: Callable[[], float] | None = None,
-        on_progress: Callable[[str, float], None] = lambda name, done: None,
-        around_measuring: Callable[[], AbstractContextManager[object]] = nullcontext,
+        hooks: Hooks | None = None,
     ) -> None:
         """Sets a run up.
 
         Args:
+            config: settings of the search.
+            executor: measures candidates.
+            searchers: propose candidates.
+            ledger: what earlier runs know, which keeps what this one learns.
             planner: by default that of `config.planner`.
-            start_sources: candidates for tasks, beside those that the database has measured.
-            retune: whether schedules of the database are searched for again.
-            predicted: takes the schedules of a run that measures nothing (`config.measure`).
-            memory: what shared surrogates learned in earlier runs; takes what they learn in this one.
-            clock: takes the seconds of work by step.
-            elapsed_s: seconds since the start of the run, for `curve`.
-            on_progress: hears the task that was measured, and the share of all rounds that is done.
-            around_measuring: entered while anything is measured.
+            start_sources: candidates for tasks, in addition to those that the database has measured.
+            limits: when tuning ends early.
+            hooks: functions of the caller.
         """
         self._config = config
         self._executor = executor
         self._searchers = searchers
+        self._ledger = ledger
         self._limits = limits or Limits()
         self._planner = planner or make_planner(config, breadth_first=self._limits.breadth_first)
-        self._ledger = Ledger(database, config.rounds, retune=retune, predicted=predicted)
-        self._start_sources = [*self._ledger.start_sources(), *start_sources]
-        self._memory = memory or SurrogateMemory()
-        self._clock = clock or StageClock()
+        self._start_sources = [*ledger.start_sources(), *start_sources]
+        self._hooks = hooks or Hooks()
         start = time.monotonic()
-        self._elapsed_s = elapsed_s or (lambda: time.monotonic() - start)
-        self._on_progress = on_progress
-        self._around_measuring = around_measuring
+        self._elapsed_s = self._hooks.elapsed_s or (lambda: time.monotonic() - start)
         self.curve: list[tuple[float, float]] = []
         """(seconds since the start, estimated latency of the network in seconds)."""
         self._searches: list[TaskSearch] = []
@@ -115,7 +94,7 @@ class NetworkTuner:
     @property
     def tuned(self) -> int:
         """Number of tasks that have a schedule."""
-        return sum(math.isfinite(search.best_s) or search.predicted for search in self._searches)
+        return sum(math.isfinite(search.best_s) or search.ending.predicted for search in self._searches)
 
     @property
     def starts_measured(self) -> tuple[int, int]:
@@ -140,14 +119,14 @@ class NetworkTuner:
         own = [*tasks, *offered_tasks(tasks, offers)]
         bridges = list(self._planner.further_tasks(tasks))
         self._searches, self._contests = opened_searches(
-            [*own, *bridges], self._config, self._planner, self._ledger, self._memory, offers
+            [*own, *bridges], self._config, self._planner, self._ledger, offers
         )
         unknown = self._take_known_untuned(self._searches[: len(tasks)], untuned_s)
-        supervisor = SearchSupervisor(self._searchers, self._searches, self._start_sources, self._memory)
-        with (
-            self._kept(),
-            MeasuringThreads(self._executor, self._may_measure, self._around_measuring) as measuring,
-        ):
+        supervisor = SearchSupervisor(
+            self._searchers, self._searches, self._start_sources, self._ledger.memory
+        )
+        around, may_measure = self._hooks.around_measuring, self._limits.may_measure
+        with self._kept(), MeasuringThreads(self._executor, may_measure, around) as measuring:
             if unknown:
                 due = sum(search.known_s is not None for search in unknown)
                 measuring.start_untuned([search.task for search in unknown], due, self._limits.in_time)
@@ -156,7 +135,7 @@ class NetworkTuner:
                 if not measuring.is_busy and (not supervisor.any_asked or self._is_late()):
                     break
                 asked = supervisor.any_asked
-                for search, reply in supervisor.replies(measuring.woken, timeout_s=self._wait_s()):
+                for search, reply in supervisor.replies(measuring.woken, timeout_s=self._limits.wait_s()):
                     self._take_proposals(search, reply, measuring)
                 if supervisor.is_inline:
                     # A device without a round gets one first, if there is one. Where nothing is measured,
@@ -171,7 +150,7 @@ class NetworkTuner:
         complete = self._goes_on()
         for search in self._searches:
             if complete and self._planner.completes_all:
-                search.full_rounds = max(search.full_rounds, self._config.rounds)
+                search.complete(self._config.rounds)
             self._ledger.commit(search)
             if complete:
                 self._ledger.note_ended(search)
@@ -233,31 +212,7 @@ class NetworkTuner:
         """Whether the time is over for all tasks, so that no proposal that still comes would be measured."""
         if not self._config.measure or self._limits.in_time():  # a prediction is kept whenever it comes
             return False
-        return not any(map(self._lacks_schedule, self._searches))
-
-    def _wait_s(self) -> float | None:
-        """Seconds after which to look at the time again; None where nothing else comes of it."""
-        left_s = self._limits.left_s()
-        return None if left_s is None or left_s <= 0 else min(left_s, _LONGEST_WAIT_S)
-
-    def _may_measure(self, search: TaskSearch) -> bool:
-        """Whether another batch of a round may start."""
-        return self._limits.in_time() or self._lacks_schedule(search)
-
-    def _late(self, searches: Sequence[TaskSearch]) -> list[TaskSearch]:
-        """Those that are due a round although the run ends; none where its latency is good enough."""
-        if self._limits.in_time():
-            return []
-        return [one for one in searches if one.rounds < LATE_ROUNDS and self._lacks_schedule(one)]
-
-    def _lacks_schedule(self, search: TaskSearch) -> bool:
-        """Whether a task of the network has none after LATE_ROUNDS at most, where each should have one.
-
-        One that an alternative stands for needs none once that has run.
-        """
-        best_s = min(way.best_s for way in (search, *search.stand_ins))
-        lacks = search.rounds <= LATE_ROUNDS and not search.over and math.isinf(best_s)
-        return self._limits.breadth_first and search.task.weight > 0 and lacks
+        return not any(map(self._limits.lacks_schedule, self._searches))
 
     def _network_s(self) -> float:
         return sum(search.network_s for search in self._searches) - self._contests.saved_s()
@@ -273,7 +228,7 @@ class NetworkTuner:
                 continue
             preferred, others = supervisor.choices(number)
             if not self._goes_on():
-                preferred, others = self._late(preferred), self._late(others)
+                preferred, others = self._limits.late(preferred), self._limits.late(others)
                 if not preferred and not others:
                     return
             planned = self._planner.next_round(preferred, others)
@@ -281,26 +236,27 @@ class NetworkTuner:
                 supervisor.ask(number, planned)
 
     def _take_proposals(self, search: TaskSearch, reply: RoundReply, measuring: MeasuringThreads) -> None:
-        self._clock.add(reply.stage_s)
-        search.scored += reply.scored
-        search.counts += reply.counts
-        search.reason = search.reason or reply.reason
-        if search.reason:
-            search.over, search.busy = True, False
+        self._hooks.clock.add(reply.stage_s)
+        search.effort.scored += reply.scored
+        search.effort.counts += reply.counts
+        search.ending.reason = search.ending.reason or reply.reason
+        if search.ending.reason:
+            search.end()
+            search.flight.busy = False
             self._tell(search)
             return
         search.round_begins()
         if not self._config.measure:
-            search.busy = False
+            search.flight.busy = False
             self._ledger.predict(search, reply.proposals)
             self._tell(search)
             return
-        search.loop.start_round(reply.proposals, search.budget)
+        search.loop.start_round(reply.proposals, search.flight.budget)
         measuring.start_round(search)
 
     def _take_measured(self, search: TaskSearch, measured: list[Measurement]) -> None:
         search.round_ends(measured, complete=self._limits.in_time(), all_rounds=self._config.rounds)
-        self._clock.add(
+        self._hooks.clock.add(
             {
                 "building": sum(measurement.outcome.build_s for measurement in measured),
                 "timing": sum(measurement.outcome.run_s for measurement in measured),
@@ -308,11 +264,9 @@ class NetworkTuner:
         )
         self._contests.give_up(self._config.rounds)
         self._ledger.commit(search)
-        if search.surrogate_group:
-            measured_now = [(one.proposal, one.latency_s) for one in search.loop.known]
-            self._memory.keep(search.surrogate_group, search.task.workload_hash, measured_now)
+        self._ledger.remember(search)
         self._tell(search)
         self.curve.append((self._elapsed_s(), self._network_s()))
 
     def _tell(self, search: TaskSearch) -> None:
-        self._on_progress(search.task.name, self._planner.share_done())
+        self._hooks.on_progress(search.task.name, self._planner.share_done())

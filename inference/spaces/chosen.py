@@ -8,12 +8,9 @@ from ...compiler.task import Task
 from ...compiler.templates.cpu.chains.chain import read_chain
 from ...compiler.templates.cpu.winograd import read_winograd
 from ...dataset.hardware import Hardware
-from ..fasor.sub_space import SubSpace, check_sub_space
 from ..search.config import OneShotConfig
-from ..search.settings_checks import OneShotConfigError
 from .base import DesignSpace
-from .config import STOCK, SUB_SPACE
-from .stock import StockSpace
+from .registry import space_class
 from .templates import TemplateSpace
 
 SKETCHES = 8
@@ -23,19 +20,12 @@ SKETCHES = 8
 def chosen_space(config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> DesignSpace:
     """The space by `search.space`, or templates for tasks that have their own.
 
-    Raises OneShotConfigError for the sub-space of a GPU or unknown device, and WeightsError.
+    Raises what `DesignSpace.of_task` raises.
     """
     if _has_own_templates(task):
         return TemplateSpace(hardware, SKETCHES)
-    if config.space == STOCK:
-        return StockSpace(config.max_code)
-    check_sub_space(config.sub_space, target)
-    if hardware is None:
-        raise OneShotConfigError(
-            f"search.space={SUB_SPACE}: needs the figures of the device, which is not known; use "
-            f"search.space={STOCK}"
-        )
-    return SubSpace.of(task, hardware, config.sub_space, config.max_code)
+    space: type[DesignSpace] = space_class(config.space)
+    return space.of_task(config, task, target, hardware)
 
 
 def _has_own_templates(task: Task) -> bool:

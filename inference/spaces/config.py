@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from ..search.settings_checks import OneShotConfigError
 
-STOCK, SUB_SPACE = SPACES = ("stock", "sub_space")
-"""Values of `search.space`; conf/search/default.yaml says what each does."""
-
-DRAFTING = ("draft",)
-"""Strategies that draw from the narrowed decisions of a design space."""
+STOCK = "stock"
+"""Default of `search.space`."""
 
 FEWEST, MOST = 5, 8
 """Range of Fasor's n_p (section 5)."""

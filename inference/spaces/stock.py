@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
+from typing_extensions import Self
 
-from ...compiler.spaces.measurable_space import measurable_space
+from ...compiler.spaces.measurable_space import measurable_space, python_cause
+from ...compiler.task import Task
+from ...dataset.hardware import Hardware
+from ..search.config import OneShotConfig
 from .base import DesignSpace
 
 
@@ -17,6 +21,15 @@ class StockSpace(DesignSpace):
 
     max_code: int | None
 
+    @classmethod
+    def of_task(cls, config: OneShotConfig, task: Task, target: Target, hardware: Hardware | None) -> Self:
+        """See DesignSpace."""
+        return cls(config.max_code)
+
     def generator(self, target: Target) -> ms.SpaceGenerator:
         """See DesignSpace."""
         return measurable_space(target, self.max_code)
+
+    def python_cause(self, target: Target) -> str:
+        """See DesignSpace."""
+        return python_cause(target)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..search.settings_checks import OneShotConfigError
 
-KNOWN, PRETUNED = STARTS = ("known", "pretuned")
-"""Values of `search.starts`; conf/search/default.yaml says what each does."""
+KNOWN = "known"
+"""Default of `search.starts`; `registry.STARTS` has all values."""
 
 
 @dataclass(frozen=True)

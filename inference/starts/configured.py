@@ -12,7 +12,7 @@ from ...dataset.hardware import Hardware
 from ..database.tuning_database import TuningDatabase
 from ..search.config import OneShotConfig
 from .base import StartSource
-from .config import PRETUNED
+from .registry import further_starts
 
 
 def has_templates(config: OneShotConfig, target: Target) -> bool:
@@ -54,8 +54,5 @@ def asked_starts(
                 target, hardware, count, profiler, config.template_margin, alone=not config.measure
             )
         )
-    if config.starts == PRETUNED:
-        from ..fasor.pretuned_starts import pretuned_starts
-
-        sources.append(pretuned_starts(config, target, database, retune=retune))
+    sources += further_starts(config.starts)(config, target, database, retune)
     return sources

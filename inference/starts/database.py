@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tvm.target import Target
+
 from ...compiler.task import Task
 from ..database.tuning_database import TuningDatabase
+from ..search.config import OneShotConfig
 from .base import Start, StartSource
 
 
@@ -20,3 +23,10 @@ class DatabaseStarts(StartSource):
         if self._database.best_latency_s(task) is None:
             return ()
         return [Start(trace, latency_s) for trace, latency_s in self._database.latencies_s(task).items()]
+
+
+def no_further_starts(
+    config: OneShotConfig, target: Target, database: TuningDatabase, retune: bool
+) -> list[StartSource]:
+    """No start sources in addition to those of the database, which a run always has."""
+    return []

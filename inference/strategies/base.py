@@ -78,6 +78,26 @@ class Strategy(ABC):
 
     Config: ClassVar[type[StrategyConfig]]
     """Class of its settings."""
+    reuses: ClassVar[bool] = True
+    """Whether `search.reuse=auto` gives it programs of other tasks."""
+    narrows_space: ClassVar[bool] = False
+    """Whether it draws from `DesignSpace.narrowed`, and not from all decisions of MetaSchedule."""
+    draws_from_pool: ClassVar[bool] = False
+    """Whether all of its candidates are programs of a measured pool, as `executor=replay` needs."""
+    needs_parent_program: ClassVar[bool] = False
+    """Whether it searches a task that has a parent from the parent's program."""
+    takes_draft_model: ClassVar[bool] = False
+    """Whether its resources are a draft model, which depends on the device."""
+
+    @classmethod
+    def measures_steps(cls, config: Any) -> bool:
+        """Whether each round is a step that the measurements of the step before decide."""
+        return False
+
+    @classmethod
+    def checkpoints(cls, config: Any) -> tuple[str, ...]:
+        """Checkpoints that it searches with, in addition to the cost model."""
+        return ()
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:

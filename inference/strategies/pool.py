@@ -1,4 +1,8 @@
-"""Strategy over a pool of measured programs: no other candidates exist."""
+"""Strategy over a pool of measured programs: no other candidates exist.
+
+The command offers it as `search/strategy=pool`, for searches without a device (`executor=replay`) and for
+measuring a pool anew. So it is part of the product.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,8 @@ class PoolStrategy(Strategy):
     """
 
     Config = PoolConfig
+    reuses = False
+    draws_from_pool = True
 
     @classmethod
     def load(cls, config: Any, hardware: Hardware) -> ProgramPool:

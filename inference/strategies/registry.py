@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from tvm.target import Target
 
-from ..search.settings_checks import OneShotConfigError, named_settings
+from ..search.registry import Registry
+from ..search.settings_checks import named_settings
 from .base import Strategy, StrategyConfig
 
 STRATEGIES = {
@@ -21,15 +21,12 @@ STRATEGIES = {
 }
 """Module and class of each strategy, imported when first used; relative to this package."""
 
+_REGISTRY = Registry("search.strategy", __package__, STRATEGIES, "unknown; use search/strategy= with")
+
 
 def strategy_class(name: str) -> type[Strategy]:
     """The class of a strategy; raises OneShotConfigError."""
-    if name not in STRATEGIES:
-        raise OneShotConfigError(
-            f"search.strategy={name}: unknown; use search/strategy= with one of {', '.join(STRATEGIES)}"
-        )
-    module, _, attribute = STRATEGIES[name].partition(":")
-    found: type[Strategy] = getattr(import_module(module, __package__), attribute)
+    found: type[Strategy] = _REGISTRY.find(name)
     return found
 
 

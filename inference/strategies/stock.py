@@ -37,6 +37,7 @@ class StockStrategy(SampledStrategy):
     """MetaSchedule's evolutionary search with its own cost model, which is fitted after each round."""
 
     Config = StockConfig
+    reuses = False
 
     @classmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:

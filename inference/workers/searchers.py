@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Protocol
 
 from tvm.target import Target
 
@@ -18,28 +17,12 @@ from ...dataset.measure.worker.process import WorkerProcess, WorkerSpec
 from ...dataset.measure.worker.replaceable import ReplaceableProcess, paused
 from ...dataset.records.schema import FailureKind
 from ..search.config import OneShotConfig
+from .base import Searcher
 from .messages import RoundReply, RoundRequest
 
 _NICENESS = 5
 _MOST_BY_DEFAULT = 8  # each holds TVM, torch and its tasks: half a gigabyte
 _MODULE = "foretune.inference.workers.search_process"
-
-
-class Searcher(Protocol):
-    """Search process or stand-in that answers one request at a time."""
-
-    @property
-    def connection(self) -> Connection | None:
-        """Connection that becomes readable with the reply; None where `reply` answers at once."""
-
-    def ask(self, request: RoundRequest) -> None:
-        """Hands in a request."""
-
-    def reply(self) -> RoundReply:
-        """The reply; raises WorkerLostError where the searcher died, after which it is started again."""
-
-    def close(self) -> None:
-        """Ends it."""
 
 
 class InlineSearcher:

@@ -15,7 +15,8 @@ from ...dataset.records.exchange import HERE, find_hardware
 from ...errors import UserError
 from ..search.checkpoint_fit import fitting_checkpoint
 from ..search.config import OneShotConfig
-from .searchers import Searcher, start_searchers
+from .base import Searcher
+from .searchers import start_searchers
 
 
 class NoCostModelError(UserError, ValueError):
@@ -68,8 +69,8 @@ class Workforce:
         """Checkpoints that are searched with: cost model and those of the strategy; none before `start`."""
         if not self._started:
             return []
-        of_strategy = (getattr(self.search.strategy, name, None) for name in ("checkpoint", "environment"))
-        return [name for name in (self.checkpoint, *of_strategy) if name is not None]
+        of_strategy = self.search.strategy_class.checkpoints(self.search.strategy)
+        return [*([] if self.checkpoint is None else [self.checkpoint]), *of_strategy]
 
     def close(self) -> None:
         """Ends the processes."""

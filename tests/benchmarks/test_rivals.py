@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from foretune.compiler.networks.known import ZOO
 from foretune.inference.deploy.rivals.registry import RIVALS
-from foretune.inference.run.result import EAGER, TUNED, UNTUNED, CallTime, Contestant, NetworkProfile
+from foretune.inference.run.network_profile import CallTime, NetworkProfile
+from foretune.inference.run.result import EAGER, TUNED, UNTUNED, Contestant
 from foretune.inference.run.result_file import result_to_json
 from support.results import make_contestant, make_result
 

@@ -10,7 +10,7 @@ import pytest
 from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.measure import ExecutorConfig, MeasureJob, make_executor
 from foretune.dataset.records.schema import FailureKind
-from foretune.inference.familyseer.groupings import families
+from foretune.inference.families.registry import families
 from support.cuda_emulation import EmulatedGpu, unavailable_reason
 from support.cuda_emulation.target import TARGET
 from support.cuda_programs import random_programs

@@ -14,7 +14,7 @@ from foretune.compiler.templates.gpu.tiling import Gpu, Tiling
 from foretune.compiler.tvm_compat import argument_buffers
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
-from foretune.inference.bolt.gpu_templates import GpuTemplates
+from foretune.inference.run.gpu_templates import GpuTemplates
 from support.emulated_network import run_with_templates
 from support.gpu_networks import NETWORKS, TARGET, lowered
 from support.results import make_task

@@ -25,7 +25,7 @@ from foretune.inference.run.result import NOTHING_TO_TUNE, TuneResult
 from foretune.inference.run.result_file import load_result
 from foretune.inference.search.alternatives import _expected, needed_tasks, preferred, take
 from foretune.inference.search.config import OneShotConfig
-from foretune.inference.search.tuner import Limits, NetworkTuner
+from foretune.inference.search.limits import Limits
 from foretune.inference.tune import run
 from foretune.inference.workers.searchers import start_searchers
 from rich.console import Console
@@ -34,6 +34,7 @@ from support.drafts import CPU
 from support.fake_executor import FakeExecutor
 from support.results import make_task
 from support.schedules import add_schedules
+from support.searchers import network_tuner
 from support.tuning import SHORT_SEARCH
 from tvm.s_tir import meta_schedule as ms
 
@@ -172,7 +173,7 @@ def test_an_interrupted_search_of_alternatives_goes_on(tmp_path: Path) -> None:
         executor = FakeExecutor(lambda job: MeasureOutcome((next(seconds),)))
         searchers = start_searchers(SHORT_SEARCH, TARGET, "cpu", CPU)
         database = TuningDatabase(tmp_path, TARGET, CPU)
-        tuner = NetworkTuner(SHORT_SEARCH, executor, searchers, database, limits=limits)
+        tuner = network_tuner(SHORT_SEARCH, executor, searchers, database, limits=limits)
         try:
             return tuner.tune(replaced, [1.0], offers), executor.asked
         finally:

@@ -27,8 +27,8 @@ from foretune.inference.deploy.compile import compile_network
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.result import TuneResult
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
+from foretune.inference.search.limits import Limits
 from foretune.inference.search.proposal import Candidate, Measurement
-from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.tune import run
 from foretune.inference.workers import workforce
@@ -38,7 +38,7 @@ from hydra import compose, initialize_config_module
 from rich.console import Console
 from support.checkpoints import HARDWARE, TARGET, TASK, candidates_of, random_checkpoint
 from support.schedules import add_schedules
-from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into
+from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, network_tuner
 from tvm.s_tir import meta_schedule as ms
 
 OTHER_CPU = {"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 3}
@@ -115,7 +115,7 @@ def test_each_task_takes_the_best_rated_after_one_round_and_nothing_is_measured(
     taken = Taken()
     searcher = Rated(latencies_s=((0.004, 0.006),))
     database = FakeDatabase(known={TASKS[1].workload_hash: 0.001})
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         OneShotConfig(rounds=1, top_k=4, measure=False),
         measuring_into(measured),
         [searcher],
@@ -137,7 +137,7 @@ def test_each_task_takes_the_best_rated_after_one_round_and_nothing_is_measured(
 def test_a_prediction_that_comes_after_the_time_is_kept() -> None:
     in_time = iter([True])
     taken = Taken()
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         OneShotConfig(rounds=1, top_k=4, measure=False),
         measuring_into([]),
         [Rated(latencies_s=((0.004, 0.006),))],
@@ -150,7 +150,7 @@ def test_a_prediction_that_comes_after_the_time_is_kept() -> None:
 
 
 def test_a_task_without_a_candidate_says_so() -> None:
-    empty = NetworkTuner(
+    empty = network_tuner(
         OneShotConfig(rounds=1, top_k=4, measure=False),
         measuring_into([]),
         [FakeSearcher(replies=[RoundReply()])],

@@ -15,7 +15,7 @@ from foretune.compiler.templates.gpu.function import kernel_function, launches_t
 from foretune.compiler.templates.gpu.matching import Match, matched
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_hash
-from foretune.inference.bolt.gpu_placing import Template, placed
+from foretune.inference.run.gpu_placing import Template, placed
 
 from .results import make_task
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from foretune.compiler.operators import Dense, to_task
 from foretune.inference.reuse.donors import ParentsBest
-from foretune.inference.reuse.order import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.planner import ReusePlanner
+from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected, SourceLimits
 from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.proposal import Proposal
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
-from .searchers import FakeDatabase, FakeSearcher, measuring_into
+from .searchers import FakeDatabase, FakeSearcher, measuring_into, network_tuner
 
 A, B, C, D = TASKS = [
     to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32, 64)
@@ -85,6 +85,18 @@ def tree_of(**parents):
     return ReuseTree({names[child]: names[parent] for child, parent in parents.items()}, {})
 
 
+class GivenRules(ReuseRules):
+    """Rules made of functions: `child_of`, `known_programs` and so on."""
+
+    def __init__(self, *, source_rounds=None, heavy_share=math.inf, heavy_rounds=1, **functions):
+        super().__init__(limits=SourceLimits(source_rounds, heavy_share, heavy_rounds))
+        self.reads_sketches = "sketch_of" in functions
+        for name, function in functions.items():
+            method = name.removesuffix("_of")
+            assert hasattr(ReuseRules, method), name
+            setattr(self, method, function)
+
+
 def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), breadth_first=False, **rules):
     selection = tree if isinstance(tree, ReuseSelection) else GivenSelection(tree)
     chosen = Selected(selection, bridges, library)
@@ -92,14 +104,14 @@ def planner_of(tree, *, starts=None, config=CONFIG, bridges=(), library=(), brea
         config,
         lambda tasks: chosen,
         starts or ParentsBest(adapt),
-        ReuseRules(**rules),
+        GivenRules(**rules),
         breadth_first=breadth_first,
     )
 
 
 def tune(planner, searcher, tasks=TASKS, untuned_s=None, database=None, config=CONFIG, **options):
     searchers = searcher if isinstance(searcher, list) else [searcher]
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         config, measuring_into([]), searchers, database or FakeDatabase(), planner=planner, **options
     )
     return tuner.tune(tasks, untuned_s or [SECOND_S * 20] * len(tasks))

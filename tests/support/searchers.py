@@ -10,8 +10,9 @@ from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
 from foretune.inference.database.tuning_notes import TuningNotes
 from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.persistence import Ledger
 from foretune.inference.search.proposal import Proposal
-from foretune.inference.search.tuner import NetworkTuner
+from foretune.inference.search.tuner import Hooks, NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
 from .fake_executor import FakeExecutor
@@ -103,8 +104,23 @@ def measuring_into(measured):
     return FakeExecutor(measure, measure)
 
 
-def tuner_of(searcher, database=None, *, config=None, **options):
+def network_tuner(config, executor, searchers, database, *, planner=None, limits=None, **options):
+    """A tuner; `options` are those of `Ledger` and `Hooks`, and `start_sources`."""
+    kept = {name: options.pop(name) for name in ("retune", "predicted", "memory") if name in options}
     return NetworkTuner(
+        config,
+        executor,
+        searchers,
+        Ledger(database, config.rounds, **kept),
+        planner=planner,
+        start_sources=options.pop("start_sources", ()),
+        limits=limits,
+        hooks=Hooks(**options),
+    )
+
+
+def tuner_of(searcher, database=None, *, config=None, **options):
+    return network_tuner(
         config or OneShotConfig(rounds=2, top_k=4),
         measuring_into([]),
         [searcher],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from foretune.inference import OneShotConfig
 from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.search.config import StopConfig
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.workers.searchers import start_searchers
 
 from .checkpoints import HARDWARE, TARGET, TASK
+from .searchers import network_tuner
 
 SHORT_SEARCH = OneShotConfig(
     DraftingConfig(population=64, generations=1, keep=8),
@@ -27,5 +27,5 @@ def tuned(checkpoint, executor, folder, strategy, **settings):
     config = OneShotConfig(strategy, processes=0, finalists=0, **settings)
     database = TuningDatabase(folder, TARGET, HARDWARE)
     searchers = start_searchers(config, TARGET, checkpoint, HARDWARE)
-    (result,) = NetworkTuner(config, executor, searchers, database).tune([TASK], [1.0])
+    (result,) = network_tuner(config, executor, searchers, database).tune([TASK], [1.0])
     return result, database

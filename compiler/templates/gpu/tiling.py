@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product as every
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tvm.target import Target
-
-    from .problem import Problem
 
 _BYTES = 2  # of float16 and bfloat16
 PROLOGUE = 1500
@@ -84,12 +82,35 @@ class Tiling:
         return self.stages * (self.block_m + self.block_n) * self.block_k * _BYTES
 
 
-def candidates(problem: Problem, gpu: Gpu) -> Iterator[Tiling]:
+class Product(Protocol):
+    """A product as far as its tilings depend on it; `problem.Problem` says what the members are."""
+
+    divisible: ClassVar[bool]
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    def fits(self, tiling: Tiling) -> bool: ...
+
+    def workspace(self, tiling: Tiling) -> tuple[int, ...] | None: ...
+
+    def tilings(self, gpu: Gpu) -> Iterator[Tiling]: ...
+
+    def cycles(self, tiling: Tiling, gpu: Gpu) -> float: ...
+
+
+def candidates(problem: Product, gpu: Gpu) -> Iterator[Tiling]:
     """Tilings of a problem that are worth a look."""
     return problem.tilings(gpu)
 
 
-def ranked(problem: Problem, gpu: Gpu) -> list[Tiling]:
+def ranked(problem: Product, gpu: Gpu) -> list[Tiling]:
     """Candidates, the fastest by the closed form first; of equals, more stages and longer steps first."""
 
     def order(tiling: Tiling) -> tuple[float, int, int]:
@@ -98,12 +119,12 @@ def ranked(problem: Problem, gpu: Gpu) -> list[Tiling]:
     return sorted(candidates(problem, gpu), key=order)
 
 
-def cycles(problem: Problem, tiling: Tiling, gpu: Gpu) -> float:
+def cycles(problem: Product, tiling: Tiling, gpu: Gpu) -> float:
     """Estimated cycles of a problem's kernels."""
     return problem.cycles(tiling, gpu)
 
 
-def product_tilings(problem: Problem, gpu: Gpu) -> Iterator[Tiling]:
+def product_tilings(problem: Product, gpu: Gpu) -> Iterator[Tiling]:
     """Tilings of a product by Bolt's guidelines.
 
     Four or eight warps, whose sums fill at most half of the registers. Stages fit into shared memory. A block
@@ -124,7 +145,7 @@ def product_tilings(problem: Problem, gpu: Gpu) -> Iterator[Tiling]:
                 yield replace(tiling, parts=parts)
 
 
-def product_cycles(problem: Problem, tiling: Tiling, gpu: Gpu) -> float:
+def product_cycles(problem: Product, tiling: Tiling, gpu: Gpu) -> float:
     """Cycles of a product: waves of blocks, each with its multiply-adds or its loads, whichever take longer.
 
     Loads that fewer stages leave waiting add to the block's time: half of them with two stages. A kernel that
@@ -149,5 +170,5 @@ def row_cycles(rows: int, columns: int, value_bytes: int, gpu: Gpu) -> float:
     return waves * PROLOGUE + read
 
 
-def _blocks(problem: Problem, tiling: Tiling) -> int:
+def _blocks(problem: Product, tiling: Tiling) -> int:
     return math.ceil(problem.rows / tiling.block_m) * math.ceil(problem.columns / tiling.block_n)

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -26,6 +26,7 @@ from ..config import ExecutorConfig, ExecutorConfigError
 from ..job import MeasureConfig, MeasureJob, MeasureOutcome
 from ..machine_errors import DevicesLostError
 from ..worker.process import START_TIMEOUT_S, WorkerStartError
+from .base import Executor
 from .ray_connection import connect
 
 # Largest number of candidates that an actor gets at once; they are measured again if it dies.
@@ -40,12 +41,20 @@ _LOG_AFTER_S = 10.0
 log = logging.getLogger(__name__)
 
 
+class MakeExecutor(Protocol):
+    """Function that makes an executor; Ray finds it by its name on the node."""
+
+    def __call__(
+        self, config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None = None
+    ) -> Executor: ...
+
+
 class _Device:
     """Ray actor that owns a device; its arguments and results are JSON, as between all processes."""
 
-    def __init__(self, config: str, target: str, measure: str, workers: int | None) -> None:
-        from .. import make_executor
-
+    def __init__(
+        self, make_executor: MakeExecutor, config: str, target: str, measure: str, workers: int | None
+    ) -> None:
         built_for = Target(json.loads(target))
         self.on_cuda = built_for.kind.name == "cuda"
         self.executor = make_executor(
@@ -145,13 +154,20 @@ class RayExecutor:
     stage_pids: Mapping[str, Sequence[int]] = {}
 
     def __init__(
-        self, config: ExecutorConfig, target: Target, measure: MeasureConfig, workers: int | None
+        self,
+        config: ExecutorConfig,
+        target: Target,
+        measure: MeasureConfig,
+        workers: int | None,
+        make_local: MakeExecutor,
     ) -> None:
+        """`make_local` makes the executor of a device on its node."""
         self.config = config
         self._kind = target.kind.name
         self._cores = target_cores(target)
         inner = replace(config, kind="local", devices=None)
         self._actor_arguments = (
+            make_local,
             json.dumps(asdict(inner)),
             target_to_json(target),
             json.dumps(asdict(measure)),

@@ -1,4 +1,7 @@
-"""Replay: latencies of a pool of measured programs in place of a device."""
+"""Replay: latencies of a pool of measured programs in place of a device.
+
+The command offers it as `executor=replay`, which compares searches in minutes. So it is part of the product.
+"""
 
 from __future__ import annotations
 

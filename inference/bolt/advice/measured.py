@@ -22,7 +22,8 @@ from ...inspection.content import snapshot
 from ...reuse.parent import ReuseParent
 from ...search.config import OneShotConfig
 from ...search.opening import anything_due
-from ...search.tuner import NetworkTuner
+from ...search.persistence import Ledger
+from ...search.tuner import Hooks, NetworkTuner
 from ...spaces.stock import StockSpace
 from ...starts.adapted import AdaptedStarts, ProgramAdapter
 from ...starts.configured import asked_starts
@@ -150,13 +151,15 @@ class MeasuredLatencies(LatencySource):
             search,
             workforce.executor,
             workforce.searchers,
-            self._own,
+            Ledger(self._own, search.rounds),
             start_sources=[
                 AdaptedStarts(lambda task: parents.get(task.workload_hash, ()), adapter, ADAPTED),
                 *asked_starts(search, self._target, workforce.hardware(), self._own),
             ],
-            on_progress=on_progress,
-            around_measuring=hold_back(search, workforce.executor, workforce.searchers),
+            hooks=Hooks(
+                on_progress=on_progress,
+                around_measuring=hold_back(search, workforce.executor, workforce.searchers),
+            ),
         )
         tuner.tune(tasks)
 

@@ -1,5 +1,7 @@
 """Selective Tuning: tasks with common steps share the programs of one of them (a baseline of ETO section 7).
 
+The command offers it as `search.reuse=selective`, so it is part of the product.
+
 "[RFC][AutoTVM] Selective Tuning", TVM issue 4188, 2019; ETO cites it as [19]. The similarity of two tasks is
 the overlap of their search spaces. Tasks that are pairwise similar, the maximal cliques, form a cluster. One
 task of a cluster is searched; the others take over its fastest programs.

@@ -29,7 +29,7 @@ class ReuseConfig(StrategyConfig):
         if self.rank not in RANKS:
             raise OneShotConfigError(f"search.strategy.rank={self.rank}: use one of {', '.join(RANKS)}")
         object.__setattr__(self, "backend", strategy_config(self.backend))
-        if self.backend.name == self.name:
+        if isinstance(self.backend, ReuseConfig):
             raise OneShotConfigError(
                 "search.strategy.backend=reuse: a backend searches tasks without a parent; use draft, "
                 "evolutionary or annealing"

@@ -38,6 +38,18 @@ class ReuseStrategy(Strategy):
     """
 
     Config = ReuseConfig
+    needs_parent_program = True
+
+    @classmethod
+    def measures_steps(cls, config: Any) -> bool:
+        """See Strategy: Algorithm 1 as published does."""
+        by_measuring: bool = config.rank == BY_MEASURING
+        return by_measuring
+
+    @classmethod
+    def checkpoints(cls, config: Any) -> tuple[str, ...]:
+        """See Strategy: those of the backend, which rank the candidates of Algorithm 1 too."""
+        return strategy_class(config.backend.name).checkpoints(config.backend)
 
     def __init__(self, backend: Strategy, config: ReuseConfig, setting: StrategySetting) -> None:
         self._backend = backend

@@ -25,6 +25,13 @@ class DraftStrategy(DescendingStrategy):
     """Rates decisions by the thousand with a draft model, and replays only the best drafts."""
 
     Config = DraftingConfig
+    narrows_space = True
+    takes_draft_model = True
+
+    @classmethod
+    def checkpoints(cls, config: Any) -> tuple[str, ...]:
+        """See Strategy."""
+        return () if config.checkpoint is None else (config.checkpoint,)
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:

@@ -22,9 +22,9 @@ from foretune.inference.bundle.instructions import KINDS
 from foretune.inference.database.folder import DEVICE_FILE, STARTS_FILE, DatabaseInUseError
 from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.search.config import OneShotConfig
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.workers.searchers import start_searchers
 from support.fake_executor import HARDWARE, FakeExecutor
+from support.searchers import network_tuner
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import InstructionKind
 
@@ -49,7 +49,7 @@ def tune(root: Path, answer=None, hardware: Hardware = HARDWARE, target=TARGET):
     seconds = iter(1e-3 / n for n in range(1, 1000))
     executor = FakeExecutor(answer or (lambda job: MeasureOutcome((next(seconds),))))
     database = TuningDatabase(root, target, hardware)
-    tuner = NetworkTuner(CONFIG, executor, start_searchers(CONFIG, target, None, hardware), database)
+    tuner = network_tuner(CONFIG, executor, start_searchers(CONFIG, target, None, hardware), database)
     results = tuner.tune(TASKS, [1.0] * len(TASKS))
     return results, executor.asked, database.folder, tuner
 

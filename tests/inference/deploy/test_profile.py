@@ -15,7 +15,7 @@ from foretune.inference.deploy import profile as subject
 from foretune.inference.deploy.compile import CompiledNetwork, compile_network
 from foretune.inference.deploy.load import load
 from foretune.inference.deploy.profile import ProfileError, profile_network
-from foretune.inference.run.result import CallTime, NetworkProfile
+from foretune.inference.run.network_profile import CallTime, NetworkProfile
 from tvm import relax
 from tvm.support.cc import get_cc
 

@@ -16,7 +16,6 @@ from foretune.inference.fasor.pretuned_starts import SHIPPED, PretunedStarts
 from foretune.inference.pretune import PretuneConfig, pretune, shapes_of
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.starts.base import Start
@@ -28,6 +27,7 @@ from support.fake_executor import FakeExecutor
 from support.paths import ROOT
 from support.pools import pooled_record, sampled_traces, write_pool
 from support.reuse import SM_80
+from support.searchers import network_tuner
 
 SMALL, LARGE, CHILD = (to_task(Dense(rows=16, in_features=32, out_features=n)) for n in (64, 512, 96))
 OTHER_CLASS = to_task(Dense(rows=16, in_features=32, out_features=96, epilogue="bias_relu"))
@@ -192,7 +192,7 @@ def test_a_search_measures_its_pretuned_starts_first(tmp_path, file):
         pretuned=PretunedConfig(file=str(file), programs=2),
     )
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         config,
         FakeExecutor(),
         start_searchers(config, TARGET, None, HARDWARE),

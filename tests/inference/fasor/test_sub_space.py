@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import HARDWARE, TARGET, TASK
 from support.drafts import matmul, matmul_trace, with_locations
+from support.searchers import network_tuner
 
 EVEN = {bound: dict.fromkeys(PRIMITIVES, 1.0) for bound in BOUNDS}
 
@@ -221,7 +222,6 @@ def test_a_sub_space_is_checked_before_searches_start(tmp_path):
 def test_a_task_is_tuned_within_the_sub_space(tmp_path):
     from foretune.dataset.measure import MeasureConfig, WorkerPool
     from foretune.inference.database.tuning_database import TuningDatabase
-    from foretune.inference.search.tuner import NetworkTuner
     from foretune.inference.workers.searchers import start_searchers
 
     task = to_task(Dense(rows=24, in_features=60, out_features=48, epilogue="bias_relu"))
@@ -238,7 +238,7 @@ def test_a_task_is_tuned_within_the_sub_space(tmp_path):
     database = TuningDatabase(tmp_path / "database", TARGET, HARDWARE)
     searchers = start_searchers(config.fitted(TARGET), TARGET, None, HARDWARE)
     with WorkerPool(TARGET, MeasureConfig(), workers=1) as executor:
-        (result,) = NetworkTuner(config.fitted(TARGET), executor, searchers, database).tune([task], [1.0])
+        (result,) = network_tuner(config.fitted(TARGET), executor, searchers, database).tune([task], [1.0])
     assert np.isfinite(result.latency_s)
     measured = database.latencies_s(task, 100)
     assert measured

@@ -13,22 +13,22 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
 from foretune.inference import OneShotConfig
 from foretune.inference.database.tuning_database import TuningDatabase
-from foretune.inference.eto.backend import with_backend
 from foretune.inference.eto.published import PublishedTrees
-from foretune.inference.planners.assembly import PlannerFactory
+from foretune.inference.planners.assembly import reuse_of_run
 from foretune.inference.planners.shares import LatencySharePlanner
 from foretune.inference.reuse.config import AutoConfig, EtoConfig
 from foretune.inference.search.config import StopConfig
+from foretune.inference.search.limits import Limits
 from foretune.inference.search.loop import SearchLoop
 from foretune.inference.search.opening import anything_due
 from foretune.inference.search.task_search import TaskSearch
-from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.registry import strategy_config
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.workers.searchers import start_searchers
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.searchers import network_tuner
 from support.tuning import SHORT_SEARCH
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self, folder: Path, config=CONFIG, tasks=TASKS, batches=10**6):
         self.database = TuningDatabase(folder, TARGET, CPU)
-        self.planners = PlannerFactory(config, TARGET, self.database)
+        self.reuse = reuse_of_run(config, TARGET, self.database)
         self.config, self.tasks = config, tasks
         self._left = batches
         self._seconds = (1e-3 / n for n in itertools.count(1))
@@ -63,12 +63,12 @@ class Run:
                 self._left -= 1
                 return super().measure(jobs)
 
-        tuner = NetworkTuner(
+        tuner = network_tuner(
             self.config,
             Counted(latency),
             start_searchers(self.config, TARGET, None, CPU),
             self.database,
-            planner=self.planners.make(),
+            planner=self.reuse.planner(),
             limits=Limits(in_time=in_time),
         )
         return tuner.tune(self.tasks, [1.0] * len(self.tasks))
@@ -77,7 +77,7 @@ class Run:
     def due(self):
         for task in self.tasks:
             self.database.notes.note_untuned(task, 1.0)
-        return anything_due(self.tasks, self.config, self.database, self.planners.make())
+        return anything_due(self.tasks, self.config, self.database, self.reuse.planner())
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def whole(tmp_path_factory):
 
 def test_without_reuse_the_planner_is_the_default_one(tmp_path):
     run = Run(tmp_path, replace(CONFIG, reuse="off"))
-    assert type(run.planners.make()) is LatencySharePlanner
+    assert type(run.reuse.planner()) is LatencySharePlanner
 
 
 def test_one_task_is_searched_and_the_others_begin_with_its_programs(whole):
@@ -100,8 +100,8 @@ def test_one_task_is_searched_and_the_others_begin_with_its_programs(whole):
 
 def test_a_search_without_reuse_goes_on_where_a_run_with_reuse_ended(whole):
     run, _ = whole
-    off = PlannerFactory(replace(CONFIG, reuse="off"), TARGET, run.database)
-    assert anything_due(TASKS, CONFIG, run.database, off.make())
+    off = reuse_of_run(replace(CONFIG, reuse="off"), TARGET, run.database)
+    assert anything_due(TASKS, CONFIG, run.database, off.planner())
 
 
 def test_tasks_of_an_earlier_run_are_parents(whole):
@@ -110,11 +110,11 @@ def test_tasks_of_an_earlier_run_are_parents(whole):
     later = Run(run.database.folder.parent, tasks=[task])
     (result,) = later.tune()
     assert (result.candidates_measured, result.parent_hash) == (1, TASKS[2].workload_hash)
-    child_of = later.planners._earlier_child_of
+    child_of = later.reuse.rules.earlier_child
     assert child_of(task, TASKS[2]).search is False  # half of its columns
     assert child_of(to_task(Dense(rows=8, in_features=32, out_features=128)), TASKS[2]) is None
-    retune = PlannerFactory(CONFIG, TARGET, later.database, retune=True)
-    assert retune._sources([task]).library == []
+    retune = reuse_of_run(CONFIG, TARGET, later.database, retune=True)
+    assert retune.select([task]).library == []
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_tasks_of_an_earlier_run_are_parents(whole):
 def test_templates_take_the_place_of_adapted_programs(whole, templates, target, asked, starts):
     run, _ = whole
     config = replace(CONFIG, templates=templates, auto=replace(CONFIG.auto, starts=asked))
-    factory = PlannerFactory(config, parse_target(target), run.database)
-    child = factory._child_of(TASKS[1])
+    rules = reuse_of_run(config, parse_target(target), run.database).rules
+    child = rules.child(TASKS[1])
     assert child.starts == child.heavy.starts == starts
-    resized = factory._earlier_child_of(TASKS[1], TASKS[2])
+    resized = rules.earlier_child(TASKS[1], TASKS[2])
     assert (resized is None) == (asked == 0)
 
 
@@ -143,7 +143,7 @@ def test_an_alternative_knows_its_layer_at_another_size(whole):
     run, _ = whole
     task = to_task(Dense(rows=16, in_features=32, out_features=32))
     alternative = replace(to_task(Dense(rows=16, in_features=32, out_features=16)), source=ALTERNATIVE)
-    planner = Run(run.database.folder.parent, tasks=[task]).planners.make()
+    planner = Run(run.database.folder.parent, tasks=[task]).reuse.planner()
     assert list(planner.further_tasks([task])) == []
     searches = [TaskSearch(one, SearchLoop(StopConfig(), 0, own_surrogate())) for one in (task, alternative)]
     planner.begin(searches)
@@ -193,7 +193,7 @@ STOCK = {"name": "stock", "population_size": 16, "generations": 1}
 def published(reuse):
     """Settings of a published search, small enough for a test."""
     eto = EtoConfig(trials=16, samples=2, bridges="none")
-    return with_backend(OneShotConfig(STOCK, processes=0, reuse=reuse, eto=eto))
+    return OneShotConfig(STOCK, processes=0, reuse=reuse, eto=eto).for_reuse()
 
 
 def test_eto_searches_one_task_by_stock_metaschedule_and_the_others_by_algorithm_1(tmp_path):
@@ -244,13 +244,13 @@ def test_selective_tuning_searches_the_representatives_of_its_clusters(tmp_path)
 
 
 def test_settings_without_a_published_search_stay(tmp_path):
-    assert with_backend(CONFIG) is CONFIG
-    assert with_backend(OneShotConfig(reuse="paper")).strategy.backend == strategy_config("stock")
+    assert CONFIG.for_reuse() is CONFIG
+    assert OneShotConfig(reuse="paper").for_reuse().strategy.backend == strategy_config("stock")
 
 
 @pytest.mark.parametrize("reuse", ["paper", "top_k", "selective"])
 def test_a_published_search_has_nothing_of_foretune(reuse):
-    config = with_backend(OneShotConfig(reuse=reuse))
+    config = OneShotConfig(reuse=reuse).for_reuse()
     assert (config.templates, config.starts, config.surrogate, config.finalists) == (0, "known", False, 0)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from foretune.inference.planners.gradient import gradient
-from foretune.inference.planners.registry import PLANNERS, make_planner, planner_config
+from foretune.inference.planners.registry import PLANNERS, planner_config
 from foretune.inference.planners.shares import LatencySharePlanner
+from foretune.inference.planners.turn_planner import make_planner
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError, StopConfig
 from support.searchers import TASKS, FakeDatabase, FakeSearcher, tuner_of
 

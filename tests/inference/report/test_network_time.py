@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from foretune.inference.report.network_time import time_notes, time_table
 from foretune.inference.report.table import tasks_table
-from foretune.inference.run.result import EAGER, TUNED, CallTime, NetworkProfile, TuneResult
+from foretune.inference.run.network_profile import CallTime, NetworkProfile
+from foretune.inference.run.result import EAGER, TUNED, TuneResult
 from support.results import make_contestant, make_result, make_task
 
 CALLS = [

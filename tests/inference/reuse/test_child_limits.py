@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from foretune.inference.reuse.donors import Donor, ParentsBest
-from foretune.inference.reuse.order import ChildBudget
+from foretune.inference.reuse.rules import ChildBudget
 from foretune.inference.starts.base import Start, StartSource
 from support.reuse_trees import (
     CONFIG,

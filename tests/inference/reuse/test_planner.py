@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from foretune.inference.database.tuning_notes import TaskName
 from foretune.inference.reuse.donors import ParentsBest
-from foretune.inference.reuse.order import ChildBudget
+from foretune.inference.reuse.rules import ChildBudget
 from foretune.inference.reuse.selection import ReuseSelection
 from foretune.inference.reuse.tree import ROOT
 from foretune.inference.search.config import StopConfig
-from foretune.inference.search.tuner import Limits, NetworkTuner
+from foretune.inference.search.limits import Limits
 from support.reuse_trees import (
     BRIDGE,
     CONFIG,
@@ -28,7 +28,7 @@ from support.reuse_trees import (
     tree_of,
     tune,
 )
-from support.searchers import FakeDatabase, measuring_into
+from support.searchers import FakeDatabase, measuring_into, network_tuner
 
 
 def test_a_child_waits_for_its_parent_and_begins_with_its_fastest_programs():
@@ -169,7 +169,7 @@ def test_tasks_that_the_tree_leaves_out_are_searched_in_full():
 def test_bridges_come_first_and_are_no_part_of_the_network():
     searcher = StartingSearcher()
     planner = planner_of(tree_of(a="_", x="a", b="x", c="_"), bridges=[BRIDGE])
-    tuner = NetworkTuner(CONFIG, measuring_into([]), [searcher], FakeDatabase(), planner=planner)
+    tuner = network_tuner(CONFIG, measuring_into([]), [searcher], FakeDatabase(), planner=planner)
     results = tuner.tune(TASKS[:3], [0.01] * 3)
     # The bridge comes as soon as its parent is done, before c.
     assert searcher.searched.index("+") < searcher.searched.index("b")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from foretune.inference.database.tuning_notes import TaskName
 from foretune.inference.planners.registry import PLANNERS
-from foretune.inference.reuse.order import ChildBudget
+from foretune.inference.reuse.rules import ChildBudget
 from foretune.inference.search.config import StopConfig
 from foretune.inference.search.tuner import Limits
 from support.reuse_trees import (

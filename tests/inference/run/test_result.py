@@ -20,9 +20,8 @@ from foretune.inference.run.result_file import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.paths import TESTS
 from support.results import make_contestant, make_result, make_task
-
-TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_derived_figures_of_a_task() -> None:

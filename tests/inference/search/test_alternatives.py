@@ -15,12 +15,11 @@ from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.loop import SearchLoop
 from foretune.inference.search.opening import anything_due
 from foretune.inference.search.task_search import TaskSearch
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.workers.messages import RoundReply
 from support.reuse_trees import StartingSearcher, planner_of
-from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, tuner_of
+from support.searchers import TASKS, FakeDatabase, FakeSearcher, measuring_into, network_tuner, tuner_of
 
 DIRECT, NEXT, OTHER = TASKS
 CONFIG = OneShotConfig(rounds=3, top_k=3, stop=StopConfig(minimum=1), min_latency_share=0.0)
@@ -155,7 +154,7 @@ def test_of_two_likely_alternatives_the_one_of_the_higher_gain_comes_first() -> 
     assert [search.stake_s for search in searches] == [DIRECT.weight * 3.0] * 3
     direct, lower, higher = (search.operations for search in searches)
     assert higher == pytest.approx(1.6 * direct) and lower == pytest.approx(1.3 * direct)
-    searches[2].known_s = 0.5
+    searches[2].earlier.known_s = 0.5
     assert [search.stake_s for search in searches] == [DIRECT.weight * 0.5] * 3
 
 
@@ -168,7 +167,7 @@ def test_an_alternative_of_some_places_does_not_stand_for_the_others() -> None:
     ]
     Contests([one], searches)
     assert [search.stake_s for search in searches] == [6.0, 0.0]
-    assert searches[1].stands_for is None
+    assert searches[1].role.stands_for is None
 
 
 def test_what_is_called_elsewhere_too_is_searched_on() -> None:
@@ -201,7 +200,7 @@ def test_the_first_of_several_with_the_same_loops_decides_on_the_template(search
     """The second of two templates is the fastest of both; with two searchers, the other one waits."""
     found = [StartingSearcher(lambda trace: 0.8 if "template 1" in trace else 0.9) for _ in range(searchers)]
     planner = planner_of(ReuseTree({}, {}), config=CONFIG, loops_of=lambda task: "the same")
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         CONFIG,
         measuring_into([]),
         found,
@@ -273,15 +272,15 @@ def test_an_alternative_is_judged_once_all_its_tasks_were_measured() -> None:
     direct, first, second = (
         TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate())) for task in (DIRECT, *two.tasks)
     )
-    direct.known_s, first.known_s = 1.0, 0.5
-    second.rounds, second.busy = 1, True
+    direct.earlier.known_s, first.earlier.known_s = 1.0, 0.5
+    second.had.rounds, second.flight.busy = 1, True
     contests = Contests([two], [direct, first, second])
     contests.give_up(3)
     assert not (first.over or second.over)
-    second.busy, second.known_s = False, 0.7  # 1.2 s in all
+    second.flight.busy, second.earlier.known_s = False, 0.7  # 1.2 s in all
     contests.give_up(3)
     assert not (first.over or second.over)
-    second.known_s = 0.9
+    second.earlier.known_s = 0.9
     contests.give_up(3)
     assert (first.over, second.over, direct.over) == (True, True, False)
     assert (first.full_rounds, second.full_rounds) == (3, 3)
@@ -301,9 +300,9 @@ def test_alternatives_that_were_hopeless_at_another_size_are_left_out() -> None:
 
     assert over({}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, False]
     assert over({1.0: 1.0}, {2.0: 9.0}, {1.0: 0.9}) == [False, False, False]  # no size in common
-    assert [search.known_resized for search in searches] == [False, False, True]
+    assert [search.role.known_resized for search in searches] == [False, False, True]
     assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.6}) == [False, False, False]  # 1.2 times as long
-    assert [search.known_resized for search in searches] == [False, True, True]
+    assert [search.role.known_resized for search in searches] == [False, True, True]
     # The nearest size in common decides: at the other one, it was hopeless.
     assert over({1.0: 2.0, 2.0: 1.0}, {1.0: 1.0, 2.0: 0.1}, {1.0: 1.2, 2.0: 0.9}) == [False, False, False]
     assert over({2.0: 1.0}, {2.0: 0.5}, {2.0: 0.7}) == [False, False, True]

@@ -11,10 +11,11 @@ from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
 from foretune.inference.database.tuning_database import ROUNDS_FILE, TuningDatabase
-from foretune.inference.search.tuner import Limits, NetworkTuner
+from foretune.inference.search.limits import Limits
 from foretune.inference.workers.searchers import start_searchers
 from support.drafts import CPU
 from support.fake_executor import FakeExecutor
+from support.searchers import network_tuner
 from support.tuning import SHORT_SEARCH
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -33,7 +34,7 @@ def run(tasks: list[Task], folder: Path, limits: Limits):
     database = TuningDatabase(folder, TARGET, CPU)
     executor = FakeExecutor(lambda job: MeasureOutcome((next(seconds),)))
     searchers = start_searchers(SHORT_SEARCH, TARGET, "cpu", CPU)
-    tuner = NetworkTuner(SHORT_SEARCH, executor, searchers, database, limits=limits)
+    tuner = network_tuner(SHORT_SEARCH, executor, searchers, database, limits=limits)
     return tuner, tuner.tune(tasks, [1.0] * len(tasks)), database
 
 

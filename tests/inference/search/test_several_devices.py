@@ -6,9 +6,8 @@ import threading
 from collections import Counter
 
 from foretune.inference.search.config import OneShotConfig
-from foretune.inference.search.tuner import NetworkTuner
 from support.fake_executor import HARDWARE
-from support.searchers import TASKS, UNTUNED_S, FakeDatabase, FakeSearcher, latency_of_module
+from support.searchers import TASKS, UNTUNED_S, FakeDatabase, FakeSearcher, latency_of_module, network_tuner
 
 _WAIT_S = 60.0
 
@@ -41,7 +40,7 @@ class SideBySide:
 def tuned(devices):
     executor = SideBySide(devices)
     config = OneShotConfig(rounds=2, top_k=4, finalists=0)  # finalists are measured again on purpose
-    tuner = NetworkTuner(config, executor, [FakeSearcher()], FakeDatabase())
+    tuner = network_tuner(config, executor, [FakeSearcher()], FakeDatabase())
     return tuner.tune(TASKS, UNTUNED_S), Counter(job.trace for job in executor.jobs)
 
 

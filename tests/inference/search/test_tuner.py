@@ -15,11 +15,11 @@ from foretune.dataset.records.schema import FailureKind
 from foretune.inference.planners.base import Round
 from foretune.inference.run.profiling import StageClock
 from foretune.inference.search.config import OneShotConfig, StopConfig
+from foretune.inference.search.limits import Limits
 from foretune.inference.search.loop import RoundBudget, SearchLoop
 from foretune.inference.search.opening import anything_due
 from foretune.inference.search.supervision import SearchSupervisor
 from foretune.inference.search.task_search import TaskSearch
-from foretune.inference.search.tuner import Limits, NetworkTuner
 from foretune.inference.starts.base import Start, StartSource
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.inference.workers.messages import RoundReply
@@ -31,6 +31,7 @@ from support.searchers import (
     FakeSearcher,
     latency_of_module,
     measuring_into,
+    network_tuner,
     tuner_of,
 )
 
@@ -94,7 +95,7 @@ def test_the_untuned_are_measured_during_the_first_searches():
         measured.append(job.module in untuned)
         return MeasureOutcome((untuned[job.module],)) if job.module in untuned else latency_of_module(job)
 
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         OneShotConfig(rounds=2, top_k=4), FakeExecutor(measure, measure), [searcher], FakeDatabase()
     )
     results = tuner.tune(TASKS)
@@ -119,7 +120,7 @@ def test_searches_are_held_back_from_the_untuned_too():
         measured.append(bool(held))
         return MeasureOutcome((0.01,))
 
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         OneShotConfig(rounds=1, top_k=2),
         FakeExecutor(measure, measure),
         [FakeSearcher()],
@@ -134,7 +135,7 @@ def test_an_untuned_task_that_cannot_be_measured_ends_the_run():
     def fail(job):
         raise RuntimeError("no device")
 
-    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
+    tuner = network_tuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
     with pytest.raises(RuntimeError, match="no device"):
         tuner.tune(TASKS)
 
@@ -153,7 +154,7 @@ def test_a_searcher_gets_a_task_once_and_then_what_was_measured():
 def test_a_task_stays_with_the_searcher_that_knows_it():
     searchers = [FakeSearcher(), FakeSearcher()]
     config = OneShotConfig(rounds=2, top_k=4, extra_rounds=1)
-    tuner = NetworkTuner(config, measuring_into([]), searchers, FakeDatabase())
+    tuner = network_tuner(config, measuring_into([]), searchers, FakeDatabase())
     tuner.tune(TASKS[:2], UNTUNED_S[:2])
     assert [searcher.order for searcher in searchers] == [[1, 1, 1], [0, 0, 0]]
     for searcher in searchers:
@@ -163,9 +164,11 @@ def test_a_task_stays_with_the_searcher_that_knows_it():
 def test_an_idle_searcher_takes_over_from_a_busy_one():
     first, second = FakeSearcher(), FakeSearcher()
     mine, other = searches = [
-        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate()), searcher=first, rounds=1)
-        for task in TASKS[:2]
+        TaskSearch(task, SearchLoop(StopConfig(), 0, own_surrogate())) for task in TASKS[:2]
     ]
+    for search in searches:
+        search.round_begins()
+        search.flight.searcher = first
     supervisor = SearchSupervisor([first, second], searches)
     assert supervisor.choices(1) == ([], [])  # the one that knows them is idle, too
     supervisor.ask(0, Round(mine, RoundBudget(1)))
@@ -190,7 +193,7 @@ def test_templates_leave_room_for_other_programs(budget, is_child, first):
             return [Start(f"template {number}") for number in range(4)]
 
     searcher = FakeSearcher()
-    search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()), rounds=0)
+    search = TaskSearch(TASKS[0], SearchLoop(StopConfig(), 0, own_surrogate()))
     supervisor = SearchSupervisor([searcher], [search], [Templates()])
     supervisor.ask(0, Round(search, budget, starts=("adapted",), is_child=is_child))
     expected = (*(f"template {number}" for number in range(first)), "adapted")
@@ -343,7 +346,7 @@ def test_an_untuned_latency_that_is_known_is_not_measured_again():
         measured.append(job)
         return MeasureOutcome((0.25,))
 
-    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(measure, measure), [FakeSearcher()], database)
+    tuner = network_tuner(OneShotConfig(), FakeExecutor(measure, measure), [FakeSearcher()], database)
     results = tuner.tune(TASKS)
     assert [job.task for job in measured] == [TASKS[2].workload_hash]
     assert [result.untuned_latency_s for result in results] == [0.5, None, 0.25]
@@ -389,7 +392,7 @@ def test_a_budget_notes_what_it_left_unfinished():
     limits = Limits(in_time=lambda: len(measured) < 8, breadth_first=True)
     executor = measuring_into(measured)
     config = OneShotConfig(rounds=1, top_k=2)
-    NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
+    network_tuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
     # Three quick rounds of two; the round after them spends the rest, and counts as cut short.
     assert [database.unfinished[task.workload_hash] for task in TASKS] == [0, 0, 0]
 
@@ -424,7 +427,7 @@ def test_a_budget_goes_breadth_first_and_ends_the_run():
     limits = Limits(in_time=lambda: len(measured) < 4, breadth_first=True)
     executor = measuring_into(measured)
     config = OneShotConfig(rounds=2, top_k=4)
-    results = NetworkTuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
+    results = network_tuner(config, executor, [searcher], database, limits=limits).tune(TASKS, UNTUNED_S)
     assert searcher.order == [1, 2, 0]
     assert all(request.budget.quick for request in searcher.requests)
     assert all(result.tuned_latency_s is not None for result in results)
@@ -440,7 +443,7 @@ def test_a_program_of_a_quick_round_is_kept_again_where_it_proves_faster():
         return MeasureOutcome((0.002,)) if measured.count("0.004") == 2 else latency_of_module(job)
 
     database = FakeDatabase()
-    tuner = NetworkTuner(
+    tuner = network_tuner(
         OneShotConfig(rounds=2, top_k=4),
         FakeExecutor(measure, measure),
         [FakeSearcher(((0.006, 0.004), (0.003,), ()))],
@@ -466,7 +469,7 @@ def test_when_the_time_is_over_no_further_untuned_task_is_measured():
     limits = Limits(in_time=lambda: False, breadth_first=True)
     executor = measuring_into(measured)
     config = OneShotConfig(rounds=2, top_k=4)
-    results = NetworkTuner(config, executor, [FakeSearcher()], database, limits=limits).tune(TASKS)
+    results = network_tuner(config, executor, [FakeSearcher()], database, limits=limits).tune(TASKS)
     assert {job.module for job in measured} == {"0.004", "0.006"}
     assert [(one.untuned_latency_s, one.tuned_latency_s) for one in results] == [(None, 0.004)] * 3
     assert [database.notes.untuned_s(task) for task in TASKS] == [None] * 3  # the next run measures them
@@ -530,7 +533,7 @@ def test_a_limit_without_quick_rounds_leaves_tasks_out():
     limits = Limits(in_time=lambda: len(measured) < 4)
     executor = measuring_into(measured)
     config = OneShotConfig(rounds=2, top_k=4)
-    tuner = NetworkTuner(config, executor, [searcher], database, limits=limits)
+    tuner = network_tuner(config, executor, [searcher], database, limits=limits)
     results = tuner.tune(TASKS, UNTUNED_S)
     assert searcher.order == [1]
     assert not searcher.requests[0].budget.quick
@@ -591,7 +594,7 @@ def test_an_executor_that_cannot_go_on_ends_the_run():
     def fail(job):
         raise RuntimeError("no device")
 
-    tuner = NetworkTuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
+    tuner = network_tuner(OneShotConfig(), FakeExecutor(fail, fail), [FakeSearcher()], FakeDatabase())
     with pytest.raises(RuntimeError, match="no device"):
         tuner.tune(TASKS, UNTUNED_S)
 
@@ -611,7 +614,7 @@ def test_what_a_round_measured_before_it_was_stopped_is_kept(error):
     database.committed = [(key, 0.001)]  # of an earlier run, which this one replaces after a whole round
     config = OneShotConfig(rounds=1, top_k=4, stop=StopConfig(minimum=2, batch=2))
     searcher = FakeSearcher(((0.004, 0.006, 0.003, 0.005),))
-    tuner = NetworkTuner(config, FakeExecutor(stopping, stopping), [searcher], database, retune=True)
+    tuner = network_tuner(config, FakeExecutor(stopping, stopping), [searcher], database, retune=True)
     with pytest.raises(error):
         tuner.tune(TASKS[:1], UNTUNED_S[:1])
     assert database.committed == [(key, 0.001), (key, 0.004), (key, 0.006)]

@@ -1,6 +1,4 @@
-"""The pool strategy on real TVM, the replay of a whole search, and the searcher over rated pools."""
-
-import math
+"""The pool strategy on real TVM, and the replay of a whole search."""
 
 import numpy as np
 import pytest
@@ -11,14 +9,11 @@ from foretune.dataset.records.program_pool import ProgramPool
 from foretune.inference import OneShotConfig
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.search.config import OneShotConfigError
-from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.strategies.pool import PoolConfig, best_rows
-from foretune.inference.workers.pooled import PooledSearcher, load_rated, rate, save_rated
 from foretune.inference.workers.searchers import start_searchers
 from support.checkpoints import HARDWARE, TARGET, TASK
 from support.pools import replayable_pool
-from support.searchers import FakeDatabase
-from tvm.s_tir import meta_schedule as ms
+from support.searchers import FakeDatabase, network_tuner
 
 CONFIG = {"rounds": 2, "top_k": 4, "finalists": 0, "processes": 0}
 
@@ -30,7 +25,7 @@ def folder(tmp_path_factory):
 
 def tuned(folder, searcher, config, tasks=(TASK,)):
     executor = ReplayExecutor(ProgramPool(folder))
-    tuner = NetworkTuner(config, executor, [searcher], FakeDatabase(), elapsed_s=executor.elapsed_s)
+    tuner = network_tuner(config, executor, [searcher], FakeDatabase(), elapsed_s=executor.elapsed_s)
     return tuner, tuner.tune(list(tasks))
 
 
@@ -55,23 +50,6 @@ def test_a_search_replays_the_programs_of_a_pool_alone(folder):
     assert nothing.candidates_measured == 0 and nothing.reason == "no candidate was found"
     # The clock is the pool's: 0.75 s for each program that was built and run.
     assert tuner.curve[-1][0] == 4 * 0.75
-
-
-def test_rated_pools_are_searched_without_tvm_alike(folder, tmp_path):
-    pool = ProgramPool(folder)
-    rated = {TASK.workload_hash: rate(TASK, TARGET, ms.cost_model.RandomModel(), pool)}
-    assert {program.trace for program in rated[TASK.workload_hash]} == set(pool.programs(TASK.workload_hash))
-    save_rated(tmp_path / "rated.npz", rated)
-    again = load_rated(tmp_path / "rated.npz")
-    for one, other in zip(rated[TASK.workload_hash], again[TASK.workload_hash], strict=True):
-        assert (one.trace, one.score) == (other.trace, pytest.approx(other.score))
-        np.testing.assert_array_equal(one.embedding, other.embedding)
-    config = OneShotConfig(PoolConfig(), rounds=3, top_k=9, finalists=0)
-    _, (result,) = tuned(folder, PooledSearcher(again, config), config)
-    # Everything is measured, the failure too, and nothing twice.
-    assert result.candidates_measured == 9 and result.candidates_failed == 1
-    assert min(result.measured_latencies_s) == 1e-3
-    assert sum(map(math.isinf, result.measured_latencies_s)) == 1
 
 
 def test_a_replay_needs_the_pool_strategy_and_the_strategy_a_pool(folder, tmp_path):

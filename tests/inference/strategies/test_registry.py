@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,8 +74,8 @@ class OneByOne(Strategy):
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(STRATEGIES, "one_by_one", f"{__name__}:OneByOne")
-    monkeypatch.setattr("foretune.inference.strategies.registry.import_module", lambda *_: _Here)
+    monkeypatch.setitem(STRATEGIES, "one_by_one", "package_of_a_user:OneByOne")
+    monkeypatch.setitem(sys.modules, "package_of_a_user", _Here)
 
 
 class _Here:
@@ -110,6 +111,29 @@ def test_every_registered_strategy_is_there(name):
     strategy = strategy_class(name)
     assert issubclass(strategy, Strategy)
     assert strategy.Config().name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "checkpoints"),
+    [
+        ("evolutionary", ()),
+        ("draft", ("auto",)),
+        ({"name": "draft", "checkpoint": None}, ()),
+        ("dqn", ("auto", "cpu-draft")),
+        ("reuse", ("auto",)),
+        ({"name": "reuse", "backend": "stock"}, ()),
+    ],
+)
+def test_a_strategy_names_the_checkpoints_that_it_searches_with(given, checkpoints):
+    config = OneShotConfig(given)
+    assert config.strategy_class.checkpoints(config.strategy) == checkpoints
+
+
+@pytest.mark.parametrize(
+    ("given", "reuse"), [("draft", "auto"), ("reuse", "auto"), ("stock", "off"), ("pool", "off")]
+)
+def test_strategies_that_take_no_programs_over_search_each_task(given, reuse):
+    assert OneShotConfig(given).reuse_in_use == reuse
 
 
 class NoUnrolling(DesignSpace):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from foretune.dataset.measure.worker.process import WorkerLostError
 from foretune.dataset.records.schema import FailureKind
-from foretune.inference.planners.registry import make_planner
+from foretune.inference.planners.turn_planner import make_planner
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.opening import opened_searches
 from foretune.inference.search.persistence import Ledger
@@ -42,12 +42,12 @@ def test_the_next_run_begins_with_what_the_last_one_learned(tmp_path):
     tuner_of(FakeSearcher(), config=config, memory=SurrogateMemory(path)).tune(TASKS[:1], [1.0])
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {line["family"] for line in lines} == {"dense"}
-    ledger = Ledger(FakeDatabase(), config.rounds)
+    ledger = Ledger(FakeDatabase(), config.rounds, memory=SurrogateMemory(path))
     planner = make_planner(config)
-    (other,), _ = opened_searches(TASKS[1:2], config, planner, ledger, SurrogateMemory(path))
+    (other,), _ = opened_searches(TASKS[1:2], config, planner, ledger)
     assert other.surrogate_group == "dense"
     assert other.loop.selector._surrogate.is_primed
-    (alone,), _ = opened_searches(TASKS[1:2], OneShotConfig(), planner, ledger, SurrogateMemory(path))
+    (alone,), _ = opened_searches(TASKS[1:2], OneShotConfig(), planner, ledger)
     assert not alone.loop.selector._surrogate.is_primed
 
 

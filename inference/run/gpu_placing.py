@@ -16,7 +16,7 @@ from tvm.tirx import PrimFunc
 from ...compiler.networks.alternatives.alternatives import calls_of
 from ...compiler.networks.lowering.fused_function import kind_of
 from ...compiler.tvm_compat import as_task_module, workload_hash
-from ..run.result import TaskResult
+from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
     from ...compiler.networks.alternatives.gpu_chains import GpuChain

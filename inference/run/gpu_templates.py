@@ -29,8 +29,8 @@ from ...compiler.templates.gpu.tiling import Gpu, gpu_of
 from ...compiler.tvm_compat import available_cores, workload_hash
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
 from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
-from ..run.result import TaskResult
 from .gpu_placing import Template, placed
+from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
     from ...compiler.templates.gpu.matching import Match

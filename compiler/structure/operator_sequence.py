@@ -1,4 +1,4 @@
-"""Static analysis of a task's TIR: its operators in order, and its core operator."""
+"""Static analysis of a task's TIR: its operators in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvm.s_tir.analysis import find_anchor_sblock
 from tvm.s_tir.stmt import SBlock
 from tvm.tirx import Add, BufferStore, Cast, Div, Max, Min, Mul, Select, Sub
 
-from ...compiler.task import Task
+from ..task import Task
 
 _ARITHMETIC = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Max: "max", Min: "min"}
 
@@ -18,9 +18,9 @@ _ARITHMETIC = {Add: "add", Sub: "sub", Mul: "mul", Div: "div", Max: "max", Min: 
 def operator_sequence(task: Task) -> tuple[str, ...]:
     """Operators of a task in the order in which they run, without shapes.
 
-    The core operator goes by the task's operator type, any other by the arithmetic of its values, such as
-    "add" for a bias. An operator that only moves values is "copy", or "select" where a condition picks them,
-    as a padding does.
+    The core operator has the name of the task's operator type, any other that of the arithmetic of its
+    values, such as "add" for a bias. An operator that only moves values is "copy", or "select" if a
+    condition picks them, as in a padding.
     """
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(task.mod["main"].body, (SBlock, blocks.append))
@@ -30,11 +30,6 @@ def operator_sequence(task: Task) -> tuple[str, ...]:
         for block in blocks
         if block.iter_vars
     )
-
-
-def core_operator(task: Task) -> str:
-    """Core operator of a task: its reduction with the most operations."""
-    return task.operator
 
 
 def _arithmetic(block: SBlock) -> str:

@@ -12,8 +12,8 @@ from foretune.compiler.templates.gpu.function import launches_template
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.inference.bolt.gpu_placing import Template, placed
-from foretune.inference.bolt.gpu_templates import GpuTemplates, joined_calls
+from foretune.inference.run.gpu_placing import Template, placed
+from foretune.inference.run.gpu_templates import GpuTemplates, joined_calls
 from foretune.inference.run.result import TaskResult
 from support.gpu_networks import TARGET, lowered, made_template
 from support.results import make_task

@@ -11,20 +11,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from foretune.compiler.task import Task
+from foretune.dataset.records.program_pool import ProgramPool
+from foretune.inference.search.config import OneShotConfig
+from foretune.inference.search.loop import RoundBudget
+from foretune.inference.search.proposal import Proposal
+from foretune.inference.search.session import SearchSession
+from foretune.inference.strategies.pool import PoolConfig, best_rows
+from foretune.inference.strategies.sampled import QUICK_PROPOSALS
+from foretune.inference.surrogate.base import Surrogate
+from foretune.inference.surrogate.shared import Surrogates
+from foretune.inference.workers.messages import RoundReply, RoundRequest
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
-
-from ...compiler.task import Task
-from ...dataset.records.program_pool import ProgramPool
-from ..search.config import OneShotConfig
-from ..search.loop import RoundBudget
-from ..search.proposal import Proposal
-from ..search.session import SearchSession
-from ..strategies.pool import PoolConfig, best_rows
-from ..strategies.sampled import QUICK_PROPOSALS
-from ..surrogate.base import Surrogate
-from ..surrogate.shared import Surrogates
-from .messages import RoundReply, RoundRequest
 
 RatedPool = Mapping[str, Sequence[Proposal]]
 """Programs of each task by workload hash, with scores of the frozen cost model and embeddings."""

@@ -1,4 +1,4 @@
-"""Interface of groupings, which put the tasks of a run into families."""
+"""Interface of groupings, which put the tasks of a run into families that share a surrogate or a budget."""
 
 from __future__ import annotations
 

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import pytest
 from foretune.compiler.operators import Dense, Pool2d, Softmax, to_task
-from foretune.inference.familyseer.analysis import core_operator, operator_sequence
-from foretune.inference.familyseer.groupings import GROUPINGS, check_grouping, families, family_of
+from foretune.inference.families.registry import GROUPINGS, check_grouping, families, family_of
 from foretune.inference.search.config import OneShotConfigError
 
 DENSE = to_task(Dense(rows=8, in_features=8, out_features=8))
 LARGER = to_task(Dense(rows=16, in_features=64, out_features=32))
 BIASED = to_task(Dense(rows=8, in_features=8, out_features=8, epilogue="bias_relu"))
 OTHERS = [to_task(Softmax.examples()[0]), to_task(Pool2d.examples()[0])]
-
-
-def test_a_sequence_has_no_shapes_and_names_what_is_computed():
-    assert operator_sequence(DENSE) == operator_sequence(LARGER) == ("dense",)
-    assert operator_sequence(BIASED) == ("dense", "add", "max")
-    assert core_operator(BIASED) == "dense"
-    assert operator_sequence(OTHERS[0])[-1] != "softmax"  # the normalisation follows the sum
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Families of tasks: which tasks of a run belong together."""

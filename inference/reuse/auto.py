@@ -1,0 +1,131 @@
+"""Default reuse: one task of each kind is searched, and the nearest ones begin with its programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from tvm.target import Target
+
+from ...compiler.task import Task
+from ..database.tuning_database import TuningDatabase
+from ..planners.base import TaskPlanner
+from ..search.config import OneShotConfig
+from ..spaces.stock import StockSpace
+from ..starts.adapted import ProgramAdapter
+from ..starts.configured import has_templates
+from .base import KNOWN_PROGRAMS, ReuseMode
+from .donors import OF_EACH, Donor, NearestPrograms
+from .nearest import nearest_neighbours
+from .planner import ReusePlanner
+from .rules import ChildBudget, ReuseRules, Selected, SourceLimits
+from .selection import GivenSelection
+from .similarity import Loops, loops_of
+
+STARTS = 4
+"""Adapted programs of a task that reuses others, where `search.auto.starts` does not say.
+
+None beside templates: of four they made no network faster (benchmarks/results/reuse_networks).
+"""
+
+
+class AutoReuse(ReuseMode):
+    """Mode of `search.reuse=auto`, whose planners share the loops of the tasks and the earlier tasks."""
+
+    def __init__(
+        self, config: OneShotConfig, target: Target, database: TuningDatabase, *, retune: bool = False
+    ) -> None:
+        super().__init__(config, target, database, retune=retune)
+        self.rules = AutoRules(config, target, database)
+        self._libraries: dict[frozenset[str], list[Donor]] = {}
+
+    def planner(self, *, breadth_first: bool = False) -> TaskPlanner:
+        """See ReuseMode."""
+        adapter = self._adapter
+        starts = NearestPrograms(adapter, self.rules.loops, adapter.fits)
+        return ReusePlanner(self.config, self.select, starts, self.rules, breadth_first=breadth_first)
+
+    @cached_property
+    def _adapter(self) -> ProgramAdapter:
+        return ProgramAdapter(self.target, StockSpace(self.config.max_code))
+
+    def select(self, tasks: Sequence[Task]) -> Selected:
+        """The tree of nearest neighbours over the tasks and those of earlier runs."""
+        ordered = sorted(tasks, key=lambda task: -task.weight * task.flops)
+        library = self._library([task.workload_hash for task in tasks])
+        tuned = [donor.task for donor in library]
+        tree = nearest_neighbours(
+            [task.workload_hash for task in ordered],
+            {task.workload_hash: self.rules.loops(task) for task in (*ordered, *tuned)},
+            [task.workload_hash for task in tuned],
+        )
+        return Selected(GivenSelection(tree), library=library)
+
+    def _library(self, names: Sequence[str]) -> list[Donor]:
+        """Tasks of earlier runs that are none of these, with their fastest programs."""
+        key = frozenset(names)
+        if key not in self._libraries:
+            found = [] if self.retune else self.database.other_tasks(key)
+            most = OF_EACH + self.config.templates  # the fastest may be templates, which nobody can adapt
+            self._libraries[key] = [Donor(task, self.database.latencies_s(task, most)) for task in found]
+        return self._libraries[key]
+
+
+class AutoRules(ReuseRules):
+    """Rules by `search.auto`: short searches of children, and none for a layer tuned at another size."""
+
+    def __init__(self, config: OneShotConfig, target: Target, database: TuningDatabase) -> None:
+        auto = config.auto
+        super().__init__(limits=SourceLimits(auto.source_rounds, auto.heavy_share, config.rounds))
+        self._config = config
+        self._target = target
+        self._database = database
+        self._loops: dict[str, Loops | None] = {}
+
+    def child(self, task: Task) -> ChildBudget:
+        """See ReuseRules."""
+        auto, strategy = self._config.auto, self._config.strategy_class
+        if strategy.needs_parent_program and strategy.measures_steps(self._config.strategy):
+            starts = self._starts(STARTS)
+            return ChildBudget(self._config.per_round, starts, total=self._config.top_k, reused=1)
+        instead = self._has_templates and not strategy.needs_parent_program
+        starts = self._starts(0 if instead else STARTS)
+        rounds = auto.depthwise_rounds if task.operator == "depthwise_conv2d" else 1
+        heavy = ChildBudget(auto.programs, starts, max(rounds, self._config.rounds))
+        return replace(heavy, rounds=rounds, small_programs=auto.small_programs, heavy=heavy)
+
+    def earlier_child(self, task: Task, parent: Task) -> ChildBudget | None:
+        """See ReuseRules: limits of a task that an earlier run has tuned at another size."""
+        auto, starts = self._config.auto, self._starts(STARTS)
+        if not starts or math.isinf(self.resized_by(task, parent)):
+            return None
+        heavy = ChildBudget(starts=starts, search=False, beside=max(0, auto.programs - starts))
+        return replace(heavy, starts=1, beside=auto.resized_programs - 1, small_programs=1, heavy=heavy)
+
+    def resized_by(self, task: Task, other: Task) -> float:
+        """See ReuseRules."""
+        own, theirs = self.loops(task), self.loops(other)
+        if own is None or theirs is None or not own.is_resized(theirs):
+            return math.inf
+        return own.distance(theirs)
+
+    def loops(self, task: Task) -> Loops | None:
+        """See ReuseRules."""
+        if task.workload_hash not in self._loops:
+            self._loops[task.workload_hash] = loops_of(task)
+        return self._loops[task.workload_hash]
+
+    def known_programs(self, task: Task) -> Mapping[str, float]:
+        """See ReuseRules."""
+        return self._database.latencies_s(task, most=KNOWN_PROGRAMS)
+
+    @cached_property
+    def _has_templates(self) -> bool:
+        return has_templates(self._config, self._target)
+
+    def _starts(self, by_default: int) -> int:
+        """Adapted programs of a child."""
+        asked = self._config.auto.starts
+        return by_default if asked is None else asked

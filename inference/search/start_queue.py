@@ -1,0 +1,94 @@
+"""Start candidates of the tasks of a run: which a round begins with, and which wait for later rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..planners.base import Round
+from ..starts.base import StartSource
+from .alternatives import RESIZED_TEMPLATES
+
+_GIVEN = 0.5
+"""Share of a round for candidates of start sources, such as templates.
+
+A child has adapted programs besides. With half as many templates, large products of BERT-base on AVX2 were
+1.05 to 1.4 times as slow.
+"""
+
+
+class StartQueue:
+    """Candidates of the start sources that no round has begun with yet."""
+
+    def __init__(self, sources: Sequence[StartSource]) -> None:
+        """`sources` give a task candidates whenever a searcher opens it."""
+        self._sources = sources
+        self._templates: dict[str, list[str]] = {}  # of alternatives, by workload hash
+        self._waiting: dict[str, list[str]] = {}  # starts for later rounds, by workload hash
+
+    def take(self, planned: Round, learned: dict[str, float], *, opens: bool) -> tuple[Round, list[str]]:
+        """The round as it is asked for, and the start candidates that it measures first.
+
+        Starts that the round has no room for come in later ones, but a child's short round drops them.
+
+        Args:
+            planned: the round of the planner.
+            learned: latencies in seconds by trace that the searcher is told; takes those of the sources.
+            opens: whether the searcher does not know the task yet.
+        """
+        search = planned.search
+        workload = search.task.workload_hash
+        waiting = self._waiting.pop(workload, [])
+        given = waiting if search.rounds else []
+        if opens:
+            planned, given = self._with_sources(planned, learned, given)
+        if given and search.is_alternative and planned.budget.search:
+            # Its templates decide on an alternative: searches found faster programs of few.
+            self._templates[workload] = given
+            given = self._worthwhile(planned, given)
+            planned = replace(
+                planned,
+                budget=replace(planned.budget, measured=len(given), search=False),
+                starts=(),
+                parents=(),
+                follows=None,
+                is_child=False,
+            )
+        room = planned.budget.measured
+        # A search has programs of its own that are to be measured, too.
+        most = math.ceil(_GIVEN * room) if planned.budget.search else max(0, room - len(planned.starts))
+        if planned.budget.quick or not planned.is_child:
+            self._waiting[workload] = given[most:]
+        return planned, given[:most]
+
+    def put_back(self, workload: str, starts: Sequence[str]) -> None:
+        """Takes back the start candidates of a round that was lost, which the next one begins with."""
+        self._waiting.setdefault(workload, [])[:0] = starts
+
+    def _with_sources(
+        self, planned: Round, learned: dict[str, float], given: list[str]
+    ) -> tuple[Round, list[str]]:
+        """The round and its start candidates with those of the sources; adds known latencies to `learned`."""
+        search = planned.search
+        for start in (start for source in self._sources for start in source.starts(search.task)):
+            if start.latency_s is not None:
+                learned.setdefault(start.trace, start.latency_s)
+            elif start.alone:
+                return replace(planned, budget=replace(planned.budget, search=False)), [start.trace]
+            elif not search.rounds:
+                given.append(start.trace)
+        return planned, given
+
+    def _worthwhile(self, planned: Round, given: list[str]) -> list[str]:
+        """Templates of an alternative to measure: the one that was the fastest on the same loops, if known.
+
+        Templates of the same loops are the same ones in the same order, whatever the element-wise steps.
+        """
+        if (like := planned.like) is not None:
+            theirs = self._templates.get(like.task.workload_hash, [])
+            ran = {trace: s for trace, s in like.loop.latencies_s().items() if math.isfinite(s)}
+            fastest = min(ran, key=lambda trace: ran[trace], default=None)
+            if fastest in theirs and len(theirs) == len(given):
+                return [given[theirs.index(fastest)]]
+        return given[:RESIZED_TEMPLATES] if planned.search.role.known_resized else given
