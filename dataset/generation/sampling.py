@@ -57,7 +57,7 @@ def outcome_values(outcome: MeasureOutcome) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Round:
+class SampledRound:
     """Proposals of a round as (trace JSON, module JSON); none if the space is exhausted.
 
     `rejected` counts the invalid candidates of the task so far by cause.
@@ -70,7 +70,7 @@ class Round:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Round:
+    def from_json(cls, values: Mapping[str, Any]) -> SampledRound:
         return cls([(trace, module) for trace, module in values["proposed"]], values["rejected"])
 
 
@@ -103,14 +103,14 @@ class TaskSampling:
                 [proposal for proposal, _ in fitting], [_outcome(outcome) for _, outcome in fitting]
             )
 
-    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> SampledRound:
         """Proposals of the next round, after learning from the `outcome_values` of the last one."""
         with self._own_randomness():
             if outcomes:
                 self._sampler.learn(self._waiting, [_outcome(outcome) for outcome in outcomes])
             drawn = (self._sampler.propose() for _ in range(_EMPTY_ROUNDS))
             self._waiting = next(filter(None, drawn), [])
-        return Round(
+        return SampledRound(
             [(trace, candidate_module_json(candidate)) for trace, candidate in self._waiting],
             dict(self._sampler.rejected),
         )

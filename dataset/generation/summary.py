@@ -13,7 +13,7 @@ from rich.table import Table
 from ..records.schema import FailureKind, Record
 from .core_use import CoreUse
 from .progress import cores_text
-from .throughput import StageClock, per_minute
+from .throughput import GenerationClock, per_minute
 
 
 @dataclass
@@ -66,7 +66,7 @@ class GenerateSummary:
         self.counted += sum(record.moved_bytes is not None for record in records)
         self.failures.update(record.failure for record in records if record.failure)
 
-    def used(self, clock: StageClock, use: CoreUse, devices: int) -> None:
+    def used(self, clock: GenerationClock, use: CoreUse, devices: int) -> None:
         """Take over the times of the run without its start-up."""
         self.stage_s = dict(clock.seconds)
         self.cpu_s, self.core_shares, self.working_s = use.cpu_s(), use.shares(), use.seconds

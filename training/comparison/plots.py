@@ -10,7 +10,7 @@ import numpy as np
 from ...figures import AFTER, BAD, BEFORE, GRID, INK, MUTED, PEER, canvas, fragment, log_axis
 from ...page import Plot
 from .learning_curve import AXES
-from .result import Comparison, CurvePoint, row_of
+from .result import CurvePoint, ModelComparison, row_of
 
 _WIDE, _HALF = 15.0, 7.3  # inches, 72 of the page's pixels each
 _COLUMNS = 4
@@ -27,7 +27,7 @@ BARS = {
 }
 
 
-def plots(comparison: Comparison) -> list[Plot]:
+def plots(comparison: ModelComparison) -> list[Plot]:
     """All plots that the comparison has data for."""
     drawn = [_bars(comparison), _scatter(comparison), _top_k(comparison), _network_bars(comparison)]
     drawn += [_operators(comparison, measure) for measure in ("spearman", "top_1")]
@@ -35,7 +35,7 @@ def plots(comparison: Comparison) -> list[Plot]:
     return [plot for plot in drawn if plot is not None]
 
 
-def _bars(comparison: Comparison) -> Plot:
+def _bars(comparison: ModelComparison) -> Plot:
     rows = comparison.rows()
     position = np.arange(len(rows))
     with canvas(_WIDE, 1.3 + 0.34 * len(rows)) as figure:
@@ -65,7 +65,7 @@ def _bars(comparison: Comparison) -> Plot:
         return Plot("Main metrics", caption, fragment(figure, "bars", caption), wide=True)
 
 
-def _scatter(comparison: Comparison) -> Plot:
+def _scatter(comparison: ModelComparison) -> Plot:
     names = comparison.names()
     tasks = comparison.tasks
     known = np.flatnonzero(~np.isnan(tasks.score))
@@ -101,7 +101,7 @@ def _scatter(comparison: Comparison) -> Plot:
         return Plot("Predicted against measured", caption, fragment(figure, "scatter", caption), wide=True)
 
 
-def _top_k(comparison: Comparison) -> Plot:
+def _top_k(comparison: ModelComparison) -> Plot:
     """Best score among the first k programs in predicted order, which a tuner would measure."""
     tasks = comparison.tasks
     depth = 32
@@ -126,7 +126,7 @@ def _top_k(comparison: Comparison) -> Plot:
         return Plot("Top-k score by k", caption, fragment(figure, "top-k", caption))
 
 
-def _operators(comparison: Comparison, measure: str) -> Plot:
+def _operators(comparison: ModelComparison, measure: str) -> Plot:
     by = {name: comparison.by_operator(name) for name in comparison.names()}
     operators = list(next(iter(by.values())))
     position = np.arange(len(operators))
@@ -159,7 +159,7 @@ def _operators(comparison: Comparison, measure: str) -> Plot:
         return Plot(title, caption, fragment(figure, f"operators-{measure}", caption))
 
 
-def _network_bars(comparison: Comparison) -> Plot | None:
+def _network_bars(comparison: ModelComparison) -> Plot | None:
     by = {name: comparison.by_network(name) for name in comparison.names()}
     rows = next(iter(by.values()))
     if not rows:
@@ -183,7 +183,7 @@ def _network_bars(comparison: Comparison) -> Plot | None:
         return Plot("Top-5 score by network", caption, fragment(figure, "networks", caption))
 
 
-def _curve(comparison: Comparison, axis: str) -> Plot | None:
+def _curve(comparison: ModelComparison, axis: str) -> Plot | None:
     points = [point for point in comparison.curve if point.training.axis == axis]
     if not points:
         return None

@@ -10,7 +10,7 @@ from string import Template
 from ...models.metrics import task_metrics as metrics_module
 from ...page import Fact, fact_html, figure_html, page_html, table_html
 from .plots import plots
-from .result import LOWER_IS_BETTER, MEASURES, Comparison
+from .result import LOWER_IS_BETTER, MEASURES, ModelComparison
 
 TITLES = {
     "rmse": "RMSE",
@@ -50,7 +50,7 @@ $plots
 )
 
 
-def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
+def write_report(comparison: ModelComparison, path: Path, baseline: str) -> None:
     """Writes the page of a comparison; margins are against `baseline`."""
     data = comparison.data
     content = _CONTENT.substitute(
@@ -69,7 +69,7 @@ def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
     path.write_text(page, encoding="utf-8")
 
 
-def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
+def _facts(comparison: ModelComparison, baseline: str) -> list[Fact]:
     rows = {row.name: row for row in comparison.rows()}
     facts = []
     margins = comparison.margins(baseline)
@@ -100,7 +100,7 @@ def _interval(low: float, high: float) -> str:
     return "no interval" if math.isnan(low) else f"95%: {low:+.3f} to {high:+.3f}"
 
 
-def _sections(comparison: Comparison, baseline: str) -> list[str]:
+def _sections(comparison: ModelComparison, baseline: str) -> list[str]:
     rows = comparison.rows()
     cells = []
     for row in rows:

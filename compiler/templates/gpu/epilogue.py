@@ -95,7 +95,7 @@ def read_epilogue(func: tirx.PrimFunc, sums: Any, behind: Sequence[SBlock]) -> E
         sums: array that the product writes, whose last axis are the columns.
         behind: element-wise blocks behind it, in order; the last one writes the output.
     """
-    reading = _Reading(func, sums, _constants(behind))
+    reading = _EpilogueValues(func, sums, _constants(behind))
     try:
         with np.errstate(all="ignore"):
             found = reading.values(behind)
@@ -116,7 +116,7 @@ def _constants(blocks: Sequence[SBlock]) -> list[float]:
     return [value for value in found if isfinite(value)]
 
 
-class _Reading:
+class _EpilogueValues:
     """Values of the arrays of an epilogue, at as many elements as there are samples.
 
     The samples lie on both sides of each constant, so that a bound outside RANGE is seen too.

@@ -35,7 +35,7 @@ class UntraceableError(Exception):
 
 
 @dataclass(frozen=True)
-class Term:
+class Summand:
     """One summand of each element of an array."""
 
     source: Any
@@ -56,14 +56,14 @@ class Tracer:
         """The block that writes an array, None for a parameter."""
         return self._writer.get(array)
 
-    def terms(self, array: Any, at: Places, stops: Sequence[Any] = ()) -> list[Term]:
+    def terms(self, array: Any, at: Places, stops: Sequence[Any] = ()) -> list[Summand]:
         """Terms of the elements at these places of the flat array; `stops` are not traced further.
 
         Raises UntraceableError.
         """
         block = self._writer.get(array)
         if block is None or any(array.same_as(stop) for stop in stops):
-            return [Term(array, 1.0, at)]
+            return [Summand(array, 1.0, at)]
         if block.init is not None or not isinstance(block.body, tirx.BufferStore):
             raise UntraceableError
         return self._of(block.body.value, self.loops(block, at), stops)
@@ -79,14 +79,14 @@ class Tracer:
                 raise UntraceableError
         return every
 
-    def read(self, load: TensorLoad, loops: Mapping[Any, Places], stops: Sequence[Any] = ()) -> list[Term]:
+    def read(self, load: TensorLoad, loops: Mapping[Any, Places], stops: Sequence[Any] = ()) -> list[Summand]:
         """Terms of the elements that a load reads in these iterations."""
         shape = extents(load.source)
         indices = [np.broadcast_arrays(_integers(index, loops))[0] for index in load.indices]
         at = np.ravel_multi_index(np.broadcast_arrays(*indices), shape)
         return self.terms(load.source, np.asarray(at, np.int64), stops)
 
-    def _of(self, value: Any, loops: Mapping[Any, Places], stops: Sequence[Any]) -> list[Term]:
+    def _of(self, value: Any, loops: Mapping[Any, Places], stops: Sequence[Any]) -> list[Summand]:
         if isinstance(value, TensorLoad):
             return self.read(value, loops, stops)
         if isinstance(value, tirx.Cast):

@@ -28,7 +28,7 @@ from ...starts.adapted import AdaptedStarts, ProgramAdapter
 from ...starts.configured import asked_starts
 from ...workers.searchers import hold_back
 from ...workers.workforce import Workforce
-from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, Programs
+from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, TaskPrograms
 
 TURNS = 3
 """Times that programs which are compared are measured, in turns."""
@@ -113,7 +113,7 @@ class MeasuredLatencies(LatencySource):
         source = self._tuned if self._tuned.best_latency_s(task) is not None else self._own
         return list(source.latencies_s(task, most))
 
-    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
         """See LatencySource; each program is measured TURNS times, and the shortest of all repeats counts."""
         self._workforce.start()
         modules = [candidate_module_json(candidate) for of in programs for candidate in of.candidates]

@@ -13,7 +13,7 @@ from .content import Advice, AlignmentAdvice
 
 
 @dataclass(frozen=True)
-class Section:
+class AdviceSection:
     """Table with a title and what to know of it; all cells are plain text."""
 
     title: str
@@ -74,13 +74,13 @@ def best_directions(advice: Advice) -> list[AlignmentAdvice]:
     return list(best.values())
 
 
-def sections(advice: Advice) -> list[Section]:
+def sections(advice: Advice) -> list[AdviceSection]:
     """All tables that the advice has rows for."""
     made = (_activations(advice), _alignment(advice), _deepening(advice))
     return [section for section in made if section.rows]
 
 
-def _activations(advice: Advice) -> Section:
+def _activations(advice: Advice) -> AdviceSection:
     rows = [
         [
             words(one.name),
@@ -99,10 +99,10 @@ def _activations(advice: Advice) -> Section:
         names = ", ".join(words(name) for name in APART)
         note += f" As a fused step: {names}, which the import of PyTorch's runs apart, at a higher cost."
     heads = ("Activation", "Calls now", "Takes ms", "Share", "Layers compared")
-    return Section("Activations", heads, rows, note)
+    return AdviceSection("Activations", heads, rows, note)
 
 
-def _alignment(advice: Advice) -> Section:
+def _alignment(advice: Advice) -> AdviceSection:
     rows = [
         [
             one.layer,
@@ -121,10 +121,10 @@ def _alignment(advice: Advice) -> Section:
         "longer with more channels has them for nothing."
     )
     heads = ("Layer", "Calls", "Widths", "Now ms", "Aligned ms", "Takes ms", "Share")
-    return Section("Alignment", heads, rows, note)
+    return AdviceSection("Alignment", heads, rows, note)
 
 
-def _deepening(advice: Advice) -> Section:
+def _deepening(advice: Advice) -> AdviceSection:
     together = accumulate(one.share for one in advice.deeper)
     rows = [
         [
@@ -143,7 +143,7 @@ def _deepening(advice: Advice) -> Section:
         "convolution, the cheapest first; it runs as a task of its own. Together adds up the rows so far."
     )
     heads = ("Behind", "Calls", "Channels", "Takes ms", "Share", "Together", "Parameters")
-    return Section("1x1 convolutions", heads, rows, note)
+    return AdviceSection("1x1 convolutions", heads, rows, note)
 
 
 def _signed(seconds: float) -> str:

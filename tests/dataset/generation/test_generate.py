@@ -31,7 +31,7 @@ from foretune.dataset.generation.config import GenerateConfig, GenerateConfigErr
 from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
-from foretune.dataset.generation.sampling import Round
+from foretune.dataset.generation.sampling import SampledRound
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
@@ -674,7 +674,7 @@ def test_tasks_without_a_program_or_a_sampler_are_told_and_cost_no_other(fake_ru
         def open(self, request):
             sampling = super().open(request)
             if request.row["name"] == names[0]:
-                sampling.next_round = lambda outcomes=(): Round((), {"VerifyGPUCode": 7})
+                sampling.next_round = lambda outcomes=(): SampledRound((), {"VerifyGPUCode": 7})
             elif request.row["name"] == names[1]:
                 sampling.next_round = self._lost
             return sampling

@@ -20,7 +20,7 @@ from foretune.dataset.generation.samplers import (
     sampler_spec,
 )
 from foretune.dataset.generation.sampling import SamplingRequest
-from foretune.dataset.generation.throughput import StageClock
+from foretune.dataset.generation.throughput import GenerationClock
 from foretune.dataset.records.stored_tasks import task_row
 from foretune.dataset.sampling.programs import EvolutionConfig, ProgramSamplingConfig
 from support.cpus import cpu
@@ -39,7 +39,7 @@ def request(rows: int = 8, **changes) -> SamplingRequest:
 
 
 def processes(count=1, timeout_s=120.0, stopped=lambda: False) -> SamplerProcesses:
-    return SamplerProcesses(count, sampler_spec(EXPLORE, TARGET), StageClock(), timeout_s, stopped)
+    return SamplerProcesses(count, sampler_spec(EXPLORE, TARGET), GenerationClock(), timeout_s, stopped)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_seed_alone_decides_what_a_task_measures(tmp_path):
     config = GenerateConfig(dataset=tmp_path, program_sampling=replace(EXPLORE, scorer="xgboost"))
     found = []
     for count in (1, 0):
-        with make_samplers(count, config, TARGET, StageClock(), lambda: False) as samplers:
+        with make_samplers(count, config, TARGET, GenerationClock(), lambda: False) as samplers:
             sampling, other = samplers.open(request()), samplers.open(request(16))
             first = sampling.next_round()
             if count:

@@ -16,7 +16,7 @@ from foretune.dataset.hardware.target_hardware import target_hardware
 from foretune.dataset.sampling.programs import RandomSampler
 from foretune.inference.bolt.advice.activations import ACTIVATIONS
 from foretune.inference.bolt.advice.exchange import Exchange, activation_costs
-from foretune.inference.bolt.advice.latencies import Programs
+from foretune.inference.bolt.advice.latencies import TaskPrograms
 from foretune.inference.spaces.stock import StockSpace
 from support.advice import CONV, FixedLatencies, layer
 
@@ -62,7 +62,7 @@ def test_costs_compare_the_programs_that_run_with_both(exchange: Exchange, trace
     other = LAYER.changed(replace(LAYER.variant, activation="gelu"))
 
     class Source(FixedLatencies):
-        def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+        def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
             assert [of.task.workload_hash for of in programs] == [
                 LAYER.task.workload_hash,
                 other.workload_hash,
