@@ -9,10 +9,11 @@ from typing import Any
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
+from ...dataset.sampling.programs import EvolutionaryConfig
 from ...models.checkpoints.checkpoint import load_explorer, shipped_explorers
 from ...training.exploration.environment import Environment
 from ..strategies.base import Strategy, StrategyConfig, StrategySetting
-from ..strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from ..strategies.evolutionary import EvolutionaryStrategy
 from ..strategies.sampled import DescendingStrategy
 from .explorer_config import AUTO, ExplorationConfig
 from .explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
@@ -60,15 +61,7 @@ class ExplorationStrategy(DescendingStrategy):
         if setting.resources is None:
             raise ValueError("search.strategy=dqn: needs an explorer; see ExplorationStrategy.load")
         try:
-            sampler = ExplorationSampler(
-                setting.task,
-                setting.target,
-                resources=setting.resources,
-                config=config,
-                random_share=setting.random_share,
-                **setting.of_sampler(),
-                clock=setting.clock,
-            )
+            sampler = ExplorationSampler(setting, config)
         except UnexplorableError as error:
             _LOG.info("%s cannot be explored (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)

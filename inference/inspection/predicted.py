@@ -14,7 +14,7 @@ from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
 from ...dataset.features import FEATURE_VERSION
 from ...dataset.features.assembly import FeatureAssembler
 from ...dataset.hardware import Hardware
-from ...dataset.sampling.programs import RandomSampler
+from ...dataset.sampling.programs import RandomSampler, SamplerSetting
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint
 from ..search.checkpoint_fit import AUTO
 
@@ -60,7 +60,9 @@ class LatencyPredictor:
     def drawn(self, task: Task) -> tuple[ms.TuneContext, list[ms.MeasureCandidate]] | None:
         """Context and programs drawn of a task; None for one without a design space or valid programs."""
         try:
-            sampler = RandomSampler(task, self._target, per_round=self._programs, seed=self._seed)
+            sampler = RandomSampler(
+                SamplerSetting(task, self._target, per_round=self._programs, seed=self._seed)
+            )
         except NoDesignSpaceError:
             return None
         drawn = [candidate for _, candidate in sampler.propose()]

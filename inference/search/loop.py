@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...dataset.measure import MeasureOutcome
 from ..surrogate.base import Surrogate
-from .proposal import Candidate, Measurement, Proposal
+from .candidate import Candidate, MeasuredCandidate
 from .selection import Selector, StopConfig
 
 
@@ -28,10 +28,10 @@ class RoundBudget:
 
 
 @dataclass(frozen=True)
-class Batch:
+class CandidateBatch:
     """Candidates to measure together."""
 
-    proposals: Sequence[Proposal | Candidate]
+    candidates: Sequence[Candidate]
     again: bool = False
     """Whether they were measured before: finalists, timed once more one after the other."""
     keep_built: bool = False
@@ -56,7 +56,7 @@ class SearchLoop:
         self._finalists_due = False
 
     @property
-    def known(self) -> list[Measurement]:
+    def known(self) -> list[MeasuredCandidate]:
         """All measurements in order."""
         return self.selector.known
 
@@ -66,7 +66,7 @@ class SearchLoop:
         return self.selector.best_s
 
     @property
-    def measured_in_round(self) -> list[Measurement]:
+    def measured_in_round(self) -> list[MeasuredCandidate]:
         """Measurements of the current or last round."""
         return self.known[self._before :]
 
@@ -75,15 +75,15 @@ class SearchLoop:
         """Whether the last completed round ended the search: it measured nothing, or more would not pay."""
         return not self._open and (self.selector.exhausted or not self.measured_in_round)
 
-    def start_round(self, proposals: Iterable[Proposal | Candidate], budget: RoundBudget) -> None:
+    def start_round(self, candidates: Iterable[Candidate], budget: RoundBudget) -> None:
         """Begins a round with its proposals, beside those that earlier rounds left."""
-        self.selector.offer(proposals)
+        self.selector.offer(candidates)
         self._before = len(self.known)
         self._budget = budget
         self._open = True
         self._finalists_due = self._finalists > 0 and not budget.quick
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> CandidateBatch | None:
         """The next batch of the round; None where the round is complete.
 
         The previous batch must have been learned.
@@ -92,24 +92,24 @@ class SearchLoop:
             return None
         room = self._budget.measured - len(self.measured_in_round)
         if room > 0 and (batch := self.selector.next_batch(room)):
-            return Batch(batch, keep_built=self._finalists_due)
+            return CandidateBatch(batch, keep_built=self._finalists_due)
         if self._finalists_due:
             self._finalists_due = False
             if best := self.selector.finalists(self._finalists):
-                proposals = [measurement.proposal for measurement in best]
-                return Batch(proposals, again=True, keep_built=True)
+                candidates = [measurement.candidate for measurement in best]
+                return CandidateBatch(candidates, again=True, keep_built=True)
         if not self._budget.quick:
             self.selector.remeasured({})
         self._open = False
         return None
 
-    def learn(self, batch: Batch, outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, batch: CandidateBatch, outcomes: Sequence[MeasureOutcome]) -> None:
         """Takes the outcomes of a batch, in its order."""
-        pairs = list(zip(batch.proposals, outcomes, strict=True))
+        pairs = list(zip(batch.candidates, outcomes, strict=True))
         if batch.again:
-            self.selector.remeasured({proposal.trace: outcome for proposal, outcome in pairs})
+            self.selector.remeasured({candidate.trace: outcome for candidate, outcome in pairs})
         else:
-            self.selector.learn([Measurement(*pair) for pair in pairs])
+            self.selector.learn([MeasuredCandidate(*pair) for pair in pairs])
 
     def expected_gain(self, count: int) -> float | None:
         """Share of the latency that the best `count` candidates left over are expected to save.

@@ -13,7 +13,7 @@ from ..run.result import NOTHING_TO_TUNE, UNTUNED_IS_FASTER
 from ..starts.base import StartSource
 from ..starts.database import DatabaseStarts
 from ..starts.imported import ImportedStarts
-from .proposal import Proposal
+from .candidate import Candidate
 from .task_search import TaskSearch
 
 
@@ -70,7 +70,7 @@ class Ledger:
         """Keeps the latency of a task without a schedule."""
         self._database.notes.note_untuned(search.task, search.untuned_s)
 
-    def predict(self, search: TaskSearch, proposals: Sequence[Proposal]) -> None:
+    def predict(self, search: TaskSearch, proposals: Sequence[Candidate]) -> None:
         """Keeps the proposal that the cost model rates best as a task's schedule, and ends the search."""
         assert self._predicted is not None
         search.over = True

@@ -10,8 +10,8 @@ from ...dataset.sampling.programs.counts import CandidateCounts
 from ..database.tuning_notes import TaskName
 from ..planners.expected_gain import Progress, gain
 from ..workers.searchers import Searcher
+from .candidate import MeasuredCandidate
 from .loop import RoundBudget, SearchLoop
-from .proposal import Measurement
 
 
 @dataclass(eq=False)
@@ -161,7 +161,7 @@ class TaskSearch:
         self.over = True
         self.full_rounds = max(self.full_rounds, all_rounds)
 
-    def round_ends(self, measured: list[Measurement], *, complete: bool, all_rounds: int) -> None:
+    def round_ends(self, measured: list[MeasuredCandidate], *, complete: bool, all_rounds: int) -> None:
         """Notes what a round measured; one that a limit cut short is repeated, so that it does not count.
 
         Neither does a round in which nothing of a parent's ran: a search without the parent follows.

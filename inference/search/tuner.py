@@ -23,11 +23,11 @@ from ..surrogate.memory import SurrogateMemory
 from ..workers.messages import RoundReply
 from ..workers.searchers import Searcher
 from .alternatives import Contests
+from .candidate import MeasuredCandidate
 from .config import OneShotConfig
 from .measuring import MeasuringThreads
 from .opening import opened_searches
 from .persistence import Ledger
-from .proposal import Measurement
 from .supervision import SearchSupervisor
 from .task_results import task_result
 from .task_search import TaskSearch
@@ -121,7 +121,7 @@ class NetworkTuner:
     def starts_measured(self) -> tuple[int, int]:
         """Number of measured candidates that searches were given to begin with, and of those that failed."""
         measured = [known for search in self._searches for known in search.loop.known]
-        starts = [known for known in measured if known.proposal.is_start]
+        starts = [known for known in measured if known.candidate.is_start]
         return len(starts), sum(math.isinf(known.latency_s) for known in starts)
 
     def tune(
@@ -298,7 +298,7 @@ class NetworkTuner:
         search.loop.start_round(reply.proposals, search.budget)
         measuring.start_round(search)
 
-    def _take_measured(self, search: TaskSearch, measured: list[Measurement]) -> None:
+    def _take_measured(self, search: TaskSearch, measured: list[MeasuredCandidate]) -> None:
         search.round_ends(measured, complete=self._limits.in_time(), all_rounds=self._config.rounds)
         self._clock.add(
             {
@@ -309,7 +309,7 @@ class NetworkTuner:
         self._contests.give_up(self._config.rounds)
         self._ledger.commit(search)
         if search.surrogate_group:
-            measured_now = [(one.proposal, one.latency_s) for one in search.loop.known]
+            measured_now = [(one.candidate, one.latency_s) for one in search.loop.known]
             self._memory.keep(search.surrogate_group, search.task.workload_hash, measured_now)
         self._tell(search)
         self.curve.append((self._elapsed_s(), self._network_s()))

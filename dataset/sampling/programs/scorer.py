@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 from ....compiler.task import Task
 from ....errors import UserError
 from ...hardware import Hardware
-from .sampler import SamplingError
+from .strategy_config import SamplingError
 
 UNTRAINED = ("xgboost", "random")
 """Scorers that are no checkpoint."""

@@ -22,13 +22,13 @@ from foretune.dataset.generation.samplers import (
 from foretune.dataset.generation.sampling import SamplingRequest
 from foretune.dataset.generation.throughput import GenerationClock
 from foretune.dataset.records.stored_tasks import task_row
-from foretune.dataset.sampling.programs import EvolutionConfig, ProgramSamplingConfig
+from foretune.dataset.sampling.programs import EvolutionaryConfig, ProgramSamplingConfig
 from support.cpus import cpu
 from support.programs import Doubled
 
 TARGET = cpu("cooperlake")
 EXPLORE = ProgramSamplingConfig(
-    scorer="random", evolutionary=EvolutionConfig(population_size=8, generations=1)
+    scorer="random", evolutionary=EvolutionaryConfig(population_size=8, generations=1)
 )
 OUTCOME = [[1e-3], None, ""]
 
