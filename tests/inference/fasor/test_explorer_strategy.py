@@ -167,7 +167,7 @@ def test_a_target_without_an_explorer_is_searched_by_evolution(caplog):
 )
 def test_settings_out_of_range_are_named(change, message):
     with pytest.raises(OneShotConfigError, match=message):
-        ExplorationConfig(**change)
+        OneShotConfig({"name": "dqn", **change})
 
 
 # --- presets
