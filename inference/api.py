@@ -17,12 +17,13 @@ from ..compiler.described_task import described_task
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
+from ..models.checkpoints.shipped import AUTO
 from .database.tuning_database import TuningDatabase
 from .eto.backend import with_backend
 from .planners.assembly import PlannerFactory
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
-from .search.checkpoint_fit import AUTO, fitting_checkpoint
+from .search.checkpoint_fit import fitting_checkpoint
 from .search.config import OneShotConfig, OneShotConfigError
 from .search.tuner import NetworkTuner
 from .starts.configured import asked_starts

@@ -21,12 +21,13 @@ from foretune.inference.reuse.planner import ReusePlanner
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.candidate import MeasuredCandidate
-from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.search.checkpoint_fit import fitting_checkpoint
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.workers.searchers import start_searchers
+from foretune.models.checkpoints.shipped import AUTO
 from tvm.target import Target
 
 BACKEND, ETO, RANKED, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "top_k")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...models.architectures.explorer import MODES
+from ...models.checkpoints.shipped import AUTO
 from ..search.settings_checks import OneShotConfigError
 from ..strategies.base import StrategyConfig
-
-AUTO = "auto"
-"""Checkpoint name that stands for the shipped explorer that fits the target."""
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,16 @@ from tvm.target import Target
 
 from ...dataset.hardware import Hardware
 from ...dataset.sampling.programs import EvolutionaryConfig
-from ...models.checkpoints.checkpoint import load_explorer, shipped_explorers
+from ...models.checkpoints.checkpoint import load_explorer
+from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 from ...training.exploration.environment import Environment
 from ..strategies.base import Strategy, StrategyConfig, StrategySetting
 from ..strategies.evolutionary import EvolutionaryStrategy
 from ..strategies.sampled import DescendingStrategy
-from .explorer_config import AUTO, ExplorationConfig
+from .explorer_config import ExplorationConfig
 from .explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
 
 _LOG = logging.getLogger(__name__)
-
-_SHIPPED = {"llvm": "cpu-explorer", "cuda": "cuda-explorer"}
-"""Name of the explorer for each kind of target, whether or not it is shipped yet."""
 
 
 class ExplorationStrategy(DescendingStrategy):
@@ -35,8 +33,10 @@ class ExplorationStrategy(DescendingStrategy):
 
         Raises as `load_explorer` and `Environment.load` do for checkpoints that the user named.
         """
-        name = _SHIPPED.get(target.kind.name, "") if config.checkpoint == AUTO else config.checkpoint
-        if config.checkpoint == AUTO and name not in shipped_explorers():
+        name = config.checkpoint
+        if name == AUTO:
+            name = shipped_checkpoint(CheckpointUse.EXPLORER, target.kind.name)
+        if name is None:
             _LOG.warning(
                 "no explorer for %s targets comes with foretune: searching with search/strategy=evolutionary "
                 "instead of dqn; foretune reinforce makes one for search.strategy.checkpoint",

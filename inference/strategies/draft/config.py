@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....dataset.sampling.programs.strategy_config import StrategyConfig
+from ....models.checkpoints.shipped import AUTO
 from .drafts import DraftRequest
-
-AUTO = "auto"
-"""Checkpoint name that stands for the shipped draft checkpoint that fits the target."""
 
 
 @dataclass(frozen=True)
