@@ -87,7 +87,7 @@ class _Reader:
             self._reorder(inputs)
         elif kind == "Bind" and inputs[0] in self.loops:
             loop = self.loops[inputs[0]]
-            self.loops[inputs[0]] = [_with(atom, thread=attributes[0]) for atom in loop]
+            self.loops[inputs[0]] = [_changed_atom(atom, thread=attributes[0]) for atom in loop]
         elif kind == "Annotate":
             self._annotate(inputs, attributes[0])
         elif kind == "CacheRead":
@@ -344,7 +344,7 @@ def _key(atom: Atom) -> tuple[int, int, int, bool]:
     return atom.axis, atom.column, atom.decision, atom.outside
 
 
-def _with(atom: Atom, **changes: Any) -> Atom:
+def _changed_atom(atom: Atom, **changes: Any) -> Atom:
     return Atom(**{**atom.__dict__, **changes})
 
 
@@ -358,5 +358,5 @@ def _banded(atoms: Sequence[Atom], structure: str, block: Block) -> list[Atom]:
         number = seen.get(atom.axis, 0)
         seen[atom.axis] = number + 1
         tiled = atom.column >= 0 and number < len(places)
-        banded.append(_with(atom, band=places[number] if tiled else -1))
+        banded.append(_changed_atom(atom, band=places[number] if tiled else -1))
     return banded

@@ -125,7 +125,7 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
             "program_sampling.evolutionary.population_size",
             highlight=False,
         )
-    for cause, names in _by_cause(summary.given_up).items():
+    for cause, names in _names_by_cause(summary.given_up).items():
         console.print(
             f"[yellow]{_named(names)} given up ({cause}): run the same command again to try them once more",
             highlight=False,
@@ -139,7 +139,7 @@ def _named(names: Sequence[str]) -> str:
     return f"task {names[0]}" if len(names) == 1 else f"{len(names)} tasks ({names[0]}, ...)"
 
 
-def _by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
+def _names_by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
     causes: dict[str, list[str]] = {}
     for name, cause in given_up.items():
         causes.setdefault(cause.splitlines()[-1], []).append(name)

@@ -83,7 +83,7 @@ def placed(
     found = [replace(result, weight=result.weight - fewer[result.workload_hash]) for result in found]
     by_name = {result.workload_hash: result for result in results}
     found += [_joined_result(chain, template, by_name) for chain, template in joined]
-    return _with_templates(mod, faster, joined), found
+    return _launching_templates(mod, faster, joined), found
 
 
 def _joined_result(
@@ -111,7 +111,7 @@ def _joined_result(
     )
 
 
-def _with_templates(
+def _launching_templates(
     mod: tvm.IRModule,
     faster: Mapping[str, FastestTemplate],
     joined: Sequence[tuple[GpuChain, FastestTemplate]],

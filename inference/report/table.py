@@ -25,7 +25,7 @@ class Row:
     @property
     def of_peak(self) -> float | None:
         """Share of the cores' peak that the task reaches, None if latency or peak is not known."""
-        return _of_peak([self])
+        return _share_of_peak([self])
 
     @property
     def lost_s(self) -> float | None:
@@ -80,7 +80,7 @@ def _network_total(latency: Callable[[TaskResult], float | None]) -> Callable[[l
     return total
 
 
-def _of_peak(table: list[Row]) -> float | None:
+def _share_of_peak(table: list[Row]) -> float | None:
     """Operations of all rows over the seconds of a run and over the peak, None unless all are known."""
     seconds = by_tasks_s([row.task for row in table], lambda task: task.latency_s)
     if not seconds or not table or (peak := table[0].peak_gflops) is None:
@@ -132,7 +132,7 @@ COLUMNS = (
         lambda seconds: f"{seconds:,.1f}",
         lambda table: sum(row.task.search_s + row.task.measure_s for row in table),
     ),
-    Column("Of peak", lambda row: row.of_peak, lambda share: f"{share:.0%}", _of_peak),
+    Column("Of peak", lambda row: row.of_peak, lambda share: f"{share:.0%}", _share_of_peak),
     Column("Share", lambda row: row.share, lambda share: f"{share:.1%}"),
 )
 """Columns of the task table; totals count each task times its weight."""

@@ -185,7 +185,7 @@ def write_comparison(comparison: ModelComparison, folder: Path, baseline: str) -
 
 def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin:
     """Margin of paired differences by task, after averaging over seeds."""
-    difference = _by_task(own, measure) - _by_task(base, measure)
+    difference = _measure_by_task(own, measure) - _measure_by_task(base, measure)
     difference = difference[~np.isnan(difference)] * (-1 if measure in LOWER_IS_BETTER else 1)
     if len(difference) < 2 or np.ptp(difference) == 0:
         mean = float(difference.mean()) if len(difference) else math.nan
@@ -197,7 +197,7 @@ def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin
     return Margin(float(difference.mean()), float(low), float(high))
 
 
-def _by_task(entries: Sequence[Entry], measure: str) -> np.ndarray:
+def _measure_by_task(entries: Sequence[Entry], measure: str) -> np.ndarray:
     return np.mean([[getattr(t, measure) for t in e.metrics.per_task] for e in entries], axis=0)
 
 

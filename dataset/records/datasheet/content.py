@@ -113,7 +113,7 @@ def sections(overview: Overview) -> list[Section]:
 
 def operators_section(overview: Overview) -> Section:
     rows = []
-    for operator, tasks in _by_size(overview.tasks.groupby("operator")):
+    for operator, tasks in _largest_first(overview.tasks.groupby("operator")):
         records = overview.records[overview.records.operator == operator]
         rows.append(
             [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
@@ -127,14 +127,14 @@ def operators_section(overview: Overview) -> Section:
 def samplers_section(overview: Overview) -> Section:
     rows = [
         [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
-        for sampler, records in _by_size(overview.records.groupby("sampler"))
+        for sampler, records in _largest_first(overview.records.groupby("sampler"))
     ]
     return Section("Samplers", ["sampler", "records", "valid", "median score", "rounds"], rows)
 
 
 def devices_section(overview: Overview) -> Section:
     rows = []
-    for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
+    for (device, target), records in _largest_first(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
         cells = [device, "not described", "-", "-", "-"]
         if hardware:
@@ -197,7 +197,7 @@ def distributions_section(overview: Overview) -> Section:
 def sources_section(overview: Overview) -> Section:
     rows = [
         [source, dtype or "-", _count(len(tasks))]
-        for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
+        for (source, dtype), tasks in _largest_first(overview.tasks.groupby(["source", "dtype"]))
     ]
     return Section("Sources of the tasks", ["source", "data type", "tasks"], rows)
 
@@ -298,7 +298,7 @@ def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
             yield f"{which} {sentence}"
 
 
-def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
+def _largest_first(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
     """Groups sorted by size, largest first."""
     return sorted(groups, key=lambda group: -len(group[1]))
 

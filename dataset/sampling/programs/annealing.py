@@ -81,7 +81,7 @@ class AnnealingSampler(ProgramSampler):
         self._count(started)
         chains = self._chains + started
         scores = self._score(chains)
-        visited = _scored(chains, scores)
+        visited = _with_scores(chains, scores)
         best, since_best = scores.max(initial=-np.inf), 0
         for step in range(config.steps):
             if config.early_stop is not None and since_best >= config.early_stop:
@@ -90,7 +90,7 @@ class AnnealingSampler(ProgramSampler):
             moved = [(number, there) for number, here in enumerate(chains) if (there := self._move(here))]
             self._count([there for _, there in moved])
             there_scores = self._score([there for _, there in moved])
-            visited |= _scored([there for _, there in moved], there_scores)
+            visited |= _with_scores([there for _, there in moved], there_scores)
             since_best = 0 if there_scores.max(initial=-np.inf) > best else since_best + 1
             best = there_scores.max(initial=best)
             here_scores = scores[[number for number, _ in moved]]
@@ -133,7 +133,7 @@ def acceptance_probability(gain: NDArray[np.float64], temperature: float) -> NDA
     return np.exp(np.minimum(gain / temperature, 0.0))
 
 
-def _scored(
+def _with_scores(
     visited: Sequence[LiveProgram], scores: NDArray[np.float64]
 ) -> dict[str, tuple[float, ms.MeasureCandidate]]:
     return {trace: (float(score), program) for (trace, program), score in zip(visited, scores, strict=True)}

@@ -93,14 +93,14 @@ class RowEvolutionSampler(ProgramSampler):
         earlier = [item for item in self._earlier.items() if item[0] not in self.known]
         programs |= dict(earlier[: round(_EARLIER_SHARE * size)])
         programs |= self._draw_random_new(size - len(programs), programs)
-        scores = self._scored(programs)
+        scores = self._scores_of(programs)
         generation = list(programs)
         for _ in range(self._config.generations):
             children = self._children(generation, scores, programs)
             if not children:
                 break
             programs |= children
-            scores |= self._scored(children)
+            scores |= self._scores_of(children)
             # The next parents are the best of all so far, as a generation may be worse than the last.
             generation = sorted(programs, key=lambda trace: -scores[trace])[:size]
         return scores, programs
@@ -109,7 +109,7 @@ class RowEvolutionSampler(ProgramSampler):
         self, generation: Sequence[str], scores: dict[str, float], programs: LivePrograms
     ) -> LivePrograms:
         """New programs by mutation or crossover of parents, which are drawn by their scores."""
-        weights = _weights(np.array([scores[trace] for trace in generation]))
+        weights = _parent_probabilities(np.array([scores[trace] for trace in generation]))
         found: LivePrograms = {}
         asked: set[str] = set()
         wanted = max(round(_CHILDREN_SHARE * self._config.population_size), 1)
@@ -131,7 +131,7 @@ class RowEvolutionSampler(ProgramSampler):
                 found[child.trace] = child.program
         return found
 
-    def _scored(self, programs: LivePrograms) -> dict[str, float]:
+    def _scores_of(self, programs: LivePrograms) -> dict[str, float]:
         if not programs:
             return {}
         with interrupts_deferred():
@@ -139,7 +139,7 @@ class RowEvolutionSampler(ProgramSampler):
         return dict(zip(programs, map(float, scores), strict=True))
 
 
-def _weights(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _parent_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probability [n] to be a parent: by score, as in MetaSchedule, with a positive one for the lowest."""
     shifted = scores - scores.min() + 1e-3 * (np.ptp(scores) + 1e-9)
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)

@@ -105,7 +105,7 @@ class MeasuredLatencies(LatencySource):
         self._search(searched, parents, on_progress)
         for task in searched:
             if (latency := known_latency(self._own, task, SEARCHED, True)) is not None:
-                found[task.workload_hash] = self._by_template(task, latency)
+                found[task.workload_hash] = self._with_template_source(task, latency)
         return found
 
     def fastest(self, task: Task, most: int) -> list[str]:
@@ -160,7 +160,7 @@ class MeasuredLatencies(LatencySource):
         )
         tuner.tune(tasks)
 
-    def _by_template(self, task: Task, latency: Latency) -> Latency:
+    def _with_template_source(self, task: Task, latency: Latency) -> Latency:
         """The latency, with a template as its source where the fastest program is one."""
         if latency.source != SEARCHED or not self._workforce.search.templates:
             return latency

@@ -120,8 +120,8 @@ class Drafter:
         rates = self._raters if surrogate is None else self._corrected(surrogate)
         niches = _OTHER_LOCATIONS * self._has_input_locations + self._has_guards
         share = request.compute_location_share / max(niches, 1)
-        niche = _sized(request, round(share * request.population), round(share * request.keep))
-        rest = niche and _sized(
+        niche = _resized(request, round(share * request.population), round(share * request.keep))
+        rest = niche and _resized(
             request, request.population - niches * niche.population, request.keep - niches * niche.keep
         )
         if niche is None or rest is None or not niches:
@@ -149,10 +149,14 @@ class Drafter:
         if self._has_input_locations:
             most = Counter(self._input_locations(usual)).most_common(1)
             others = sorted(set(InputLocation) - {location for location, _ in most})
-            niches += [partial(_with_inputs_at, location=location) for location in others]
+            niches += [partial(_has_inputs_at, location=location) for location in others]
         if self._has_guards:
-            niches.append(_with_known_guards)
-        return [partial(_and_vectorised, allowed=niche) for niche in niches] if self._has_vectors else niches
+            niches.append(_skips_inserted_zeros)
+        return (
+            [partial(_is_allowed_and_vectorised, allowed=niche) for niche in niches]
+            if self._has_vectors
+            else niches
+        )
 
     def _mixed(
         self,
@@ -164,10 +168,10 @@ class Drafter:
     ) -> list[str]:
         """Traces of candidates of all kinds, then of vectorised ones that evolved apart."""
         share = request.vectorised_share if self._has_vectors else 0.0
-        part = _sized(request, round(share * request.population), round(share * request.keep))
-        apart = self._evolved(part, _vectorised, rates, parents, known, rng)
+        part = _resized(request, round(share * request.population), round(share * request.keep))
+        apart = self._evolved(part, _is_vectorised, rates, parents, known, rng)
         spent = part.population if part and apart else 0
-        rest = _sized(request, request.population - spent, request.keep - len(apart))
+        rest = _resized(request, request.population - spent, request.keep - len(apart))
         return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
     def _input_locations(self, traces: Sequence[str]) -> list[int]:
@@ -237,25 +241,25 @@ class Drafter:
         return [partial(_corrected, rater, surrogate) for rater in self._raters]
 
 
-def _sized(request: DraftRequest, population: int, keep: int) -> DraftRequest | None:
+def _resized(request: DraftRequest, population: int, keep: int) -> DraftRequest | None:
     """The settings for so many candidates; None where there is nothing to do."""
     return replace(request, population=population, keep=keep) if population and keep else None
 
 
-def _vectorised(nest: Nest) -> NDArray[np.bool_]:
+def _is_vectorised(nest: Nest) -> NDArray[np.bool_]:
     return nest.lanes(loops=1) >= LEAST_LANES
 
 
-def _with_inputs_at(nest: Nest, location: InputLocation) -> NDArray[np.bool_]:
+def _has_inputs_at(nest: Nest, location: InputLocation) -> NDArray[np.bool_]:
     return input_locations(nest) == location
 
 
-def _with_known_guards(nest: Nest) -> NDArray[np.bool_]:
+def _skips_inserted_zeros(nest: Nest) -> NDArray[np.bool_]:
     return nest.live_fraction() < 1
 
 
-def _and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
-    return allowed(nest) & _vectorised(nest)
+def _is_allowed_and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
+    return allowed(nest) & _is_vectorised(nest)
 
 
 def _corrected(rater: Rater, surrogate: Surrogate, values: NDArray[np.int64]) -> NDArray[np.floating]:
