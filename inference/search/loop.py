@@ -1,7 +1,8 @@
 """The search loop of one task, without input or output.
 
-It takes a round's proposals, hands out batches to measure, and takes their outcomes. The tuner of networks
-runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder and runner.
+It accepts the candidates of a round, hands out batches to measure, and learns from their outcomes. The tuner
+of networks runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder
+and runner.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class RoundBudget:
     quick: bool = False
     """Whether the round hardly searches and does not remeasure."""
     search: bool = True
-    """Whether the round proposes candidates beside its starts."""
+    """Whether the round proposes candidates in addition to its starts."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class CandidateBatch:
 
     candidates: Sequence[Candidate]
     again: bool = False
-    """Whether they were measured before: finalists, timed once more one after the other."""
+    """Whether they are finalists, which were measured before and are timed again one at a time."""
     keep_built: bool = False
-    """Whether they may come again, so that the executor keeps what it built."""
+    """Whether they may be measured again, so that the executor keeps their libraries."""
 
 
 class SearchLoop:
@@ -62,7 +63,7 @@ class SearchLoop:
 
     @property
     def best_s(self) -> float:
-        """Best latency in seconds, inf where nothing ran."""
+        """Best latency in seconds, inf if no candidate ran."""
         return self.selector.best_s
 
     @property
@@ -76,7 +77,7 @@ class SearchLoop:
         return not self._open and (self.selector.exhausted or not self.measured_in_round)
 
     def start_round(self, candidates: Iterable[Candidate], budget: RoundBudget) -> None:
-        """Begins a round with its proposals, beside those that earlier rounds left."""
+        """Begins a round with its candidates and those that earlier rounds did not measure."""
         self.selector.offer(candidates)
         self._before = len(self.known)
         self._budget = budget
@@ -84,7 +85,7 @@ class SearchLoop:
         self._finalists_due = self._finalists > 0 and not budget.quick
 
     def next_batch(self) -> CandidateBatch | None:
-        """The next batch of the round; None where the round is complete.
+        """The next batch of the round; None if the round is complete.
 
         The previous batch must have been learned.
         """
@@ -114,7 +115,7 @@ class SearchLoop:
     def expected_gain(self, count: int) -> float | None:
         """Share of the latency that the best `count` candidates left over are expected to save.
 
-        None where none is left, or nothing ran.
+        None if no candidate is left, or none ran.
         """
         return self.selector.expected_gain(count)
 

@@ -17,7 +17,7 @@ FINALIST_WITHIN = 1.5
 
 @dataclass(frozen=True)
 class StopConfig:
-    """Stop rule of a task's measurements; conf/search/default.yaml says what each field means.
+    """Stop rule of a task's measurements; conf/search/default.yaml describes the fields.
 
     `expected_improvement` 0 measures every proposed candidate: One-Shot Tuner's fixed K (section 4.2).
     """
@@ -39,7 +39,7 @@ class StopConfig:
 
 
 class Selector:
-    """Selects which proposals of one task are measured next, batch by batch.
+    """Selects which candidates of one task are measured next, batch by batch.
 
     Start candidates come first. With `stop.expected_improvement` 0, or while fewer than `stop.minimum`
     candidates are measured, the best predicted follow. After that the batch with the highest joint expected
@@ -48,7 +48,7 @@ class Selector:
     """
 
     def __init__(self, stop: StopConfig, surrogate: Surrogate) -> None:
-        """`surrogate` hears every measurement and ranks the candidates that are left."""
+        """`surrogate` learns every measurement and ranks the candidates that are left."""
         self.known: list[MeasuredCandidate] = []
         """All measurements of the task in this run, in order."""
         self._left: list[Candidate] = []
@@ -59,12 +59,12 @@ class Selector:
 
     @property
     def best_s(self) -> float:
-        """Best latency of the task so far in seconds, inf where nothing ran."""
+        """Best latency of the task so far in seconds, inf if no candidate ran."""
         return min((measurement.latency_s for measurement in self.known), default=math.inf)
 
     @property
     def exhausted(self) -> bool:
-        """Whether measuring what is left would not pay; another offer may change that."""
+        """Whether measuring the candidates left would not pay; another offer may change that."""
         return self._small_gains >= self._stop.patience
 
     def offer(self, candidates: Iterable[Candidate]) -> None:
@@ -74,7 +74,7 @@ class Selector:
         )
 
     def next_batch(self, room: int) -> list[Candidate]:
-        """The next batch, at most `room` candidates; empty where measuring more would not pay.
+        """The next batch, at most `room` candidates; empty if measuring more would not pay.
 
         The previous batch must have been learned.
         """
@@ -97,7 +97,7 @@ class Selector:
     def finalists(self, count: int) -> list[MeasuredCandidate]:
         """Up to `count` of the fastest candidates measured once that may be the best of the task.
 
-        Empty where no other candidate is within `FINALIST_WITHIN` of the best.
+        Empty if no other candidate is within `FINALIST_WITHIN` of the best.
         """
         once = self.known[self._remeasured :]
         near = [m for m in self.known if m.latency_s <= FINALIST_WITHIN * self.best_s < math.inf]

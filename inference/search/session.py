@@ -76,7 +76,7 @@ class Session(Protocol):
     """A task that is searched."""
 
     known: KnownCandidates
-    """Candidates that were proposed or measured, with the live programs of those that are not measured."""
+    """Proposed and measured candidates, with the live programs of the unmeasured ones."""
 
     @property
     def counts(self) -> CandidateCounts:
@@ -85,10 +85,13 @@ class Session(Protocol):
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """The candidates of the next round, none of which was proposed before; empty where none is left."""
+        """The candidates of the next round, all of them new; empty if none is left.
+
+        Their live programs are in `known` until they are measured.
+        """
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """Takes latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
+        """Learns latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
 
 
 class SearchSession:
@@ -106,7 +109,7 @@ class SearchSession:
         """Opens the task with the strategy of `resources.config`.
 
         Args:
-            space: design space; None is that of `config.space`.
+            space: design space; None chooses the one that `config.space` names.
             group: name of the surrogate that the task shares with others; see `Surrogates.of`.
 
         Raises NoDesignSpaceError if the task has nothing to tune, and OneShotConfigError or WeightsError
@@ -177,7 +180,7 @@ class SearchSession:
         self.known.hold(proposed)
         self._proposed += len(proposed)
         programs = [program for _, program in proposed]
-        # The caller corrects by what it measures: the frozen model's scores are wanted.
+        # The caller corrects the scores by its measurements, so that these are the frozen model's.
         with linear_algebra_threads(1):
             scores = self._model.predict(self._strategy.context, programs)
         with self._clock.stage("embedding and serialising"):
@@ -206,7 +209,7 @@ class FixedSession:
     """
 
     def __init__(self, task: Task, target: Target) -> None:
-        """Raises NoDesignSpaceError where no schedule changes how the task runs."""
+        """Raises NoDesignSpaceError if no schedule changes how the task runs."""
         self._context = make_tune_context(task.mod, target, seed=0, name=task.name)
         with interrupts_deferred():
             spaces = list(self._context.generate_design_space())
@@ -268,7 +271,7 @@ class FixedSession:
         )
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """See Session; leaves out what was measured before."""
+        """See Session; leaves out candidates that were measured before."""
         left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
         self._rejected[DUPLICATE] += len(self._left) - len(left)
         self._left = left

@@ -22,12 +22,12 @@ from ..surrogate.base import Surrogate
 __all__ = ["Narrow", "Strategy", "StrategyConfig", "StrategySetting"]
 
 Narrow: TypeAlias = Callable[[Sequence[SketchSpace]], Sequence[SketchSpace]]
-"""Sketch spaces to those that a strategy drafts from."""
+"""Selects the sketch spaces that a strategy drafts from."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StrategySetting(SamplerSetting):
-    """Everything that a strategy is made from: the setting of a sampler, and what the search adds to it."""
+    """Everything that a strategy is made from: a sampler's setting and the parts that the search adds."""
 
     space: ms.SpaceGenerator
     """Design space; see `spaces.base.DesignSpace`."""
@@ -56,7 +56,7 @@ class Strategy(ABC):
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
-        """The settings for a target; those of another strategy where this one cannot serve the target."""
+        """The settings for a target; another strategy's if this one cannot serve the target."""
         found: StrategyConfig = config
         return found
 
@@ -68,7 +68,7 @@ class Strategy(ABC):
     @classmethod
     @abstractmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """The search of one task; raises NoDesignSpaceError where there is nothing to tune."""
+        """The search of one task; raises NoDesignSpaceError if there is nothing to tune."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class Strategy(ABC):
 
     @property
     def counts(self) -> CandidateCounts | None:
-        """Candidates so far, by what became of them; None where the strategy does not count them."""
+        """Numbers of candidates so far by outcome; None if the strategy does not count them."""
         return None
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def propose(self, budget: RoundBudget) -> list[LiveProgram]:
-        """The candidates of the next round, none proposed or known before; empty where none is left."""
+        """Live programs of the next round, none of them in `setting.known`; empty if none is left."""
 
     @abstractmethod
     def mark_measured(self, traces: Iterable[str]) -> None:
@@ -97,4 +97,4 @@ class Strategy(ABC):
 
     @abstractmethod
     def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
-        """Takes measured candidates and their latencies in seconds by trace, inf for a failure."""
+        """Learns from measured programs and their latencies in seconds by trace, inf for a failure."""

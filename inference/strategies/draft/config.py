@@ -11,7 +11,7 @@ from .drafts import DraftRequest
 
 @dataclass(frozen=True)
 class DraftingConfig(StrategyConfig):
-    """Draft-then-verify search; conf/search/strategy/draft.yaml says what each field means."""
+    """Draft-then-verify search; conf/search/strategy/draft.yaml describes the fields."""
 
     name: str = "draft"
     checkpoint: str | None = AUTO

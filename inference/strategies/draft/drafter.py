@@ -46,11 +46,11 @@ _DRAWS = 2048
 """Rows that are drawn for one within the limits of a GPU."""
 
 _OTHER_LOCATIONS = len(InputLocation) - 1
-"""Compute locations of inputs besides that of most candidates."""
+"""Compute locations of inputs other than the one of most candidates."""
 
 
 class UnreadableSpaceError(Exception):
-    """A task or design space that drafting cannot read, such as that of an unknown schedule rule."""
+    """A task or design space that drafting cannot read, for example one of an unknown schedule rule."""
 
 
 class Drafter:
@@ -242,7 +242,7 @@ class Drafter:
 
 
 def _resized(request: DraftRequest, population: int, keep: int) -> DraftRequest | None:
-    """The settings for so many candidates; None where there is nothing to do."""
+    """The request with another number of candidates; None if either number is 0."""
     return replace(request, population=population, keep=keep) if population and keep else None
 
 
