@@ -23,7 +23,7 @@ from .records.store import RecordStore
 
 
 @dataclass(frozen=True)
-class InspectConfig:
+class DatasetInspectConfig:
     """Fields of conf/dataset_inspect.yaml."""
 
     dataset: Path
@@ -31,7 +31,7 @@ class InspectConfig:
 
 
 @dataclass(frozen=True)
-class VerifyConfig:
+class DatasetVerifyConfig:
     """Fields of conf/dataset_verify.yaml."""
 
     dataset: Path
@@ -43,7 +43,7 @@ class VerifyConfig:
 
 
 @dataclass(frozen=True)
-class MergeConfig:
+class DatasetMergeConfig:
     """Fields of conf/dataset_merge.yaml."""
 
     dataset: list[Path]
@@ -52,7 +52,7 @@ class MergeConfig:
 
 
 @dataclass(frozen=True)
-class ImportConfig:
+class DatasetImportConfig:
     """Fields of conf/dataset_import.yaml."""
 
     database: Path
@@ -62,7 +62,7 @@ class ImportConfig:
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class DatasetExportConfig:
     """Fields of conf/dataset_export.yaml."""
 
     dataset: Path
@@ -100,7 +100,7 @@ def inspect(config: DictConfig) -> int:
     from .records.datasheet.content import facts, sections, tasks_section
     from .records.datasheet.overview import read_overview
 
-    settings = from_hydra(config, InspectConfig)
+    settings = from_hydra(config, DatasetInspectConfig)
     console = Console()
     overview = read_overview(RecordStore(settings.dataset))
     print_facts(facts(overview), console)
@@ -115,7 +115,7 @@ def verify(config: DictConfig) -> int:
     """Prints every problem of a dataset; status 1 where there is one."""
     from .records.verification import problems
 
-    settings = from_hydra(config, VerifyConfig)
+    settings = from_hydra(config, DatasetVerifyConfig)
     console = Console()
     store = RecordStore(settings.dataset).require()
     found = list(problems(store, settings.replay))
@@ -131,7 +131,7 @@ def merge(config: DictConfig) -> int:
     """Adds datasets to another."""
     from .records.merge import merge_datasets
 
-    settings = from_hydra(config, MergeConfig)
+    settings = from_hydra(config, DatasetMergeConfig)
     console = Console()
     target = RecordStore(settings.into)
     counts = merge_datasets(
@@ -148,7 +148,7 @@ def import_(config: DictConfig) -> int:
     """Adds a MetaSchedule database to a dataset."""
     from .records.exchange import import_database
 
-    settings = from_hydra(config, ImportConfig)
+    settings = from_hydra(config, DatasetImportConfig)
     console = Console()
     store = RecordStore(settings.into)
     counts = import_database(
@@ -170,7 +170,7 @@ def export(config: DictConfig) -> int:
     """Writes a dataset as MetaSchedule databases."""
     from .records.exchange import export_database
 
-    settings = from_hydra(config, ExportConfig)
+    settings = from_hydra(config, DatasetExportConfig)
     console = Console()
     exported = export_database(
         RecordStore(settings.dataset).require(),

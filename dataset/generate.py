@@ -32,7 +32,7 @@ from .generation.samplers import make_samplers
 from .generation.self_check import check_measurement
 from .generation.summary import GenerateSummary, print_summary
 from .generation.testbed import Testbed
-from .generation.throughput import StageClock
+from .generation.throughput import GenerationClock
 from .measure import WorkerPool, make_executor
 from .measure.worker.memory_counters import uncounted_reason
 from .records.datasheet.write import write_datasheet
@@ -56,7 +56,7 @@ def run(config: GenerateConfig, console: Console | None = None) -> GenerateSumma
     if config.networks:
         with announced(console, "extracting the tasks of the networks"):
             of_networks, networks = tasks_of_networks(config.networks, target, config.lowering)
-    clock = StageClock()
+    clock = GenerationClock()
     with ExitStack() as opened:
         opened.enter_context(store.writing())
         with announced(console, f"opening the devices of executor={config.executor.kind}"):

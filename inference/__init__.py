@@ -4,7 +4,7 @@ Three ways to use it, from the least to the most:
 
 - `PretrainedCostModel`: a cost model for `ms.tune_tir`, `ms.relax_integration.tune_relax` and
   `ms.tune_tasks`, with MetaSchedule's own search;
-- `OneShotStrategy` beside it: Foretune's search in stock tuning;
+- `OneShotStrategy` with it: Foretune's search in stock tuning;
 - `tune_network` and `tune_tasks`, and the command `foretune tune`: searches in processes side by side,
   Foretune's measurement, and a database that stock TVM compiles from.
 
@@ -23,43 +23,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from ..compiler.codegen.passes import improve_code
-    from ..compiler.templates.cpu.intrinsics.registry import register_intrinsics
-    from .api import tune_network, tune_tasks
-    from .bundle.exporting import export_bundle
-    from .bundle.format import read_bundle
-    from .bundle.importing import import_bundle
-    from .deploy.load import load
-    from .familyseer.family_cost_model import FamilyCostModel
-    from .familyseer.task_scheduler import FamilyTaskScheduler
-    from .plugins.builder import prepare_builder
-    from .plugins.search_strategy import OneShotStrategy
-    from .run.result import TaskResult, TuneResult
-    from .search.config import OneShotConfig, StopConfig
-    from .search.cost_model import PretrainedCostModel
+if TYPE_CHECKING:  # types for users; `MODULES` below imports
+    from ..compiler.codegen.passes import improve_code as improve_code
+    from ..compiler.templates.cpu.intrinsics.registry import register_intrinsics as register_intrinsics
+    from .api import tune_network as tune_network
+    from .api import tune_tasks as tune_tasks
+    from .bundle.exporting import export_bundle as export_bundle
+    from .bundle.format import read_bundle as read_bundle
+    from .bundle.importing import import_bundle as import_bundle
+    from .deploy.load import load as load
+    from .familyseer.family_cost_model import FamilyCostModel as FamilyCostModel
+    from .familyseer.task_scheduler import FamilyTaskScheduler as FamilyTaskScheduler
+    from .plugins.builder import prepare_builder as prepare_builder
+    from .plugins.search_strategy import OneShotStrategy as OneShotStrategy
+    from .run.result import TaskResult as TaskResult
+    from .run.result import TuneResult as TuneResult
+    from .search.config import OneShotConfig as OneShotConfig
+    from .search.config import StopConfig as StopConfig
+    from .search.cost_model import PretrainedCostModel as PretrainedCostModel
 
-__all__ = [
-    "FamilyCostModel",
-    "FamilyTaskScheduler",
-    "OneShotConfig",
-    "OneShotStrategy",
-    "PretrainedCostModel",
-    "StopConfig",
-    "TaskResult",
-    "TuneResult",
-    "export_bundle",
-    "import_bundle",
-    "improve_code",
-    "load",
-    "prepare_builder",
-    "read_bundle",
-    "register_intrinsics",
-    "tune_network",
-    "tune_tasks",
-]
-
-_HOMES = {
+MODULES = {
     "FamilyCostModel": "familyseer.family_cost_model",
     "FamilyTaskScheduler": "familyseer.task_scheduler",
     "OneShotConfig": "search.config",
@@ -78,10 +61,13 @@ _HOMES = {
     "tune_network": "api",
     "tune_tasks": "api",
 }
+"""Module of each public name, relative to this package; it is imported when the name is first used."""
+
+__all__ = [*MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports on first use: a script with the cost model alone does without Hydra, reports and plots."""
-    if name not in _HOMES:
+    """Imports on first use, so that a script with the cost model alone needs no Hydra, reports or plots."""
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    return getattr(import_module(f".{MODULES[name]}", __name__), name)

@@ -21,6 +21,7 @@ from ..dataset.measure import ExecutorConfig, MeasureConfig
 from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import Checkpoint
+from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
 from .bolt.advice.activations import DEFAULT, check_activations
 from .bolt.advice.content import Advice
@@ -33,7 +34,6 @@ from .bolt.advice.run import AdviceRun, Asked
 from .bolt.advice.terminal import print_advice
 from .bolt.advice.write import write_advice
 from .run.network_set import members_of
-from .search.checkpoint_fit import AUTO
 from .search.config import OneShotConfig
 
 

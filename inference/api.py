@@ -17,11 +17,12 @@ from ..compiler.described_task import described_task
 from ..compiler.task import Task
 from ..compiler.tvm_compat import parse_target
 from ..dataset.measure import ExecutorConfig, MeasureConfig, make_executor
+from ..models.checkpoints.shipped import AUTO
 from .database.tuning_database import TuningDatabase
 from .planners.assembly import reuse_of_run
 from .run.config import TuneConfig
 from .run.result import TaskResult, TuneResult
-from .search.checkpoint_fit import AUTO, fitting_checkpoint
+from .search.checkpoint_fit import fitting_checkpoint
 from .search.config import OneShotConfig, OneShotConfigError
 from .search.persistence import Ledger
 from .search.tuner import Hooks, NetworkTuner

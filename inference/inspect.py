@@ -24,13 +24,13 @@ from ..dataset.hardware.target_hardware import target_hardware
 from ..dataset.records.exchange import HERE, find_hardware
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import Checkpoint
+from ..models.checkpoints.shipped import AUTO
 from .database.folder import read_device
 from .inspection.content import NetworkOutlook, database_folder, snapshot, task_outlooks
 from .inspection.estimate import estimate
 from .inspection.predicted import LatencyPredictor, latency_checkpoint
 from .inspection.terminal import print_outlook
 from .run.network_set import members_of, operator_set
-from .search.checkpoint_fit import AUTO
 from .search.config import OneShotConfig
 
 

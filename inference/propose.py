@@ -29,10 +29,11 @@ from ..dataset.records.schema import TaskRow
 from ..dataset.records.stored_tasks import stored_rows, stored_task
 from ..errors import UserError
 from ..models.checkpoints.checkpoint import load_checkpoint
+from ..models.checkpoints.shipped import AUTO
 from ..progress import job_progress
 from ..wording import counted, verb
 from .database.proposal_folder import ProposalFolder
-from .search.checkpoint_fit import AUTO, fitting_checkpoint
+from .search.checkpoint_fit import fitting_checkpoint
 from .search.config import OneShotConfig
 from .search.loop import RoundBudget
 from .workers.base import Searcher

@@ -49,7 +49,7 @@ class ListConfig:
 
 
 @dataclass(frozen=True)
-class ShowConfig:
+class CheckpointShowConfig:
     """Fields of conf/checkpoints_show.yaml."""
 
     checkpoint: str
@@ -57,7 +57,7 @@ class ShowConfig:
 
 
 @dataclass(frozen=True)
-class VerifyConfig:
+class CheckpointVerifyConfig:
     """Fields of conf/checkpoints_verify.yaml."""
 
     checkpoints: list[str] = field(default_factory=list)
@@ -90,7 +90,7 @@ def list_(config: DictConfig) -> int:
 
 def show(config: DictConfig) -> int:
     """Prints the card of a checkpoint."""
-    settings = from_hydra(config, ShowConfig)
+    settings = from_hydra(config, CheckpointShowConfig)
     console = Console()
     checkpoint = load_network(settings.checkpoint)
     if settings.json:
@@ -116,7 +116,7 @@ def verify(config: DictConfig) -> int:
     """Prints every problem of the checkpoints; status 1 if there is one."""
     from .checkpoints.verification import problems
 
-    settings = from_hydra(config, VerifyConfig)
+    settings = from_hydra(config, CheckpointVerifyConfig)
     console = Console()
     status = 0
     for name in settings.checkpoints or [*shipped_checkpoints(), *shipped_explorers()]:

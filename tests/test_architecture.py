@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -116,6 +117,20 @@ def unsafe_code(source: str, module: str) -> list[str]:
     return found
 
 
+def class_names(source: str) -> list[str]:
+    """Names of all classes that the source defines, nested and underscored ones included."""
+    return [node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+
+
+def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Modules that define a class of the same name, by that name."""
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for module, source in sources.items():
+        for name in class_names(source):
+            modules[name].append(module)
+    return {name: found for name, found in modules.items() if len(found) > 1}
+
+
 def _is(node: ast.expr | None, value: bool) -> bool:
     return isinstance(node, ast.Constant) and node.value is value
 
@@ -222,6 +237,24 @@ def test_long_functions_are_seen() -> None:
 
 def test_no_modules_import_each_other() -> None:
     assert import_cycles({name: path.read_text(encoding="utf-8") for name, path in SOURCES.items()}) == []
+
+
+def test_no_two_classes_share_a_name() -> None:
+    assert (
+        repeated_classes({module: path.read_text(encoding="utf-8") for module, path in SOURCES.items()}) == {}
+    )
+
+
+def test_repeated_classes_are_seen() -> None:
+    sources = {
+        "foretune.one": "class _Reader: ...\nclass Row: ...",
+        "foretune.other": "def f():\n    class _Reader: ...",
+        "foretune.third": "class Table:\n    class Row: ...",
+    }
+    assert repeated_classes(sources) == {
+        "_Reader": ["foretune.one", "foretune.other"],
+        "Row": ["foretune.one", "foretune.third"],
+    }
 
 
 def test_all_layers_are_read() -> None:

@@ -29,7 +29,7 @@ from foretune.inference import OneShotConfig
 from foretune.inference.bolt.advice.content import Advice
 from foretune.inference.bundle.format import SCHEMA_VERSION, BundleTask, Manifest
 from foretune.inference.deploy.description import Description
-from foretune.inference.deploy.rivals.base import Engine, Source
+from foretune.inference.deploy.rivals.base import Engine, NetworkSource
 from foretune.inference.run.result import Contestant, TaskResult, TuneResult
 from foretune.models.architectures import registry as models
 from foretune.models.architectures.cost_model import Predictor
@@ -334,7 +334,7 @@ def test_the_rival_of_the_extending_page_runs(extensions):
     try:
         engine = rival(threads)
         engine.prepare()
-        (found,) = engine.arrays(engine.load(Source((data,), module))())
+        (found,) = engine.arrays(engine.load(NetworkSource((data,), module))())
     finally:
         torch.set_num_threads(threads)
     expected = data @ module.weight.detach().numpy().T + module.bias.detach().numpy()

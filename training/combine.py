@@ -76,7 +76,7 @@ def combine(
             f"these have {found[:12]}...: give the dataset of that training"
         )
     split, settings = SplitConfig(**first.split.config), DataConfig(**first.training["data"])
-    kinds, members = _by_kind(checkpoints)
+    kinds, members = _members_by_kind(checkpoints)
     model = EnsembleCostModel(members)
     if half:  # before the correction is fitted and metrics are computed
         rounded_to_half(model)
@@ -115,7 +115,7 @@ def _shared(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _by_kind(checkpoints: Sequence[Checkpoint]) -> tuple[ModelConfig, list[CostModel]]:
+def _members_by_kind(checkpoints: Sequence[Checkpoint]) -> tuple[ModelConfig, list[CostModel]]:
     """Configuration of the ensemble, and its members in that order, grouped by kind."""
     found: dict[str, list[CostModel]] = {}
     kinds: dict[str, MemberConfig] = {}

@@ -23,13 +23,13 @@ from ..configuration import ConfigError, from_hydra
 from ..dataset.features.table import LabelledFeatures
 from ..dataset.records.split import SplitConfig
 from .comparison.config import CompareConfig, contestants_of
-from .comparison.contestants import Contestant
+from .comparison.contestants import ModelContestant
 from .comparison.data import ComparedData, Load
 from .comparison.fits import Entry, FitRunner, TaskSet
 from .comparison.learning_curve import training_sets
 from .comparison.other_data import with_other_training_data
 from .comparison.report import write_report
-from .comparison.result import LOWER_IS_BETTER, Comparison, CurvePoint, write_comparison
+from .comparison.result import LOWER_IS_BETTER, CurvePoint, ModelComparison, write_comparison
 from .evaluation.tables import NETWORK_COLUMNS
 from .fitting.config import TrainConfig
 
@@ -48,11 +48,11 @@ COLUMNS = {
 
 def run(
     config: CompareConfig,
-    contestants: Sequence[Contestant],
+    contestants: Sequence[ModelContestant],
     feature_version: str,
     load: Load,
     log: Callable[[str], None] = print,
-) -> Comparison:
+) -> ModelComparison:
     """Fits the contestants that have no fit yet, and writes compare.json, .csv and .html into `run_dir`.
 
     `load` reads a dataset with the features of `feature_version`; draft models read the draft vectors of the
@@ -93,7 +93,7 @@ def run(
         fits = runner(training.data, training.split).fits(learners, config.seeds, tasks)
         points += [CurvePoint(training, entry) for entry in fits]
 
-    comparison = Comparison(
+    comparison = ModelComparison(
         config.title, _plain(config), compared.facts | {"left_out": left_out}, tasks, entries, points
     )
     write_comparison(comparison, config.run_dir, config.baseline)
@@ -101,7 +101,7 @@ def run(
     return comparison
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: ModelComparison) -> Table:
     """Table with one line per contestant; the best value of each column is bold."""
     rows = comparison.rows()
     test = comparison.data
@@ -128,7 +128,7 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-def networks_table(comparison: Comparison) -> Table | None:
+def networks_table(comparison: ModelComparison) -> Table | None:
     """Table with one line per network and contestant; None if no test task belongs to a network."""
     found = {name: comparison.by_network(name) for name in comparison.names()}
     rows = next(iter(found.values()))

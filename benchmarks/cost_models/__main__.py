@@ -19,7 +19,7 @@ from foretune.models.checkpoints.checkpoint import load_checkpoint
 from foretune.training.compare import comparison_table, networks_table, run, train_settings
 from foretune.training.comparison.config import CompareConfig, contestants_of
 from foretune.training.comparison.data import Load
-from foretune.training.comparison.result import Comparison
+from foretune.training.comparison.result import ModelComparison
 from hydra import compose, initialize_config_module
 from rich.console import Console
 
@@ -82,7 +82,7 @@ def measure(table: Table, options: argparse.Namespace, load: Load = _load) -> di
     dataset = Path(table.datasets[0])
     matter = {dataset: records.data}
 
-    def compared(folder: str, models: Sequence[str], *overrides: str) -> Comparison:
+    def compared(folder: str, models: Sequence[str], *overrides: str) -> ModelComparison:
         return compare(matter, records.split, models, options, runs_in, folder, *overrides)
 
     models = [*table.checkpoints, *options.models]
@@ -147,7 +147,7 @@ def compare(
     runs_in: Path,
     folder: str,
     *overrides: str,
-) -> Comparison:
+) -> ModelComparison:
     """One comparison of `foretune compare` on records that are in memory; prints its tables."""
     given = [
         "experiment=cost_models",
@@ -170,7 +170,7 @@ def compare(
     return comparison
 
 
-def figures(comparison: Comparison, baseline: str) -> dict[str, Any]:
+def figures(comparison: ModelComparison, baseline: str) -> dict[str, Any]:
     """Counts of tasks and records, and the figures of each model."""
     margins = comparison.margins(baseline)
     models = {}

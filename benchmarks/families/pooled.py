@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from foretune.compiler.task import Task
 from foretune.dataset.records.program_pool import ProgramPool
+from foretune.inference.search.candidate import Candidate
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.proposal import Proposal
 from foretune.inference.search.session import SearchSession
 from foretune.inference.strategies.pool import PoolConfig, best_rows
 from foretune.inference.strategies.sampled import QUICK_PROPOSALS
@@ -25,11 +26,11 @@ from foretune.inference.workers.messages import RoundReply, RoundRequest
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-RatedPool = Mapping[str, Sequence[Proposal]]
+RatedPool = Mapping[str, Sequence[Candidate]]
 """Programs of each task by workload hash, with scores of the frozen cost model and embeddings."""
 
 
-def rate(task: Task, target: Target, model: ms.CostModel, pool: ProgramPool) -> list[Proposal]:
+def rate(task: Task, target: Target, model: ms.CostModel, pool: ProgramPool) -> list[Candidate]:
     """Programs of a task that replay, rated by `model`, in the order of their scores."""
     programs = len(pool.programs(task.workload_hash))
     if not programs:
@@ -37,13 +38,9 @@ def rate(task: Task, target: Target, model: ms.CostModel, pool: ProgramPool) -> 
     everything = OneShotConfig(
         PoolConfig(), rounds=1, top_k=programs, replay_factor=1, random_share=0.0, surrogate=False
     )
-    session = SearchSession(
-        task, target, model, everything, hardware=pool.hardware, resources=pool, threads=1
-    )
-    return [
-        Proposal(found.trace, "", "", found.score, found.embedding)
-        for found in session.propose(RoundBudget(programs))
-    ]
+    resources = SessionResources(model, everything, pool.hardware, of_strategy=pool, threads=1)
+    session = SearchSession(task, target, resources)
+    return session.propose(RoundBudget(programs))
 
 
 def save_rated(path: Path, rated: RatedPool) -> None:
@@ -65,7 +62,7 @@ def load_rated(path: Path) -> RatedPool:
         workloads = dict.fromkeys(name.partition("/")[0] for name in arrays.files)
         return {
             workload: [
-                Proposal(trace, "", "", float(score), embedding)
+                Candidate(trace, float(score), embedding)
                 for trace, score, embedding in zip(
                     json.loads(arrays[f"{workload}/traces"].tobytes()),
                     arrays[f"{workload}/scores"],
@@ -87,7 +84,7 @@ class PooledSearcher:
         self._config = config
         self._rng = np.random.default_rng(config.seed)
         self._surrogates = Surrogates()
-        self._left: dict[str, dict[str, Proposal]] = {}
+        self._left: dict[str, dict[str, Candidate]] = {}
         self._request: RoundRequest | None = None
 
     def ask(self, request: RoundRequest) -> None:
@@ -103,23 +100,19 @@ class PooledSearcher:
         surrogate = self._surrogates.of(request.key, request.surrogate_group)
         for sibling in request.siblings:
             self._surrogates.of(sibling.workload, request.surrogate_group).learn(
-                [sibling], [sibling.latency_s]
+                [sibling.candidate], [sibling.latency_s]
             )
         learned = [trace for trace in request.learned if trace in every]
         surrogate.learn([every[trace] for trace in learned], [request.learned[trace] for trace in learned])
         for trace in learned:
             left.pop(trace, None)
-        first = [
-            Proposal(**{**vars(left.pop(start)), "is_start": True})
-            for start in request.starts
-            if start in left
-        ]
+        first = [replace(left.pop(start), is_start=True) for start in request.starts if start in left]
         found = first + (self._proposed(left, surrogate, request.budget) if request.budget.search else [])
         return RoundReply(tuple(found), scored=len(left))
 
     def _proposed(
-        self, left: dict[str, Proposal], surrogate: Surrogate, budget: RoundBudget
-    ) -> list[Proposal]:
+        self, left: dict[str, Candidate], surrogate: Surrogate, budget: RoundBudget
+    ) -> list[Candidate]:
         if not left:
             return []
         programs = list(left.values())

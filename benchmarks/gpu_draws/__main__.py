@@ -22,10 +22,11 @@ from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse
 from foretune.dataset.features.reading import task_reading
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.sampling.programs import (
+    EvolutionaryConfig,
     EvolutionarySampler,
-    EvolutionConfig,
     ProgramSampler,
     RowEvolutionSampler,
+    SamplerSetting,
     make_scorer,
 )
 from foretune.dataset.sampling.tasks import sample_tasks
@@ -136,19 +137,19 @@ def sampler_of(name: str, task: Task, target: Target, per_round: int, seed: int)
     """MetaSchedule's search with a population of 128, as on GPUs before rows; or evolution of rows."""
     scorer = make_scorer("xgboost", warm_up=per_round)(task, None)
     cls, config = {
-        BEFORE: (EvolutionarySampler, EvolutionConfig(population_size=128)),
-        AFTER: (RowEvolutionSampler, EvolutionConfig()),
+        BEFORE: (EvolutionarySampler, EvolutionaryConfig(population_size=128)),
+        AFTER: (RowEvolutionSampler, EvolutionaryConfig()),
     }[name]
-    sampler: ProgramSampler = cls(
+    setting = SamplerSetting(
         task,
         target,
         scorer=scorer,
-        config=config,
         per_round=per_round,
         seed=seed,
         space=measurable_space(target, None),
         threads=1,
     )
+    sampler: ProgramSampler = cls(setting, config)
     return sampler
 
 

@@ -10,7 +10,7 @@ from foretune.compiler.operators import BatchMatmul, Conv2d, Dense, DepthwiseCon
 from foretune.compiler.replay import candidate_module_json
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureJob, WorkerPool
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import RandomSampler, SamplerSetting
 from tvm.s_tir import meta_schedule as ms
 
 from .. import measurement_throughput
@@ -67,10 +67,12 @@ def main() -> None:
     rows = []
     with WorkerPool(target) as pool:
         # A pool outlives what it measures: its start is no part of a batch.
-        foretune_seconds(RandomSampler(to_task(SMALL), target, per_round=1, seed=0).propose(), pool)
+        foretune_seconds(
+            RandomSampler(SamplerSetting(to_task(SMALL), target, per_round=1, seed=0)).propose(), pool
+        )
         for number, name in enumerate(arguments.tasks):
             task = to_task(TASKS[name])
-            sampler = RandomSampler(task, target, per_round=arguments.candidates, seed=0)
+            sampler = RandomSampler(SamplerSetting(task, target, per_round=arguments.candidates, seed=0))
             candidates = sampler.propose()
             sides = {
                 "stock": lambda candidates=candidates: stock_seconds(candidates, target, builder, runner),

@@ -13,7 +13,7 @@ from foretune.compiler.replay import replay, trace_to_json
 from foretune.compiler.task import Task
 from foretune.compiler.templates.cpu.programs import template_programs
 from foretune.compiler.tvm_compat import make_tune_context
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import RandomSampler, SamplerSetting
 from foretune.errors import UserError
 from torch import Tensor, nn
 from tvm.target import Target
@@ -124,7 +124,7 @@ def by_template(task: Task, target: Target) -> Callable[[], object]:
 
 def fastest_draw(task: Task, target: Target) -> Callable[[], object]:
     """The fastest of some random programs."""
-    sampler = RandomSampler(task, target, per_round=DRAWS, seed=0)
+    sampler = RandomSampler(SamplerSetting(task, target, per_round=DRAWS, seed=0))
     programs = [bound(candidate.sch.mod, target) for _, candidate in sampler.propose()]
     return min(programs, key=lambda run: min(warm_seconds(run, 0.01) for _ in range(3)))
 

@@ -19,15 +19,16 @@ from foretune.inference.reuse.planner import ReusePlanner
 from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected
 from foretune.inference.reuse.selection import GivenSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
-from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.search.candidate import MeasuredCandidate
+from foretune.inference.search.checkpoint_fit import fitting_checkpoint
 from foretune.inference.search.config import OneShotConfig, StopConfig
 from foretune.inference.search.persistence import Ledger
-from foretune.inference.search.proposal import Measurement
 from foretune.inference.search.tuner import NetworkTuner
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.starts.adapted import ProgramAdapter
 from foretune.inference.strategies.stock import StockConfig
 from foretune.inference.workers.searchers import start_searchers
+from foretune.models.checkpoints.shipped import AUTO
 from tvm.target import Target
 
 BACKEND, ETO, RANKED, TOP_K = METHODS = ("backend", "eto", "eto_ranked", "top_k")
@@ -108,7 +109,7 @@ def searched(
         [one.latency_s for one in known],
         result.search_s + result.measure_s,
         {trace: one.latency_s for trace, one in ran.items()},
-        None if best is None else best.proposal.module,
+        None if best is None else best.candidate.module,
         not result.parent,
     )
 
@@ -155,6 +156,6 @@ class _Keeping(NetworkTuner):
     """Tuner that gives out what it measured."""
 
     @property
-    def known(self) -> list[Measurement]:
+    def known(self) -> list[MeasuredCandidate]:
         """Measurements of the only task."""
         return self._searches[0].loop.known

@@ -19,8 +19,9 @@ from foretune.compiler.tvm_compat import make_tune_context, parse_target, target
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureJob, WorkerPool
 from foretune.dataset.measure.worker.light_profiler import LightProfiler
-from foretune.inference.search.checkpoint_fit import AUTO, fitting_checkpoint
+from foretune.inference.search.checkpoint_fit import fitting_checkpoint
 from foretune.inference.search.cost_model import PretrainedCostModel
+from foretune.models.checkpoints.shipped import AUTO
 from tvm.s_tir.schedule import ScheduleError
 from tvm.target import Target
 

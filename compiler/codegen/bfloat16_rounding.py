@@ -56,11 +56,11 @@ def _rounded_by_arithmetic(cast: tirx.Cast) -> Any:
         return None
     (value,) = bits.args
     is_wide = lane_dtype(value) == "float32"
-    same = is_wide and tvm_ffi.structural_equal(cast, _by_arithmetic(bits, lanes_of(cast)))
+    same = is_wide and tvm_ffi.structural_equal(cast, _rounding_arithmetic(bits, lanes_of(cast)))
     return value if same else None
 
 
-def _by_arithmetic(bits: Any, lanes: int) -> Any:
+def _rounding_arithmetic(bits: Any, lanes: int) -> Any:
     """TVM's rounding of the numbers with these bits, to even where two are as near."""
 
     def constant(value: int) -> Any:

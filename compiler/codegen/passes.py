@@ -43,7 +43,7 @@ def improve_code() -> None:
 
     def pipeline() -> tuple[Any, Any, Any]:
         lowering, host, device = before()
-        return tvm.transform.Sequential([_before_lowering, lowering, _behind_lowering]), host, device
+        return tvm.transform.Sequential([_before_lowering, lowering, _after_lowering]), host, device
 
     register_tir_pipeline(_PIPELINE, pipeline)
 
@@ -55,7 +55,7 @@ def _before_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 
 @tvm.transform.module_pass(opt_level=0)
-def _behind_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+def _after_lowering(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
     return _changed(mod, lambda func: with_local_arrays(with_integer_rounding(with_native_rounding(func))))
 
 

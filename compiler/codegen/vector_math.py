@@ -33,14 +33,14 @@ def vectorise_math() -> None:
         tvm.ir.register_op_attr(name, "TVectorizable", True, level=_LEVEL)
     for name, rule in _RULES:
         before = tvm.ir.Op.get(name).get_attr("llvm.FLowerIntrinsic")
-        tirx.register_intrin_lowering(name, target="llvm", f=_of_float32(rule, before), level=_LEVEL)
+        tirx.register_intrin_lowering(name, target="llvm", f=_rule_for_float32(rule, before), level=_LEVEL)
 
 
 _LEVEL = 20
 """Priority above TVM's own rules, which have 10."""
 
 
-def _of_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
+def _rule_for_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
     """Lowering rule that applies `rule` to float32 scalars and vectors, and `otherwise` to other types."""
 
     def lowered(call: Expr) -> Expr:

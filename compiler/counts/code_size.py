@@ -67,7 +67,7 @@ def _code(node: object, lanes: int, max_step: int) -> _Code:
     if isinstance(node, SBlock):
         if not node.writes:  # the root block
             return _code(node.body, lanes, max_step)
-        each = 1 + len(node.reads) + _in_functions(node.body)
+        each = 1 + len(node.reads) + _instructions_of_calls(node.body)
         stores = _Code(1, math.ceil(lanes / LANES) * each)
         inside = _code(node.body, lanes, max_step)  # a tensorised block has loops inside
         initial = _Code() if node.init is None else _code(node.init, lanes, max_step)
@@ -76,7 +76,7 @@ def _code(node: object, lanes: int, max_step: int) -> _Code:
     return _Code() if body is None else _code(body, lanes, max_step)
 
 
-def _in_functions(body: object) -> int:
+def _instructions_of_calls(body: object) -> int:
     """Instructions of the function calls in a body."""
     found = []
 

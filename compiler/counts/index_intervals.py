@@ -78,7 +78,9 @@ class Indices:
         values = np.empty((2, self._loops + len(self._atoms), low.shape[1]), dtype=np.int64)
         values[:, : self._loops] = low, high
         for number, atom in enumerate(self._atoms, self._loops):
-            values[:, number] = _COMBINED[atom.kind](_at(atom.left, values), _at(atom.right, values))
+            values[:, number] = _COMBINED[atom.kind](
+                _interval_at(atom.left, values), _interval_at(atom.right, values)
+            )
         constants, rising, falling = self._factors
         lowest, highest = values
         return (
@@ -137,7 +139,7 @@ class Indices:
         return _Form(0, ((self._known_atoms[atom], 1),))
 
 
-def _at(form: _Form, values: NDArray[np.int64]) -> Interval:
+def _interval_at(form: _Form, values: NDArray[np.int64]) -> Interval:
     lowest = np.full(values.shape[2], form.constant, dtype=np.int64)
     highest = lowest.copy()
     for number, factor in form.terms:

@@ -179,7 +179,7 @@ def load_network(
         path = Path(name_or_path)
         if not path.is_file():
             raise UnknownNetworkError(f"network={name_or_path}: no such file; give the path of an ONNX file")
-        specs = _onnx_specs(path, batch) if inputs is None else _of_each_input(path, inputs)
+        specs = _onnx_specs(path, batch) if inputs is None else _one_spec_for_each_input(path, inputs)
         return Network(path.stem, example_inputs(specs, seed), onnx_path=path)
 
     factory: Callable[[], nn.Module]
@@ -193,7 +193,7 @@ def load_network(
     elif name_or_path in ZOO:
         entry, name = ZOO[name_or_path], name_or_path
         specs = inputs if inputs is not None else [_with_batch(spec, batch) for spec in entry.inputs]
-        factory = partial(_with_statistics, entry.build)
+        factory = partial(_with_drawn_statistics, entry.build)
     else:
         raise UnknownNetworkError(_unknown_name(name_or_path))
 
@@ -236,7 +236,7 @@ def _unknown_name(name: str) -> str:
     )
 
 
-def _with_statistics(build: Callable[[], nn.Module]) -> nn.Module:
+def _with_drawn_statistics(build: Callable[[], nn.Module]) -> nn.Module:
     return draw_statistics(build())
 
 
@@ -276,7 +276,7 @@ def _with_batch(spec: Mapping[str, Any], batch: int) -> dict[str, Any]:
     return {**spec, "shape": [batch, *spec["shape"][1:]]}
 
 
-def _of_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence[InputSpec]:
+def _one_spec_for_each_input(path: Path, specs: Sequence[InputSpec]) -> Sequence[InputSpec]:
     """The specifications, one for each input of the file; raises BadInputShapeError for another number."""
     names = [name for name, *_ in onnx_import.input_signature(path)]
     if len(specs) != len(names):

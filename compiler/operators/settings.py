@@ -127,7 +127,7 @@ class OperatorSettings(CheckedFields, ABC):
         bias and all arithmetic float32.
         """
         if self.dtype == "bfloat16":
-            return _in_bfloat16(replace(self, dtype="float32").prim_func(then))
+            return _stored_in_bfloat16(replace(self, dtype="float32").prim_func(then))
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         tensors = self.tensors()
@@ -296,7 +296,7 @@ class OperatorSettings(CheckedFields, ABC):
             raise SettingsError(f"{cls.operator}: {error}; it needs {', '.join(known)}") from error
 
 
-def _in_bfloat16(func: PrimFunc) -> PrimFunc:
+def _stored_in_bfloat16(func: PrimFunc) -> PrimFunc:
     """A float32 product that reads and writes bfloat16."""
     from ..networks.low_precision.stored_type import array_use, stored_narrow  # it imports this package
 

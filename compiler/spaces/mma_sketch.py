@@ -75,7 +75,7 @@ def as_mma(trace: list[Any]) -> list[Any]:
             _split(steps[number:], tiles)
             fragments = steps[number + 1][1]
         elif step[0] == "Annotate" and step[2][0].startswith(_TENSORIZE):
-            step[1] = [step[1][0], _of_mma(step[1][1])]
+            step[1] = [step[1][0], _mma_intrinsic(step[1][1])]
     accumulator = MMA_PRODUCTS[_product(trace[0])]
     own = _store(product, threads["blockIdx.x"], threads["threadIdx.y"], accumulator)
     start = epilogue_start(steps)
@@ -126,7 +126,7 @@ def _split(steps: Sequence[Step], factors: Sequence[int]) -> None:
         step[1] = [*step[1][:2], factor]
 
 
-def _of_mma(name: str) -> str:
+def _mma_intrinsic(name: str) -> str:
     """Intrinsic of MMA in place of one of WMMA, both in quotes."""
     for matrix in ("a", "b"):
         name = name.replace(f"_{matrix}_shared", f"_{matrix.upper()}_shared")

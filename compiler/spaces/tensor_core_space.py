@@ -41,7 +41,7 @@ def cuda_sketches(target: Target, rules: Sequence[ms.ScheduleRule]) -> Callable[
         by_wmma = [
             space for space in _spaces(task.mod, target, [plain[0], wmma, *plain[1:]]) if _way(space) == WMMA
         ]
-        traces = [aligned(_in_one_kernel(task.mod, trace_as_json(space.trace))) for space in by_wmma]
+        traces = [aligned(_with_inlined_epilogue(task.mod, trace_as_json(space.trace))) for space in by_wmma]
         made = [_replayed(task.mod, trace) for trace in traces]
         made += [_replayed(task.mod, as_mma(trace)) for trace in traces if suits_mma(trace)]
         return [*filter(None, made), *found]
@@ -72,7 +72,7 @@ def _replayed(mod: tvm.IRModule, trace: list[Any]) -> Schedule | None:
     return schedule
 
 
-def _in_one_kernel(mod: tvm.IRModule, trace: list[Any]) -> list[Any]:
+def _with_inlined_epilogue(mod: tvm.IRModule, trace: list[Any]) -> list[Any]:
     """The trace with an epilogue inlined that MetaSchedule left to a kernel of its own, as it does with GELU.
 
     The trace itself where there is none, or none that can be inlined.

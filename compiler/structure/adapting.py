@@ -57,7 +57,7 @@ def adapted_choices(source: Sketch, values: Sequence[int], space: SketchSpace, c
         distances.append(apart[order].tolist())
     rows = [
         [int(order[place]) for order, place in zip(nearest, places, strict=True)]
-        for places in islice(_by_sum(distances), count)
+        for places in islice(_places_by_sum(distances), count)
     ]
     return np.array(rows, dtype=np.int32).reshape(-1, len(nearest))
 
@@ -77,7 +77,7 @@ def _distances(ours: Decision, wanted: Sequence[int], theirs: Decision, table: T
     return np.abs(table[:, 0] - wanted[0]) + np.where(kind, float(2**16), 0.0)
 
 
-def _by_sum(columns: Sequence[Sequence[float]]) -> Iterator[tuple[int, ...]]:
+def _places_by_sum(columns: Sequence[Sequence[float]]) -> Iterator[tuple[int, ...]]:
     """Places in ascending columns, one of each, by ascending sum of their values."""
     start = (0,) * len(columns)
     waiting = [(sum(column[0] for column in columns), start)]

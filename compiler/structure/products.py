@@ -23,7 +23,7 @@ Group = Mapping[str, int]
 
 
 @dataclass
-class Product:
+class MappedProduct:
     """Product that the index maps of a trace make of a block."""
 
     variables: tuple[str, ...]

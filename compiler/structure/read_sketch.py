@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .products import OPEN, Product, index_groups, operands
+from .products import OPEN, MappedProduct, index_groups, operands
 from .sketch import Atom, Decision, Fetch, Sketch
 from .sources import Source, source_of
 from .structure import Block, Guard, TaskStructure
@@ -60,7 +60,7 @@ class _Reader:
         self.locations: dict[str, int] = {}  # by block: its decision
         self.inlined: set[str] = set()
         self.counts: dict[str, int] = {}
-        self.products: dict[str, Product] = {}  # by block whose axes are fused
+        self.products: dict[str, MappedProduct] = {}  # by block whose axes are fused
         self.matrices: dict[tuple[int, int], Any] = {}  # dimensions of its operands and output
         self.aliases: dict[str, str] = {}  # other variables of a product's loops
         self.tensorised: set[str] = set()  # variables of blocks whose inner loops are one instruction
@@ -87,7 +87,7 @@ class _Reader:
             self._reorder(inputs)
         elif kind == "Bind" and inputs[0] in self.loops:
             loop = self.loops[inputs[0]]
-            self.loops[inputs[0]] = [_with(atom, thread=attributes[0]) for atom in loop]
+            self.loops[inputs[0]] = [_changed_atom(atom, thread=attributes[0]) for atom in loop]
         elif kind == "Annotate":
             self._annotate(inputs, attributes[0])
         elif kind == "CacheRead":
@@ -108,7 +108,7 @@ class _Reader:
             if inputs[0] not in self.tensorised:
                 self.matrices[int(attributes[0]), int(attributes[1])] = index_groups(inputs[1])[1]
         elif kind == "TransformBlockLayout" and (name := self.block_names.get(inputs[0], "")) in self.tiled:
-            self.products[name] = Product(*index_groups(attributes[0]), self.matrices)
+            self.products[name] = MappedProduct(*index_groups(attributes[0]), self.matrices)
         elif kind == "Blockize":
             self._blockize(inputs[0], outputs[0])
 
@@ -344,7 +344,7 @@ def _key(atom: Atom) -> tuple[int, int, int, bool]:
     return atom.axis, atom.column, atom.decision, atom.outside
 
 
-def _with(atom: Atom, **changes: Any) -> Atom:
+def _changed_atom(atom: Atom, **changes: Any) -> Atom:
     return Atom(**{**atom.__dict__, **changes})
 
 
@@ -358,5 +358,5 @@ def _banded(atoms: Sequence[Atom], structure: str, block: Block) -> list[Atom]:
         number = seen.get(atom.axis, 0)
         seen[atom.axis] = number + 1
         tiled = atom.column >= 0 and number < len(places)
-        banded.append(_with(atom, band=places[number] if tiled else -1))
+        banded.append(_changed_atom(atom, band=places[number] if tiled else -1))
     return banded

@@ -63,7 +63,7 @@ def load_labelled_features(dataset: Path, cache: Path | None = None) -> Labelled
     """
     store = RecordStore(dataset).require()
     folder = cache or cache_folder()
-    work = _work_in(store)
+    work = _tasks_to_featurise(store)
     found = [_read(each.path_in(folder)) for each in work]
     missing = [number for number, part in enumerate(found) if part is None]
     if missing:
@@ -122,7 +122,7 @@ class _TaskWork:
         return folder / f"features-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]}.npz"
 
 
-def _work_in(store: RecordStore) -> list[_TaskWork]:
+def _tasks_to_featurise(store: RecordStore) -> list[_TaskWork]:
     learned, hardware = _learned_records(store)
     return [
         _TaskWork(row, records, {record.hardware_id: hardware[record.hardware_id] for record in records})

@@ -63,7 +63,7 @@ def load_recorded_spaces(
                 by_task[record.workload_hash].append(record)
         hardware = store.hardware_of(record.hardware_id for each in by_task.values() for record in each)
         for row in rows:
-            found += _of_task(row, by_task.get(row.workload_hash, ()), hardware, least)
+            found += _spaces_of_task(row, by_task.get(row.workload_hash, ()), hardware, least)
     if not found:
         raise EmptyDatasetError(
             f"dataset={','.join(map(str, datasets))}: no task has {least} measured programs of one sketch; "
@@ -72,7 +72,7 @@ def load_recorded_spaces(
     return found
 
 
-def _of_task(
+def _spaces_of_task(
     row: TaskRow, records: Sequence[Record], hardware: dict[str, Hardware], least: int
 ) -> Iterator[RecordedSpace]:
     import tvm

@@ -85,9 +85,9 @@ class FeatureTable:
         """Concatenate tables, keeping the order; raises ValueError if `tables` is empty."""
         return cls(
             stores=np.concatenate([table.stores for table in tables]),
-            store_offsets=_joined([table.store_offsets for table in tables]),
+            store_offsets=_joined_offsets([table.store_offsets for table in tables]),
             decisions=np.concatenate([table.decisions for table in tables]),
-            decision_offsets=_joined([table.decision_offsets for table in tables]),
+            decision_offsets=_joined_offsets([table.decision_offsets for table in tables]),
             task=np.concatenate([table.task for table in tables]),
             hardware=np.concatenate([table.hardware for table in tables]),
             counts=np.concatenate([table.counts for table in tables]),
@@ -152,7 +152,7 @@ def _pad(
     return padded, mask
 
 
-def _joined(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _joined_offsets(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Offsets of concatenated ragged rows."""
     return np.cumsum(np.concatenate([[0], *map(np.diff, offsets)]), dtype=np.int64)
 

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ...progress import job_progress
 from .core_use import IDLE, CoreUse
-from .throughput import StageClock, per_minute
+from .throughput import GenerationClock, per_minute
 
 _FIRST_LINES_S = (5.0, 15.0, 30.0)
 _LINE_EVERY_S = 60.0
@@ -41,7 +41,7 @@ class GenerateProgress:
     def __init__(
         self,
         console: Console,
-        clock: StageClock,
+        clock: GenerationClock,
         use: CoreUse,
         *,
         total: int,

@@ -25,8 +25,8 @@ from ..measure.worker.replaceable import ReplaceableProcess, paused
 from ..records.schema import FailureKind
 from ..sampling.programs.config import ProgramSamplingConfig
 from .config import GenerateConfig
-from .sampling import Round, SamplingRequest, TaskSampling
-from .throughput import StageClock
+from .sampling import SampledRound, SamplingRequest, TaskSampling
+from .throughput import GenerationClock
 
 _MODULE = "foretune.dataset.generation.sampling_process"
 _ATTEMPTS = 2
@@ -44,7 +44,7 @@ class SamplingStoppedError(Exception):
 class Sampling(Protocol):
     """Sampler of a task."""
 
-    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> SampledRound:
         """See `TaskSampling.next_round`. Raises NoDesignSpaceError, and the errors of this module."""
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ def make_samplers(
     processes: int,
     config: GenerateConfig,
     target: Target,
-    clock: StageClock,
+    clock: GenerationClock,
     stopped: Callable[[], bool],
 ) -> Samplers:
     """Start sampler processes, or sample in this process if `processes` is 0.
@@ -105,7 +105,7 @@ def sampler_spec(config: ProgramSamplingConfig, target: Target) -> WorkerSpec:
 class InlineSamplers:
     """Samplers in this process."""
 
-    def __init__(self, config: ProgramSamplingConfig, target: Target, clock: StageClock) -> None:
+    def __init__(self, config: ProgramSamplingConfig, target: Target, clock: GenerationClock) -> None:
         self.pids: list[int] = []
         self._config, self._target, self._clock = config, target, clock
 
@@ -127,13 +127,13 @@ class InlineSamplers:
 
 class _InlineSampling:
     def __init__(
-        self, config: ProgramSamplingConfig, target: Target, clock: StageClock, request: SamplingRequest
+        self, config: ProgramSamplingConfig, target: Target, clock: GenerationClock, request: SamplingRequest
     ) -> None:
         self._made: TaskSampling | None = None
         self._make = lambda: TaskSampling(config, target, request)
         self._clock = clock
 
-    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> SampledRound:
         with self._clock.stage("sampling"):
             self._made = self._made or self._make()
             return self._made.next_round(outcomes)
@@ -149,7 +149,7 @@ class SamplerProcesses:
         self,
         processes: int,
         spec: WorkerSpec,
-        clock: StageClock,
+        clock: GenerationClock,
         timeout_s: float,
         stopped: Callable[[], bool],
     ) -> None:
@@ -196,7 +196,7 @@ class _ProcessSampling:
         self._process, self._key, self._request = process, key, request
         self._traces: list[str] = []
 
-    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> SampledRound:
         if outcomes:
             measured = [[trace, *outcome] for trace, outcome in zip(self._traces, outcomes, strict=True)]
             self._request = replace(self._request, earlier=[*self._request.earlier, *measured])
@@ -215,7 +215,7 @@ class _SamplerProcess:
         self,
         spec: WorkerSpec,
         starter: ThreadPoolExecutor,
-        clock: StageClock,
+        clock: GenerationClock,
         timeout_s: float,
         stopped: Callable[[], bool],
     ) -> None:
@@ -230,13 +230,15 @@ class _SamplerProcess:
     def pid(self) -> int:
         return self.worker.pid
 
-    def next_round(self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]) -> Round:
+    def next_round(
+        self, key: str, request: SamplingRequest, outcomes: Sequence[Sequence[Any]]
+    ) -> SampledRound:
         """Round of a task, whose sampler is made if the process has none."""
         cause = ""
         with self._turn:
             for _ in range(_ATTEMPTS):
                 try:
-                    return Round.from_json(self._round(key, request, outcomes))
+                    return SampledRound.from_json(self._round(key, request, outcomes))
                 except WorkerLostError as lost:
                     cause = str(lost)
                     self._replace()

@@ -18,7 +18,7 @@ from ..hardware import Hardware
 from ..measure import MeasureOutcome
 from ..records.schema import FailureKind, Record, TaskRow
 from ..records.stored_tasks import stored_task
-from ..sampling.programs import Proposal, make_program_sampler
+from ..sampling.programs import LiveProgram, SamplerSetting, make_program_sampler
 from ..sampling.programs.config import ProgramSamplingConfig
 
 _EMPTY_ROUNDS = 3
@@ -57,8 +57,8 @@ def outcome_values(outcome: MeasureOutcome) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Round:
-    """Proposals of a round as (trace JSON, module JSON); none if the space is exhausted.
+class SampledRound:
+    """Candidates that a round proposes as (trace JSON, module JSON); none if the space is exhausted.
 
     `rejected` counts the invalid candidates of the task so far by cause, and `dropped` the rows of decisions
     outside the limits of a GPU, which are no candidates.
@@ -72,7 +72,7 @@ class Round:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Round:
+    def from_json(cls, values: Mapping[str, Any]) -> SampledRound:
         proposed = [(trace, module) for trace, module in values["proposed"]]
         return cls(proposed, values["rejected"], values["dropped"])
 
@@ -87,34 +87,38 @@ class TaskSampling:
         with self._own_randomness():
             self._sampler = make_program_sampler(
                 config,
-                stored_task(TaskRow(**request.row)),
-                target,
-                per_round=request.per_round,
-                seed=request.seed + len(request.earlier),
+                SamplerSetting(
+                    stored_task(TaskRow(**request.row)),
+                    target,
+                    per_round=request.per_round,
+                    seed=request.seed + len(request.earlier),
+                    threads=1,
+                ),
                 traces=request.traces,
                 hardware=Hardware.from_json(request.hardware) if request.hardware else None,
-                threads=1,
             )
-        self._waiting: list[Proposal] = []
+        self._waiting: list[LiveProgram] = []
         self._sampler.mark_measured(trace for trace, *_ in request.earlier)
         if config.uses_scorer:
             replayed = [
                 (replay(self._sampler.context, trace), trace, outcome) for trace, *outcome in request.earlier
             ]
-            fitting = [((trace, mod), outcome) for mod, trace, outcome in replayed if mod is not None]
-            self._sampler.learn(
-                [proposal for proposal, _ in fitting], [_outcome(outcome) for _, outcome in fitting]
-            )
+            fitting = [
+                (LiveProgram(trace, program), _outcome(outcome))
+                for program, trace, outcome in replayed
+                if program is not None
+            ]
+            self._sampler.learn([program for program, _ in fitting], [outcome for _, outcome in fitting])
 
-    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> Round:
+    def next_round(self, outcomes: Sequence[Sequence[Any]] = ()) -> SampledRound:
         """Proposals of the next round, after learning from the `outcome_values` of the last one."""
         with self._own_randomness():
             if outcomes:
                 self._sampler.learn(self._waiting, [_outcome(outcome) for outcome in outcomes])
             drawn = (self._sampler.propose() for _ in range(_EMPTY_ROUNDS))
             self._waiting = next(filter(None, drawn), [])
-        return Round(
-            [(trace, candidate_module_json(candidate)) for trace, candidate in self._waiting],
+        return SampledRound(
+            [(trace, candidate_module_json(program)) for trace, program in self._waiting],
             dict(self._sampler.rejected),
             dict(self._sampler.dropped),
         )

@@ -11,7 +11,7 @@ from ...errors import UserError
 from ..measure import Executor, MeasureJob
 from ..measure.machine_errors import machine_problem
 from ..records.schema import FailureKind
-from ..sampling.programs import RandomSampler
+from ..sampling.programs import RandomSampler, SamplerSetting
 
 _PROGRAMS = 4
 
@@ -27,7 +27,7 @@ def check_measurement(executor: Executor, target: Target) -> None:
     Raises SelfCheckError, MachineError.
     """
     task = to_task(Dense(rows=32, in_features=64, out_features=64, epilogue="bias_relu"))
-    sampler = RandomSampler(task, target, per_round=_PROGRAMS, seed=0)
+    sampler = RandomSampler(SamplerSetting(task, target, per_round=_PROGRAMS, seed=0))
     reference = tvm.ir.save_json(task.mod)
     jobs = [
         MeasureJob(candidate_module_json(candidate), reference=reference)

@@ -14,7 +14,7 @@ from ...wording import counted, verb
 from ..records.schema import FailureKind, Record
 from .core_use import CoreUse
 from .progress import cores_text
-from .throughput import StageClock, per_minute
+from .throughput import GenerationClock, per_minute
 
 
 @dataclass
@@ -69,7 +69,7 @@ class GenerateSummary:
         self.counted += sum(record.moved_bytes is not None for record in records)
         self.failures.update(record.failure for record in records if record.failure)
 
-    def used(self, clock: StageClock, use: CoreUse, devices: int) -> None:
+    def used(self, clock: GenerationClock, use: CoreUse, devices: int) -> None:
         """Take over the times of the run without its start-up."""
         self.stage_s = dict(clock.seconds)
         self.cpu_s, self.core_shares, self.working_s = use.cpu_s(), use.shares(), use.seconds
@@ -135,7 +135,7 @@ def print_summary(summary: GenerateSummary, dataset: Path, console: Console) -> 
             "program_sampling.evolutionary.population_size",
             highlight=False,
         )
-    for cause, names in _by_cause(summary.given_up).items():
+    for cause, names in _names_by_cause(summary.given_up).items():
         console.print(
             f"[yellow]{_named(names)} given up ({cause}): run the same command again to try them once more",
             highlight=False,
@@ -149,7 +149,7 @@ def _named(names: Sequence[str]) -> str:
     return f"task {names[0]}" if len(names) == 1 else f"{len(names)} tasks ({names[0]}, ...)"
 
 
-def _by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
+def _names_by_cause(given_up: Mapping[str, str]) -> dict[str, list[str]]:
     causes: dict[str, list[str]] = {}
     for name, cause in given_up.items():
         causes.setdefault(cause.splitlines()[-1], []).append(name)

@@ -21,7 +21,7 @@ from ..sampling.programs import best_latency_s
 from .config import GenerateConfig
 from .samplers import Samplers
 from .sampling import SamplingRequest, measured_values, outcome_values
-from .testbed import Measurement, Testbed
+from .testbed import ProbedOutcome, Testbed
 
 
 class TaskGenerator:
@@ -114,7 +114,7 @@ class TaskGenerator:
         ]
 
     def _records(
-        self, traces: Sequence[str], measured: Sequence[Measurement | None], number: int
+        self, traces: Sequence[str], measured: Sequence[ProbedOutcome | None], number: int
     ) -> list[Record]:
         """Records of what was measured of a round."""
         return [
@@ -123,7 +123,7 @@ class TaskGenerator:
             if measurement is not None
         ]
 
-    def _record(self, trace: str, measurement: Measurement, number: int) -> Record:
+    def _record(self, trace: str, measurement: ProbedOutcome, number: int) -> Record:
         outcome = measurement.outcome
         return Record(
             workload_hash=self.task.workload_hash,

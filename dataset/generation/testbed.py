@@ -13,11 +13,11 @@ from ..measure import Executor, MeasureJob, MeasureOutcome
 from ..measure.machine_errors import BatchEndedError, DevicesLostError, check_machine
 from ..records.schema import FailureKind
 from .noise_probe import NoiseConfig, NoiseProbe
-from .throughput import StageClock
+from .throughput import GenerationClock
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ProbedOutcome:
     """Outcome with the noise at its time; `probe_ratio` is None without a probe."""
 
     outcome: MeasureOutcome
@@ -35,19 +35,19 @@ class Testbed:
     __test__ = False  # keeps pytest from collecting the class
 
     def __init__(
-        self, executor: Executor, target: Target, noise: NoiseConfig, clock: StageClock | None = None
+        self, executor: Executor, target: Target, noise: NoiseConfig, clock: GenerationClock | None = None
     ) -> None:
         self.executor = executor
         self.target = target
         self.hardware = executor.hardware()
-        self.clock = clock or StageClock()
+        self.clock = clock or GenerationClock()
         self.repeated = 0
         """Number of repeated measurements."""
         self._noise = noise
         self._probe = NoiseProbe(executor, target) if noise.probe else None
         self._turn: AbstractContextManager[object] = nullcontext() if executor.batches_overlap else Lock()
 
-    def measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
+    def measure(self, jobs: Sequence[MeasureJob], device: int) -> list[ProbedOutcome]:
         """Measure jobs; returns one measurement for each, in order.
 
         A repeated candidate keeps the shorter latency, as disturbances only add time. Candidates that failed
@@ -60,11 +60,11 @@ class Testbed:
         with self._turn:
             return self._measure(jobs, device)
 
-    def _measure(self, jobs: Sequence[MeasureJob], device: int) -> list[Measurement]:
+    def _measure(self, jobs: Sequence[MeasureJob], device: int) -> list[ProbedOutcome]:
         try:
             outcomes, ratio = self._between_probes(jobs, device)
         except BatchEndedError as ended:
-            kept = [outcome and Measurement(outcome, None, False) for outcome in ended.outcomes]
+            kept = [outcome and ProbedOutcome(outcome, None, False) for outcome in ended.outcomes]
             raise BatchEndedError(kept, ended.reason) from ended
         ratios = [ratio] * len(outcomes)
         for _ in range(self._noise.retries):
@@ -81,7 +81,7 @@ class Testbed:
                 outcomes[number] = min(outcomes[number], outcome, key=lambda outcome: outcome.latency_s)
                 ratios[number] = ratio
         return [
-            Measurement(outcome, ratio, self._is_disturbed(ratio) and _depends_on_time(outcome))
+            ProbedOutcome(outcome, ratio, self._is_disturbed(ratio) and _depends_on_time(outcome))
             for outcome, ratio in zip(outcomes, ratios, strict=True)
         ]
 

@@ -12,7 +12,7 @@ from ..measure import MeasureOutcome
 STAGES = ("sampling", "building", "timing", "probing", "storing")
 
 
-class StageClock:
+class GenerationClock:
     """Seconds by stage, summed over all threads of a run."""
 
     def __init__(self) -> None:

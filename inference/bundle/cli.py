@@ -25,7 +25,7 @@ from .format import Bundle, read_bundle
 
 
 @dataclass(frozen=True)
-class ImportConfig:
+class BundleImportConfig:
     """Fields of conf/bundle_import.yaml."""
 
     bundle: Path
@@ -36,7 +36,7 @@ class ImportConfig:
 
 
 @dataclass(frozen=True)
-class ShowConfig:
+class BundleShowConfig:
     """Fields of conf/bundle_show.yaml."""
 
     bundle: Path
@@ -45,9 +45,9 @@ class ShowConfig:
 
 def export(config: DictConfig) -> int:
     """Writes schedules of a tuning database as a bundle."""
-    from .exporting import ExportConfig, export_bundle
+    from .exporting import BundleExportConfig, export_bundle
 
-    settings = from_hydra(config, ExportConfig)
+    settings = from_hydra(config, BundleExportConfig)
     console = Console()
     report = export_bundle(**vars(settings), warn=lambda text: _say(console, f"[yellow]{escape(text)}"))
     for name in report.missing:
@@ -65,7 +65,7 @@ def import_(config: DictConfig) -> int:
     """Adds a bundle to a tuning database; status 1 where none of its schedules could be used."""
     from .importing import LEFT_OUT, import_bundle
 
-    settings = from_hydra(config, ImportConfig)
+    settings = from_hydra(config, BundleImportConfig)
     console = Console()
     report = import_bundle(**vars(settings), warn=lambda text: _say(console, f"[yellow]{escape(text)}"))
     rows = [
@@ -85,7 +85,7 @@ def import_(config: DictConfig) -> int:
 
 def show(config: DictConfig) -> int:
     """Prints what a bundle holds."""
-    settings = from_hydra(config, ShowConfig)
+    settings = from_hydra(config, BundleShowConfig)
     bundle = read_bundle(settings.bundle)
     if settings.json:
         print(bundle.manifest.to_json(), end="")

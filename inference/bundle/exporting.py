@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ExportConfig:
+class BundleExportConfig:
     """Fields of conf/bundle_export.yaml, which are the arguments of `export_bundle`."""
 
     bundle: Path

@@ -94,8 +94,8 @@ class Bundle:
 
 def write_bundle(path: Path, bundle: Bundle) -> Bundle:
     """Writes a bundle whole or not at all, and returns it with its content hash; raises BundleError."""
-    workloads = _joined(bundle.workloads)
-    records = _joined([record.line(record.workload) for record in bundle.records])
+    workloads = _as_lines(bundle.workloads)
+    records = _as_lines([record.line(record.workload) for record in bundle.records])
     sha256 = content_hash(bundle.manifest, workloads, records)
     bundle = replace(bundle, manifest=replace(bundle.manifest, content_sha256=sha256))
     manifest = bundle.manifest.to_json().encode()
@@ -138,7 +138,7 @@ def content_hash(manifest: Manifest, workloads: bytes, records: bytes) -> str:
     return digest.hexdigest()
 
 
-def _joined(lines: Sequence[str]) -> bytes:
+def _as_lines(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 

@@ -84,13 +84,13 @@ def merge(
     # After each of these writes the folder is right in itself: tasks without a schedule and their progress do
     # no harm, and a search counts as complete only once its schedules are there.
     if taken:
-        write_whole(folder / WORKLOAD_FILE, _joined(own.workload_lines))
+        write_whole(folder / WORKLOAD_FILE, _as_lines(own.workload_lines))
     append_rounds(folder, before)
     if taken:
         kept = [line for key, line in own.record_lines if key not in taken]
         write_whole(
             folder / RECORD_FILE,
-            _joined([*kept, *(record.line(own.index[name]) for (name, _), record in taken.items())]),
+            _as_lines([*kept, *(record.line(own.index[name]) for (name, _), record in taken.items())]),
         )
     append_rounds(folder, after)
     return merged
@@ -165,5 +165,5 @@ def _or_none(parse: Callable[..., _Parsed], *arguments: object) -> _Parsed | Non
         return None
 
 
-def _joined(lines: Sequence[str]) -> str:
+def _as_lines(lines: Sequence[str]) -> str:
     return "".join(f"{line}\n" for line in lines)

@@ -26,7 +26,7 @@ from ...dataset.hardware import Hardware
 from ...dataset.records.database_lines import WORKLOAD_FILE, parsed_workload
 from ...dataset.records.exchange import database_folder_name
 from ...errors import UserError
-from ..search.proposal import Measurement
+from ..search.candidate import MeasuredCandidate
 from ..surrogate.memory import MEMORY_FILE
 from .folder import (
     ROUNDS_FILE,
@@ -130,7 +130,9 @@ class TuningDatabase:
         notes = read_notes(self.folder / STARTS_FILE)
         return [note["trace"] for note in notes if note["workload"] == task.workload_hash]
 
-    def commit(self, task: Task, measurements: Sequence[Measurement], *, replaces: bool = False) -> None:
+    def commit(
+        self, task: Task, measurements: Sequence[MeasuredCandidate], *, replaces: bool = False
+    ) -> None:
         """Adds every candidate that ran; `replaces` drops the schedules that the task had before."""
         ran = [measurement for measurement in measurements if math.isfinite(measurement.latency_s)]
         # One value: MetaSchedule ranks by the mean of the repeats, foretune by their minimum.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Timed:
+class NetworkTimings:
     """Timings of the whole network; empty where it does not run here."""
 
     contestants: list[Contestant] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Trial:
         self.elapsed_s = elapsed_s
         self.predicted = predicted
 
-    def timed(self, tuned: Tuned) -> Timed:
+    def timed(self, tuned: Tuned) -> NetworkTimings:
         """Timings that the executor allows."""
         config = self.config
         if config.executor.kind == "none" and config.export is not None:
@@ -115,7 +115,7 @@ class Trial:
             self.console.print(
                 f"executor={config.executor.kind}: the network is not timed, since it does not run here"
             )
-        return Timed()
+        return NetworkTimings()
 
     def _compile(self, tuned: Tuned, names: Sequence[str]) -> list[CompiledForm]:
         """The forms of these names."""
@@ -153,7 +153,7 @@ class Trial:
             compiled.export(library)
         self.console.print("the exported network was neither run nor checked here", style="yellow")
 
-    def _compare(self, tuned: Tuned) -> Timed:
+    def _compare(self, tuned: Tuned) -> NetworkTimings:
         """Compiles, checks and exports the tuned network; times it beside the untuned one and rivals."""
         config, network, target = self.config, tuned.network, tuned.target
         on_cpu = target.kind.name == "llvm"
@@ -187,7 +187,7 @@ class Trial:
             with self.watch.stage("time the network"), self.console.status("timing the network in turns"):
                 contestants = comparison.time(config.timing_repeats)
         exported = self._export(config.export, compiled, network, on_cpu) if check.agrees else []
-        timed = Timed(
+        timed = NetworkTimings(
             contestants,
             comparison.left_out,
             check,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...models.architectures.explorer import MODES
-from ..search.settings_checks import OneShotConfigError, at_least, shares
+from ...models.checkpoints.shipped import AUTO
+from ..search.settings_checks import OneShotConfigError
 from ..strategies.base import StrategyConfig
-
-AUTO = "auto"
-"""Checkpoint name that stands for the shipped explorer that fits the target."""
 
 
 @dataclass(frozen=True)
@@ -30,5 +28,5 @@ class ExplorationConfig(StrategyConfig):
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise OneShotConfigError(f"search.strategy.mode={self.mode}: use one of {', '.join(MODES)}")
-        at_least(self, candidates=1, iterations=1, patience=1, draws=1, walks=1)
-        shares(self, "epsilon")
+        self.check_at_least({"candidates": 1, "iterations": 1, "patience": 1, "draws": 1, "walks": 1})
+        self.check_shares("epsilon")

@@ -6,25 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tvm.s_tir import meta_schedule as ms
-from tvm.target import Target
 
 from ...compiler.host.threads import linear_algebra_threads
 from ...compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ...compiler.structure.domains import DomainError
 from ...compiler.structure.read_spaces import read_spaces
 from ...compiler.structure.space import Choices
-from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError
 from ...dataset.features.reading import task_reading
 from ...dataset.hardware import Hardware
 from ...dataset.measure import MeasureOutcome
+from ...dataset.sampling.programs import LiveProgram, LivePrograms
 from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
-from ...dataset.sampling.programs.sampler import Proposal
 from ...models.architectures.explorer import Explorer
 from ...training.exploration.environment import Environment, TaskSpace
 from ...training.exploration.walks import Visited, explore
-from ..run.profiling import StageClock
+from ..strategies.base import StrategySetting
 from ..strategies.sampled import DescendingSampler
 from .explorer_config import ExplorationConfig
 
@@ -54,32 +51,22 @@ class ExplorationSampler(DescendingSampler):
 
     name = "dqn"
 
-    def __init__(
-        self,
-        task: Task,
-        target: Target,
-        *,
-        resources: ExplorerResources,
-        config: ExplorationConfig,
-        random_share: float,
-        per_round: int,
-        seed: int,
-        space: ms.SpaceGenerator | str = "post-order-apply",
-        threads: int | None = None,
-        clock: StageClock | None = None,
-    ) -> None:
-        """Raises NoDesignSpaceError as ProgramSampler does, and UnexplorableError."""
-        super().__init__(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
+    def __init__(self, setting: StrategySetting, config: ExplorationConfig) -> None:
+        """`setting.resources` are ExplorerResources.
+
+        Raises NoDesignSpaceError as ProgramSampler does, and UnexplorableError.
+        """
+        super().__init__(setting)
+        resources: ExplorerResources = setting.resources
         self._resources = resources
         self._config = config
-        self._random_share = random_share
-        self._clock = clock or StageClock()
+        self._clock = setting.clock
         self._starts: list[str] = []
         self._latencies_s: dict[str, float] = {}
         self._judged: set[str] = set()
         try:
             reading = task_reading(self.context.mod)
-            found = read_spaces(self.context, reading.structure, task.name)
+            found = read_spaces(self.context, reading.structure, setting.task.name)
             vector = reading.features
         except NoDesignSpaceError:
             raise
@@ -99,24 +86,24 @@ class ExplorationSampler(DescendingSampler):
         """See DescendingSampler."""
         self._starts += traces
 
-    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
         """Keeps the latencies: later walks begin with the fastest."""
         pairs = zip(measured, outcomes, strict=True)
         self._latencies_s |= {trace: outcome.latency_s for (trace, _), outcome in pairs}
 
-    def propose_quickly(self, count: int) -> list[Proposal]:
+    def propose_quickly(self, count: int) -> list[LiveProgram]:
         """See DescendingSampler; candidates of one iteration."""
         return self._handed_on(self._round(count, iterations=1))
 
-    def _draw(self) -> Iterable[Proposal]:
-        return self._round(self.per_round, self._config.iterations).items()
+    def _draw(self) -> LivePrograms:
+        return self._round(self.per_round, self._config.iterations)
 
-    def _round(self, count: int, iterations: int) -> dict[str, ms.MeasureCandidate]:
+    def _round(self, count: int, iterations: int) -> LivePrograms:
         """Up to `count` new candidates, those judged best and then some at random."""
         with self._clock.stage("drafting"), linear_algebra_threads(1):
             traces = self._walked(iterations)
         wanted = count - round(self._random_share * count)
-        found: dict[str, ms.MeasureCandidate] = {}
+        found: LivePrograms = {}
         for trace in traces:
             if len(found) >= wanted:
                 break
@@ -129,7 +116,7 @@ class ExplorationSampler(DescendingSampler):
                 self.rejected[str(error)] += 1
                 continue
             made = candidate_trace_json(candidate)  # TVM moves decisions that it does not allow
-            if made in self._known or made in found:
+            if made in self.known or made in found:
                 self.passed_over[DUPLICATE] += 1
             else:
                 found[made] = candidate
@@ -144,7 +131,7 @@ class ExplorationSampler(DescendingSampler):
             visited = self._converged(space, self._started(space, parents), share, iterations)
             times |= dict(zip(space.space.traces(visited.choices), visited.time.tolist(), strict=True))
         self._judged.update(times)
-        return [trace for trace in sorted(times, key=lambda trace: times[trace]) if trace not in self._known]
+        return [trace for trace in sorted(times, key=lambda trace: times[trace]) if trace not in self.known]
 
     def _converged(self, space: TaskSpace, starts: Choices, count: int, iterations: int) -> Visited:
         """Programs of iterations that each walk on from the best, until `patience` find no better one."""

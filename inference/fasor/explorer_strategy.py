@@ -9,18 +9,17 @@ from typing import Any
 from tvm.target import Target
 
 from ...dataset.hardware import Hardware
-from ...models.checkpoints.checkpoint import load_explorer, shipped_explorers
+from ...dataset.sampling.programs import EvolutionaryConfig
+from ...models.checkpoints.checkpoint import load_explorer
+from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 from ...training.exploration.environment import Environment
 from ..strategies.base import Strategy, StrategyConfig, StrategySetting
-from ..strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from ..strategies.evolutionary import EvolutionaryStrategy
 from ..strategies.sampled import DescendingStrategy
-from .explorer_config import AUTO, ExplorationConfig
+from .explorer_config import ExplorationConfig
 from .explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
 
 _LOG = logging.getLogger(__name__)
-
-_SHIPPED = {"llvm": "cpu-explorer", "cuda": "cuda-explorer"}
-"""Name of the explorer for each kind of target, whether or not it is shipped yet."""
 
 
 class ExplorationStrategy(DescendingStrategy):
@@ -39,8 +38,10 @@ class ExplorationStrategy(DescendingStrategy):
 
         Raises as `load_explorer` and `Environment.load` do for checkpoints that the user named.
         """
-        name = _SHIPPED.get(target.kind.name, "") if config.checkpoint == AUTO else config.checkpoint
-        if config.checkpoint == AUTO and name not in shipped_explorers():
+        name = config.checkpoint
+        if name == AUTO:
+            name = shipped_checkpoint(CheckpointUse.EXPLORER, target.kind.name)
+        if name is None:
             _LOG.warning(
                 "no explorer for %s targets comes with foretune: searching with search/strategy=evolutionary "
                 "instead of dqn; foretune reinforce makes one for search.strategy.checkpoint",
@@ -65,15 +66,7 @@ class ExplorationStrategy(DescendingStrategy):
         if setting.resources is None:
             raise ValueError("search.strategy=dqn: needs an explorer; see ExplorationStrategy.load")
         try:
-            sampler = ExplorationSampler(
-                setting.task,
-                setting.target,
-                resources=setting.resources,
-                config=config,
-                random_share=setting.random_share,
-                **setting.of_sampler(),
-                clock=setting.clock,
-            )
+            sampler = ExplorationSampler(setting, config)
         except UnexplorableError as error:
             _LOG.info("%s cannot be explored (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)

@@ -19,7 +19,7 @@ ten is beyond it: a generator of transposed convolutions takes five times the me
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceMachine:
     """Seconds of search and measurement a task without reuse, by a machine's committed results."""
 
     machine: str
@@ -30,8 +30,8 @@ class Reference:
 
 
 REFERENCES = (
-    Reference("AMD Zen 5, 2 cores", {"vendor": "AuthenticAMD", "family": "26"}, 512, 1.6),
-    Reference("AMD Zen 3, 2 cores", {"vendor": "AuthenticAMD", "family": "25"}, 256, 3.9),
+    ReferenceMachine("AMD Zen 5, 2 cores", {"vendor": "AuthenticAMD", "family": "26"}, 512, 1.6),
+    ReferenceMachine("AMD Zen 3, 2 cores", {"vendor": "AuthenticAMD", "family": "25"}, 256, 3.9),
 )
 """From benchmarks/results/networks_*: medians over networks, which the tests compare with the results."""
 
@@ -78,7 +78,7 @@ def estimate(
     )
 
 
-def _is(reference: Reference, hardware: Hardware) -> bool:
+def _is(reference: ReferenceMachine, hardware: Hardware) -> bool:
     bits = hardware.details.get("machine_vector_bits", hardware.vector_bits)
     known = {name: str(hardware.details.get(name, "")) for name in reference.details}
     return known == dict(reference.details) and bits == reference.vector_bits

@@ -14,12 +14,9 @@ from ...compiler.tvm_compat import NoDesignSpaceError, load_cpu_intrinsics
 from ...dataset.features import FEATURE_VERSION
 from ...dataset.features.assembly import FeatureAssembler
 from ...dataset.hardware import Hardware
-from ...dataset.sampling.programs import RandomSampler
+from ...dataset.sampling.programs import RandomSampler, SamplerSetting
 from ...models.checkpoints.checkpoint import Checkpoint, load_checkpoint
-from ..search.checkpoint_fit import AUTO
-
-_SHIPPED = {"llvm": "cpu-latency", "cuda": "cuda-latency"}
-"""Shipped checkpoint that predicts latencies for each kind of target."""
+from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 
 
 def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
@@ -29,7 +26,7 @@ def latency_checkpoint(name: str | None, target: Target) -> Checkpoint | None:
     what `load_checkpoint` raises.
     """
     if name == AUTO:
-        name = _SHIPPED.get(target.kind.name)
+        name = shipped_checkpoint(CheckpointUse.LATENCIES, target.kind.name)
     if name is None:
         return None
     found = load_checkpoint(name, feature_version=FEATURE_VERSION)
@@ -60,7 +57,9 @@ class LatencyPredictor:
     def drawn(self, task: Task) -> tuple[ms.TuneContext, list[ms.MeasureCandidate]] | None:
         """Context and programs drawn of a task; None for one without a design space or valid programs."""
         try:
-            sampler = RandomSampler(task, self._target, per_round=self._programs, seed=self._seed)
+            sampler = RandomSampler(
+                SamplerSetting(task, self._target, per_round=self._programs, seed=self._seed)
+            )
         except NoDesignSpaceError:
             return None
         drawn = [candidate for _, candidate in sampler.propose()]

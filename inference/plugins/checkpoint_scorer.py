@@ -27,10 +27,10 @@ def load(name: str) -> Callable[[Task, Hardware], ms.CostModel]:
 
     Raises CheckpointNotFoundError, FeatureVersionError or CorruptCheckpointError.
     """
-    return partial(_of_task, _checkpoint(name))
+    return partial(_scorer_of_task, _checkpoint(name))
 
 
-def _of_task(checkpoint: Checkpoint, task: Task, hardware: Hardware) -> ms.CostModel:
+def _scorer_of_task(checkpoint: Checkpoint, task: Task, hardware: Hardware) -> ms.CostModel:
     frozen = PretrainedCostModel(checkpoint, hardware)
     surrogate = Surrogates().of(task.workload_hash)
     return CorrectedCostModel(frozen, CandidateEmbedder(task.mod, hardware), surrogate)

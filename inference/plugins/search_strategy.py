@@ -16,12 +16,12 @@ from ...dataset.hardware import Hardware
 from ...dataset.hardware.target_hardware import target_hardware
 from ...dataset.measure import MeasureOutcome
 from ...dataset.records.schema import FailureKind
+from ...dataset.sampling.programs import LivePrograms
 from ..planners.config import PlannerConfig
 from ..planners.shares import LatencySharePlanner
 from ..search.config import OneShotConfig, OneShotConfigError
-from ..search.loop import Batch, SearchLoop
-from ..search.proposal import Candidate
-from ..search.session import SearchSession
+from ..search.loop import CandidateBatch, SearchLoop
+from ..search.session import SearchSession, SessionResources
 from ..search.task_search import TaskSearch
 from ..strategies.draft.model import DraftModel
 from ..strategies.registry import strategy_class
@@ -88,7 +88,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         self._search: TaskSearch | None = None
         self._planner = LatencySharePlanner(self.config)
         self._left = 0
-        self._batch: Batch | None = None
+        self._batch: CandidateBatch | None = None
+        self._programs: LivePrograms = {}
+        """Programs of all candidates of the task: the finalists of a round may come from earlier rounds."""
 
     def _initialize_with_tune_context(self, context: ms.TuneContext) -> None:
         """MetaSchedule calls this several times; the last context counts."""
@@ -120,12 +122,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             self._session = SearchSession(
                 task,
                 context.target,
-                cost_model,
-                config,
-                hardware=hardware,
-                resources=resources,
+                SessionResources(
+                    cost_model, config, hardware, of_strategy=resources, threads=context.num_threads
+                ),
                 space=context.space_generator,
-                threads=context.num_threads,
             )
         except NoDesignSpaceError:  # nothing to tune is no error to stock tuning either
             return
@@ -141,9 +141,9 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
         """The candidates to measure next; None when the search is over."""
         while self._search is not None and self._left > 0:
             if (batch := self._search.loop.next_batch()) is not None:
-                self._batch = replace(batch, proposals=batch.proposals[: self._left])
-                self._left -= len(self._batch.proposals)
-                return [proposal.program for proposal in _in_process(self._batch)]
+                self._batch = replace(batch, candidates=batch.candidates[: self._left])
+                self._left -= len(self._batch.candidates)
+                return [self._programs[candidate.trace] for candidate in self._batch.candidates]
             if not self._start_round(self._search):
                 break
         return None
@@ -179,14 +179,10 @@ class OneShotStrategy(ms.search_strategy.PySearchStrategy):
             return False
         search.flight.budget = replace(planned.budget, measured=min(planned.budget.measured, self._left))
         candidates = self._session.propose(search.flight.budget)
+        self._programs |= {one.trace: self._session.known.program(one.trace) for one in candidates}
         search.round_begins()
         search.loop.start_round(candidates, search.flight.budget)
         return True
-
-
-def _in_process(batch: Batch) -> list[Candidate]:
-    """The proposals of a batch, which all come from this process."""
-    return [proposal for proposal in batch.proposals if isinstance(proposal, Candidate)]
 
 
 def _refuse_settings_of_networks(config: OneShotConfig) -> None:

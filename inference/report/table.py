@@ -22,7 +22,7 @@ class Row:
     @property
     def of_peak(self) -> float | None:
         """Share of the cores' peak that the task reaches, None if latency or peak is not known."""
-        return _of_peak([self])
+        return _share_of_peak([self])
 
     @property
     def lost_s(self) -> float | None:
@@ -83,7 +83,7 @@ def _network_ms(latency: Callable[[TaskResult], float | None]) -> Callable[[Sequ
     return lambda table: _milli(by_tasks_s([row.task for row in table], latency))
 
 
-def _of_peak(table: Sequence[Row]) -> float | None:
+def _share_of_peak(table: Sequence[Row]) -> float | None:
     """Operations of all rows over the seconds of a run and over the peak, None unless all are known."""
     seconds = by_tasks_s([row.task for row in table], lambda task: task.latency_s)
     if not seconds or not table or (peak := table[0].peak_gflops) is None:
@@ -140,6 +140,8 @@ _QUANTITIES = (
         lambda seconds: f"{seconds:,.1f}",
         _sum(lambda task: task.search_s + task.measure_s),
     ),
-    _Quantity(Column("Of peak", drop=3), lambda row: row.of_peak, lambda share: f"{share:.0%}", _of_peak),
+    _Quantity(
+        Column("Of peak", drop=3), lambda row: row.of_peak, lambda share: f"{share:.0%}", _share_of_peak
+    ),
     _Quantity(Column("Share"), lambda row: row.share, lambda share: f"{share:.1%}"),
 )

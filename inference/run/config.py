@@ -14,9 +14,9 @@ from ...compiler.networks import AS_FASTEST, Lowering
 from ...configuration import check_least
 from ...dataset.measure import ExecutorConfig, MeasureConfig, check_runs
 from ...errors import UserError
+from ...models.checkpoints.shipped import AUTO
 from ..deploy.rivals.registry import DEFAULT_RIVALS, check_rivals
 from ..report.energy import ReportConfig
-from ..search.checkpoint_fit import AUTO
 from ..search.config import OneShotConfig
 from .network_set import Member, check_export, export_of, members_of
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
 
 
 @dataclass(frozen=True)
-class Template:
+class FastestTemplate:
     """The fastest template of a task or of joined calls."""
 
     latency_s: float
@@ -39,7 +39,7 @@ class Template:
 def placed(
     mod: tvm.IRModule,
     results: Sequence[TaskResult],
-    templates: Mapping[str, Template],
+    templates: Mapping[str, FastestTemplate],
     chains: Sequence[GpuChain],
 ) -> tuple[tvm.IRModule, list[TaskResult]]:
     """The network with the templates that are faster, and the results with them.
@@ -83,10 +83,12 @@ def placed(
     found = [replace(result, weight=result.weight - fewer[result.workload_hash]) for result in found]
     by_name = {result.workload_hash: result for result in results}
     found += [_joined_result(chain, template, by_name) for chain, template in joined]
-    return _with_templates(mod, faster, joined), found
+    return _launching_templates(mod, faster, joined), found
 
 
-def _joined_result(chain: GpuChain, template: Template, results: Mapping[str, TaskResult]) -> TaskResult:
+def _joined_result(
+    chain: GpuChain, template: FastestTemplate, results: Mapping[str, TaskResult]
+) -> TaskResult:
     """Result of joined calls; the untuned latency is the sum over their tasks."""
     replaced = [results[name] for name in chain.replaces if name in results]
     untuned_s = sum(result.untuned_latency_s or math.inf for result in replaced)
@@ -109,10 +111,10 @@ def _joined_result(chain: GpuChain, template: Template, results: Mapping[str, Ta
     )
 
 
-def _with_templates(
+def _launching_templates(
     mod: tvm.IRModule,
-    faster: Mapping[str, Template],
-    joined: Sequence[tuple[GpuChain, Template]],
+    faster: Mapping[str, FastestTemplate],
+    joined: Sequence[tuple[GpuChain, FastestTemplate]],
 ) -> tvm.IRModule:
     """The module whose calls launch these templates, without functions that nothing calls."""
     placer = _Placer(mod)
@@ -151,7 +153,7 @@ class _Placer(PyExprMutator):
         super().__init__(mod)
         self.calls: dict[relax.Var, tuple[Callee, tuple[relax.Expr, ...]]] = {}
 
-    def added(self, template: Template, name: str) -> Callee:
+    def added(self, template: FastestTemplate, name: str) -> Callee:
         """The function of a template, in the module."""
         function = template.function
         written = [param for param in function.params if param.name in ("workspace", "output")]

@@ -29,7 +29,7 @@ from ...compiler.templates.gpu.tiling import Gpu, gpu_of
 from ...compiler.tvm_compat import available_cores, workload_hash
 from ...dataset.measure import Executor, MeasureJob, MeasureOutcome
 from ..database.folder import TEMPLATES_FILE, append_notes, read_notes
-from .gpu_placing import Template, placed
+from .gpu_placing import FastestTemplate, placed
 from .result import TaskResult
 
 if TYPE_CHECKING:  # it imports SciPy, which takes a tenth of a second
@@ -117,14 +117,14 @@ class GpuTemplates:
         outcomes, tried = executor.measure(jobs), {job.task for job in jobs}
         for name in due:
             of_task = [
-                Template(outcome.latency_s, title, job.module)
+                FastestTemplate(outcome.latency_s, title, job.module)
                 for job, title, outcome in zip(jobs, titles, outcomes, strict=True)
                 if job.task == name and outcome.failure is None
             ]
             if of_task:
                 self._note(name, min(of_task, key=lambda one: one.latency_s))
             elif name not in tried:
-                self._note(name, Template(math.inf, "", ""))
+                self._note(name, FastestTemplate(math.inf, "", ""))
         failed = [outcome for outcome in outcomes if outcome.failure is not None]
         for why, times in Counter(map(_reason, failed)).items():
             say(f"templates for GPUs that failed: {times}, {why}")
@@ -158,7 +158,7 @@ class GpuTemplates:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield from zip(due, pool.map(compiled_templates, problems, *given), strict=True)
 
-    def _note(self, name: str, known: Template) -> None:
+    def _note(self, name: str, known: FastestTemplate) -> None:
         self._known[name] = known
         latency_s = known.latency_s if math.isfinite(known.latency_s) else None
         line = {"workload": name, "latency_s": latency_s, "title": known.title, "module": known.module}
@@ -178,7 +178,7 @@ def _reason(outcome: MeasureOutcome) -> str:
     return next(reversed(outcome.message.strip().splitlines()), str(outcome.failure))
 
 
-def _read(note: dict[str, object]) -> tuple[str, Template]:
+def _read(note: dict[str, object]) -> tuple[str, FastestTemplate]:
     latency_s = note["latency_s"]
     seconds = math.inf if latency_s is None else float(str(latency_s))
-    return str(note["workload"]), Template(seconds, str(note["title"]), str(note["module"]))
+    return str(note["workload"]), FastestTemplate(seconds, str(note["title"]), str(note["module"]))

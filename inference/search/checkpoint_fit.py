@@ -11,12 +11,7 @@ from ...dataset.features import FEATURE_VERSION
 from ...errors import UserError
 from ...models.checkpoints.card import Card
 from ...models.checkpoints.checkpoint import load_checkpoint
-
-AUTO = "auto"
-"""Names the shipped checkpoint for the kind of the target, or none where there is none."""
-
-_SHIPPED = {"llvm": "cpu", "cuda": "cuda"}
-"""Name of the shipped checkpoint for each kind of target."""
+from ...models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
 
 _DEVICES = {"cpu": "CPUs", "cuda": "CUDA GPUs"}
 
@@ -48,7 +43,7 @@ def fitting_checkpoint(checkpoint: str | Path | None, target: Target) -> str | N
     """
     kind = target.kind.name
     if checkpoint == AUTO:
-        checkpoint = _SHIPPED.get(kind)
+        checkpoint = shipped_checkpoint(CheckpointUse.SCORES, kind)
         if checkpoint is None:
             _LOG.warning(
                 "no checkpoint for %s targets comes with foretune: searching without a cost model, by "

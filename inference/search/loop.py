@@ -1,7 +1,8 @@
 """The search loop of one task, without input or output.
 
-It takes a round's proposals, hands out batches to measure, and takes their outcomes. The tuner of networks
-runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder and runner.
+It accepts the candidates of a round, hands out batches to measure, and learns from their outcomes. The tuner
+of networks runs it with search processes and measuring threads, the MetaSchedule plug-in with stock's builder
+and runner.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dataset.measure import MeasureOutcome
 from ..surrogate.base import Surrogate
-from .proposal import Candidate, Measurement, Proposal
+from .candidate import Candidate, MeasuredCandidate
 from .selection import Selector, StopConfig
 
 
@@ -24,18 +25,18 @@ class RoundBudget:
     quick: bool = False
     """Whether the round hardly searches and does not remeasure."""
     search: bool = True
-    """Whether the round proposes candidates beside its starts."""
+    """Whether the round proposes candidates in addition to its starts."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class CandidateBatch:
     """Candidates to measure together."""
 
-    proposals: Sequence[Proposal | Candidate]
+    candidates: Sequence[Candidate]
     again: bool = False
-    """Whether they were measured before: finalists, timed once more one after the other."""
+    """Whether they are finalists, which were measured before and are timed again one at a time."""
     keep_built: bool = False
-    """Whether they may come again, so that the executor keeps what it built."""
+    """Whether they may be measured again, so that the executor keeps their libraries."""
 
 
 class SearchLoop:
@@ -56,17 +57,17 @@ class SearchLoop:
         self._finalists_due = False
 
     @property
-    def known(self) -> list[Measurement]:
+    def known(self) -> list[MeasuredCandidate]:
         """All measurements in order."""
         return self.selector.known
 
     @property
     def best_s(self) -> float:
-        """Best latency in seconds, inf where nothing ran."""
+        """Best latency in seconds, inf if no candidate ran."""
         return self.selector.best_s
 
     @property
-    def measured_in_round(self) -> list[Measurement]:
+    def measured_in_round(self) -> list[MeasuredCandidate]:
         """Measurements of the current or last round."""
         return self.known[self._before :]
 
@@ -75,16 +76,16 @@ class SearchLoop:
         """Whether the last completed round ended the search: it measured nothing, or more would not pay."""
         return not self._open and (self.selector.exhausted or not self.measured_in_round)
 
-    def start_round(self, proposals: Iterable[Proposal | Candidate], budget: RoundBudget) -> None:
-        """Begins a round with its proposals, beside those that earlier rounds left."""
-        self.selector.offer(proposals)
+    def start_round(self, candidates: Iterable[Candidate], budget: RoundBudget) -> None:
+        """Begins a round with its candidates and those that earlier rounds did not measure."""
+        self.selector.offer(candidates)
         self._before = len(self.known)
         self._budget = budget
         self._open = True
         self._finalists_due = self._finalists > 0 and not budget.quick
 
-    def next_batch(self) -> Batch | None:
-        """The next batch of the round; None where the round is complete.
+    def next_batch(self) -> CandidateBatch | None:
+        """The next batch of the round; None if the round is complete.
 
         The previous batch must have been learned.
         """
@@ -92,29 +93,29 @@ class SearchLoop:
             return None
         room = self._budget.measured - len(self.measured_in_round)
         if room > 0 and (batch := self.selector.next_batch(room)):
-            return Batch(batch, keep_built=self._finalists_due)
+            return CandidateBatch(batch, keep_built=self._finalists_due)
         if self._finalists_due:
             self._finalists_due = False
             if best := self.selector.finalists(self._finalists):
-                proposals = [measurement.proposal for measurement in best]
-                return Batch(proposals, again=True, keep_built=True)
+                candidates = [measurement.candidate for measurement in best]
+                return CandidateBatch(candidates, again=True, keep_built=True)
         if not self._budget.quick:
             self.selector.remeasured({})
         self._open = False
         return None
 
-    def learn(self, batch: Batch, outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, batch: CandidateBatch, outcomes: Sequence[MeasureOutcome]) -> None:
         """Takes the outcomes of a batch, in its order."""
-        pairs = list(zip(batch.proposals, outcomes, strict=True))
+        pairs = list(zip(batch.candidates, outcomes, strict=True))
         if batch.again:
-            self.selector.remeasured({proposal.trace: outcome for proposal, outcome in pairs})
+            self.selector.remeasured({candidate.trace: outcome for candidate, outcome in pairs})
         else:
-            self.selector.learn([Measurement(*pair) for pair in pairs])
+            self.selector.learn([MeasuredCandidate(*pair) for pair in pairs])
 
     def expected_gain(self, count: int) -> float | None:
         """Share of the latency that the best `count` candidates left over are expected to save.
 
-        None where none is left, or nothing ran.
+        None if no candidate is left, or none ran.
         """
         return self.selector.expected_gain(count)
 

@@ -14,8 +14,8 @@ import tvm
 
 from ...compiler.task import Task
 from ...dataset.measure import Executor, MeasureJob
-from .loop import Batch
-from .proposal import Measurement
+from .candidate import MeasuredCandidate
+from .loop import CandidateBatch
 from .task_search import TaskSearch
 
 UNTUNED_BEST_S = 5e-4
@@ -41,7 +41,7 @@ class MeasuringThreads:
         self._may_measure = may_measure
         self._around = around
         self._threads = ThreadPoolExecutor(max(1, executor.devices))
-        self._rounds: dict[Future[list[Measurement]], TaskSearch] = {}
+        self._rounds: dict[Future[list[MeasuredCandidate]], TaskSearch] = {}
         self._untuned: Future[list[float | None]] | None = None
         self._stopped = False
         self.woken: Connection
@@ -101,7 +101,7 @@ class MeasuringThreads:
         done, self._untuned = self._untuned, None
         return done.result()
 
-    def take_rounds(self) -> list[tuple[TaskSearch, list[Measurement]]]:
+    def take_rounds(self) -> list[tuple[TaskSearch, list[MeasuredCandidate]]]:
         """Rounds that are done, each once, with their measurements."""
         self._quiet()
         done = [future for future in self._rounds if future.done()]
@@ -114,7 +114,7 @@ class MeasuringThreads:
         while self.woken.poll():
             self.woken.recv_bytes()
 
-    def _measure_round(self, search: TaskSearch) -> list[Measurement]:
+    def _measure_round(self, search: TaskSearch) -> list[MeasuredCandidate]:
         if self._stopped:
             return []
         start = time.monotonic()
@@ -146,9 +146,9 @@ class MeasuringThreads:
         return latencies_s + [None] * (len(tasks) - len(latencies_s))
 
 
-def jobs(batch: Batch, best_s: float, workload: str = "") -> list[MeasureJob]:
+def jobs(batch: CandidateBatch, best_s: float, workload: str = "") -> list[MeasureJob]:
     """Jobs of a batch of the task `workload`; programs far slower than the best are cut short."""
     return [
         MeasureJob(p.module, best_s, keep_built=batch.keep_built, task=workload, trace=p.trace)
-        for p in batch.proposals
+        for p in batch.candidates
     ]

@@ -14,7 +14,7 @@ from ..starts.base import StartSource
 from ..starts.database import DatabaseStarts
 from ..starts.imported import ImportedStarts
 from ..surrogate.memory import SurrogateMemory
-from .proposal import Proposal
+from .candidate import Candidate
 from .task_search import TaskSearch
 
 
@@ -81,10 +81,10 @@ class Ledger:
     def remember(self, search: TaskSearch) -> None:
         """Keeps the measurements of a task that shares its surrogate."""
         if search.surrogate_group:
-            measured = [(one.proposal, one.latency_s) for one in search.loop.known]
+            measured = [(one.candidate, one.latency_s) for one in search.loop.known]
             self.memory.keep(search.surrogate_group, search.task.workload_hash, measured)
 
-    def predict(self, search: TaskSearch, proposals: Sequence[Proposal]) -> None:
+    def predict(self, search: TaskSearch, proposals: Sequence[Candidate]) -> None:
         """Keeps the proposal that the cost model rates best as a task's schedule, and ends the search."""
         assert self._predicted is not None
         search.end()

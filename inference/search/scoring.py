@@ -13,7 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 from ...compiler.replay import candidate_trace_json
 from ..surrogate.base import Surrogate
 from ..surrogate.embedding import CandidateEmbedder
-from .proposal import Candidate
+from .candidate import Candidate
 
 
 @derived_object
@@ -37,7 +37,7 @@ class CorrectedCostModel(ms.cost_model.PyCostModel):
             return
         scores = self._frozen.predict(context, list(candidates))
         embedded = [
-            Candidate(candidate_trace_json(candidate), candidate, float(score), embedding)
+            Candidate(candidate_trace_json(candidate), float(score), embedding)
             for candidate, score, embedding in zip(
                 candidates, scores, self._embedder(candidates), strict=True
             )

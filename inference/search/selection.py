@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...dataset.measure import MeasureOutcome
 from ..surrogate.base import Surrogate
-from .proposal import Candidate, Measurement, Proposal
+from .candidate import Candidate, MeasuredCandidate
 from .settings_checks import OneShotConfigError
 
 FINALIST_WITHIN = 1.5
@@ -17,7 +17,7 @@ FINALIST_WITHIN = 1.5
 
 @dataclass(frozen=True)
 class StopConfig:
-    """Stop rule of a task's measurements; conf/search/default.yaml says what each field means.
+    """Stop rule of a task's measurements; conf/search/default.yaml describes the fields.
 
     `expected_improvement` 0 measures every proposed candidate: One-Shot Tuner's fixed K (section 4.2).
     """
@@ -39,7 +39,7 @@ class StopConfig:
 
 
 class Selector:
-    """Selects which proposals of one task are measured next, batch by batch.
+    """Selects which candidates of one task are measured next, batch by batch.
 
     Start candidates come first. With `stop.expected_improvement` 0, or while fewer than `stop.minimum`
     candidates are measured, the best predicted follow. After that the batch with the highest joint expected
@@ -48,10 +48,10 @@ class Selector:
     """
 
     def __init__(self, stop: StopConfig, surrogate: Surrogate) -> None:
-        """`surrogate` hears every measurement and ranks the candidates that are left."""
-        self.known: list[Measurement] = []
+        """`surrogate` learns every measurement and ranks the candidates that are left."""
+        self.known: list[MeasuredCandidate] = []
         """All measurements of the task in this run, in order."""
-        self._left: list[Proposal | Candidate] = []
+        self._left: list[Candidate] = []
         self._stop = stop
         self._surrogate = surrogate
         self._small_gains = 0  # batches in a row below the threshold
@@ -59,28 +59,28 @@ class Selector:
 
     @property
     def best_s(self) -> float:
-        """Best latency of the task so far in seconds, inf where nothing ran."""
+        """Best latency of the task so far in seconds, inf if no candidate ran."""
         return min((measurement.latency_s for measurement in self.known), default=math.inf)
 
     @property
     def exhausted(self) -> bool:
-        """Whether measuring what is left would not pay; another offer may change that."""
+        """Whether measuring the candidates left would not pay; another offer may change that."""
         return self._small_gains >= self._stop.patience
 
-    def offer(self, proposals: Iterable[Proposal | Candidate]) -> None:
+    def offer(self, candidates: Iterable[Candidate]) -> None:
         """Adds candidates to those left from earlier offers."""
         self._left = sorted(
-            [*self._left, *proposals], key=lambda proposal: (not proposal.is_start, -proposal.score)
+            [*self._left, *candidates], key=lambda candidate: (not candidate.is_start, -candidate.score)
         )
 
-    def next_batch(self, room: int) -> list[Proposal | Candidate]:
-        """The next batch, at most `room` candidates; empty where measuring more would not pay.
+    def next_batch(self, room: int) -> list[Candidate]:
+        """The next batch, at most `room` candidates; empty if measuring more would not pay.
 
         The previous batch must have been learned.
         """
         batch = self._batch(room)
-        taken = {id(proposal) for proposal in batch}
-        self._left = [proposal for proposal in self._left if id(proposal) not in taken]
+        taken = {id(candidate) for candidate in batch}
+        self._left = [candidate for candidate in self._left if id(candidate) not in taken]
         return batch
 
     def expected_gain(self, count: int) -> float | None:
@@ -89,15 +89,15 @@ class Selector:
             return None
         return self._surrogate.best_batch(self._left, count)[1]
 
-    def learn(self, measured: Sequence[Measurement]) -> None:
+    def learn(self, measured: Sequence[MeasuredCandidate]) -> None:
         """Takes the measurements of a batch."""
         self.known += measured
-        self._surrogate.learn([m.proposal for m in measured], [m.latency_s for m in measured])
+        self._surrogate.learn([m.candidate for m in measured], [m.latency_s for m in measured])
 
-    def finalists(self, count: int) -> list[Measurement]:
+    def finalists(self, count: int) -> list[MeasuredCandidate]:
         """Up to `count` of the fastest candidates measured once that may be the best of the task.
 
-        Empty where no other candidate is within `FINALIST_WITHIN` of the best.
+        Empty if no other candidate is within `FINALIST_WITHIN` of the best.
         """
         once = self.known[self._remeasured :]
         near = [m for m in self.known if m.latency_s <= FINALIST_WITHIN * self.best_s < math.inf]
@@ -108,19 +108,19 @@ class Selector:
     def remeasured(self, outcomes: Mapping[str, MeasureOutcome]) -> None:
         """Adds repeated outcomes of finalists, by trace; later finalists come from later measurements."""
         self.known = [
-            Measurement(known.proposal, known.outcome.merged_with(outcomes[known.trace]))
+            MeasuredCandidate(known.candidate, known.outcome.merged_with(outcomes[known.trace]))
             if known.trace in outcomes
             else known
             for known in self.known
         ]
         again = [known for known in self.known if known.trace in outcomes]
         if again:
-            self._surrogate.learn([m.proposal for m in again], [m.latency_s for m in again])
+            self._surrogate.learn([m.candidate for m in again], [m.latency_s for m in again])
         self._remeasured = len(self.known)
 
-    def _batch(self, room: int) -> list[Proposal | Candidate]:
+    def _batch(self, room: int) -> list[Candidate]:
         left, stop = self._left, self._stop
-        starts = [proposal for proposal in left[:room] if proposal.is_start]
+        starts = [candidate for candidate in left[:room] if candidate.is_start]
         if not stop.expected_improvement or not left or not room:
             return left[:room]
         primed = self._surrogate.is_primed

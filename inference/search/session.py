@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
@@ -16,6 +17,7 @@ from ...compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR
 from ...compiler.task import Task
 from ...compiler.tvm_compat import NoDesignSpaceError, make_tune_context
 from ...dataset.hardware import Hardware
+from ...dataset.sampling.programs import KnownCandidates, LiveProgram
 from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
 from ..reuse.parent import ReuseParent
 from ..run.profiling import StageClock
@@ -25,9 +27,9 @@ from ..strategies.base import StrategySetting
 from ..strategies.registry import strategy_class
 from ..surrogate.embedding import CandidateEmbedder
 from ..surrogate.shared import Surrogates
+from .candidate import Candidate
 from .config import OneShotConfig
 from .loop import RoundBudget
-from .proposal import Candidate
 from .scoring import CorrectedCostModel
 
 UNCHANGED = "as the plain loops"
@@ -39,16 +41,40 @@ _PARALLEL = ("Parallel", "Vectorize", "Bind")
 
 def over_scores(workload: str, group: str) -> tuple[str, str]:
     """Names of a task and its group for the surrogate over the scores of the cost model."""
-    return _over("scores", workload, group)
+    return _surrogate_names("scores", workload, group)
 
 
-def _over(scores: str, workload: str, group: str) -> tuple[str, str]:
-    """Draft scores and cost-model scores differ in their errors: each has a surrogate."""
+def _surrogate_names(scores: str, workload: str, group: str) -> tuple[str, str]:
+    """Names of a task and its group for the surrogate over one kind of scores.
+
+    Draft scores and cost-model scores differ in their errors, so that each has a surrogate.
+    """
     return f"{workload}/{scores}", f"{group}/{scores}" if group else ""
+
+
+@dataclass(frozen=True, eq=False)
+class SessionResources:
+    """Settings, cost model, device and surrogates that the search sessions of a process share."""
+
+    model: ms.CostModel
+    """Frozen cost model, not necessarily Foretune's."""
+    config: OneShotConfig
+    hardware: Hardware | None
+    """The device, for embeddings; None embeds candidates by their decisions."""
+    of_strategy: Any = None
+    """Return value of `Strategy.load`."""
+    surrogates: Surrogates = field(default_factory=Surrogates)
+    threads: int | None = None
+    """Threads that replay candidates; None is one a core."""
+    clock: StageClock = field(default_factory=StageClock)
+    """Clock that takes the seconds of the search by stage."""
 
 
 class Session(Protocol):
     """A task that is searched."""
+
+    known: KnownCandidates
+    """Proposed and measured candidates, with the live programs of the unmeasured ones."""
 
     @property
     def counts(self) -> CandidateCounts:
@@ -57,10 +83,13 @@ class Session(Protocol):
     def propose(
         self, budget: RoundBudget, starts: Sequence[str] = (), parents: Sequence[ReuseParent] = ()
     ) -> list[Candidate]:
-        """The candidates of the next round, none of which was proposed before; empty where none is left."""
+        """The candidates of the next round, all of them new; empty if none is left.
+
+        Their live programs are in `known` until they are measured.
+        """
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """Takes latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
+        """Learns latencies in seconds by trace, inf for a failure, also of candidates found elsewhere."""
 
 
 class SearchSession:
@@ -70,44 +99,37 @@ class SearchSession:
         self,
         task: Task,
         target: Target,
-        model: ms.CostModel,
-        config: OneShotConfig,
+        resources: SessionResources,
         *,
-        hardware: Hardware | None,
-        resources: object = None,
         space: DesignSpace | ms.SpaceGenerator | None = None,
-        surrogates: Surrogates | None = None,
         group: str = "",
-        threads: int | None = None,
-        clock: StageClock | None = None,
     ) -> None:
-        """Opens the task with `config.strategy`, whose `resources` its class has loaded.
+        """Opens the task with the strategy of `resources.config`.
 
         Args:
-            model: frozen cost model, not necessarily Foretune's.
-            hardware: the device, for embeddings; None embeds candidates by their decisions.
-            space: design space; None is that of `config.space`.
-            surrogates, group: the surrogate that the strategy learns with; see `Surrogates.of`.
+            space: design space; None chooses the one that `config.space` names.
+            group: name of the surrogate that the task shares with others; see `Surrogates.of`.
 
-        Raises NoDesignSpaceError where the task has nothing to tune, and OneShotConfigError or WeightsError
+        Raises NoDesignSpaceError if the task has nothing to tune, and OneShotConfigError or WeightsError
         for a sub-space of a device that has none.
         """
+        config, model = resources.config, resources.model
         self._model = model
         self._proposes_without_starts = not (config.propose and config.measure)
-        self._clock = clock or StageClock()
-        self._embedder = CandidateEmbedder(task.mod, hardware)
+        self._clock = resources.clock
+        self._embedder = CandidateEmbedder(task.mod, resources.hardware)
+        self.known = KnownCandidates()
         if space is None:
-            space = chosen_space(config, task, target, hardware)
+            space = chosen_space(config, task, target, resources.hardware)
         self._python_cause = PYTHON_POSTPROCESSOR
         if isinstance(space, DesignSpace):
             self._python_cause = space.python_cause(target)
-        book = surrogates or Surrogates()
-
-        scorer = model
+        scorer, surrogate = model, None
         if config.surrogate:
-            scorer = CorrectedCostModel(
-                model, self._embedder, book.of(*over_scores(task.workload_hash, group))
-            )
+            book = resources.surrogates
+            of_scores = book.of(*over_scores(task.workload_hash, group))
+            scorer = CorrectedCostModel(model, self._embedder, of_scores)
+            surrogate = book.of(*_surrogate_names("drafts", task.workload_hash, group))
         with self._clock.stage("design space"):
             self._strategy = strategy_class(config.strategy.name).make(
                 config.strategy,
@@ -116,20 +138,17 @@ class SearchSession:
                     target=target,
                     space=space.generator(target) if isinstance(space, DesignSpace) else space,
                     scorer=scorer,
-                    surrogate=book.of(*_over("drafts", task.workload_hash, group))
-                    if config.surrogate
-                    else None,
+                    surrogate=surrogate,
                     per_round=config.proposed,
                     random_share=config.random_share,
                     seed=config.seed,
-                    threads=threads,
-                    resources=resources,
+                    threads=resources.threads,
+                    known=self.known,
+                    resources=resources.of_strategy,
                     clock=self._clock,
                     narrow=space.narrowed if isinstance(space, DesignSpace) else None,
                 ),
             )
-        self._open: dict[str, ms.MeasureCandidate] = {}
-        """Proposed candidates that were not measured."""
         self._proposed = 0
 
     @property
@@ -157,44 +176,44 @@ class SearchSession:
             proposed = first + (self._strategy.propose(budget) if searches else [])
         if not proposed:
             return []
-        self._open |= dict(proposed)
+        self.known.hold(proposed)
         self._proposed += len(proposed)
         programs = [program for _, program in proposed]
-        # The caller corrects by what it measures: the frozen model's scores are wanted.
+        # The caller corrects the scores by its measurements, so that these are the frozen model's.
         with linear_algebra_threads(1):
             scores = self._model.predict(self._strategy.context, programs)
         with self._clock.stage("embedding and serialising"):
             rows = zip(proposed, scores.tolist(), self._embedder(programs), strict=True)
             return [
-                Candidate(*found, score, embedding, is_start=number < len(first))
-                for number, (found, score, embedding) in enumerate(rows)
+                Candidate(trace, score, embedding, is_start=number < len(first))
+                for number, ((trace, _), score, embedding) in enumerate(rows)
             ]
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
         """See Session; a trace that does not replay on the task is passed over."""
-        known = {trace: self._open.pop(trace, None) for trace in latencies_s}
-        for trace, candidate in known.items():
-            known[trace] = candidate or replay(self._strategy.context, trace)
+        measured = []
+        for trace in latencies_s:
+            program = self.known.release(trace) or replay(self._strategy.context, trace)
+            if program is not None:
+                measured.append(LiveProgram(trace, program))
         self._strategy.mark_measured(latencies_s)
-        measured = [(trace, candidate) for trace, candidate in known.items() if candidate is not None]
         self._strategy.learn(measured, latencies_s)
 
 
 class FixedSession:
-    """A task whose schedules leave nothing to decide: each is proposed once, behind start candidates.
+    """A task whose schedules leave nothing to decide: each is proposed once, after start candidates.
 
     Element-wise tasks of a CPU are such: TVM has one schedule for them, whose loops run in parallel and in
     vectors.
     """
 
     def __init__(self, task: Task, target: Target) -> None:
-        """Raises NoDesignSpaceError where no schedule changes how the task runs."""
+        """Raises NoDesignSpaceError if no schedule changes how the task runs."""
         self._context = make_tune_context(task.mod, target, seed=0, name=task.name)
         with interrupts_deferred():
             spaces = list(self._context.generate_design_space())
+        self.known = KnownCandidates()
         self._left: list[Candidate] = []
-        self._seen: set[str] = set()
-        """Start candidates that were proposed, and all that was measured elsewhere."""
         self._tried = len(spaces)
         self._proposed = 0
         self._rejected: Counter[str] = Counter()
@@ -205,7 +224,7 @@ class FixedSession:
                 self._rejected[str(error)] += 1
                 continue
             if any(instruction.kind.name in _PARALLEL for instruction in program.sch.trace.insts):
-                self._left.append(Candidate(trace_to_json(program.sch.trace), program, 0.0))
+                self._left.append(self._held(program))
             else:
                 self._rejected[UNCHANGED] += 1
         if not self._left:
@@ -221,10 +240,15 @@ class FixedSession:
         self._proposed += len(proposals)
         return proposals
 
+    def _held(self, program: ms.MeasureCandidate, *, is_start: bool = False) -> Candidate:
+        """Unrated candidate of a program, which is known and held from now on."""
+        trace = trace_to_json(program.sch.trace)
+        self.known.hold([LiveProgram(trace, program)])
+        return Candidate(trace, 0.0, is_start=is_start)
+
     def _started(self, starts: Sequence[str]) -> list[Candidate]:
-        """Start candidates that replay on the task and are none of its own schedules."""
+        """Start candidates that replay on the task and are not known."""
         found: list[Candidate] = []
-        own = {other.trace for other in self._left}
         for start in starts:
             self._tried += 1
             try:
@@ -232,12 +256,10 @@ class FixedSession:
             except RejectedError as error:
                 self._rejected[str(error)] += 1
                 continue
-            trace = trace_to_json(program.sch.trace)
-            if trace in own | self._seen:
+            if trace_to_json(program.sch.trace) in self.known:
                 self._rejected[DUPLICATE] += 1
             else:
-                self._seen.add(trace)
-                found.append(Candidate(trace, program, 0.0, is_start=True))
+                found.append(self._held(program, is_start=True))
         return found
 
     @property
@@ -248,8 +270,10 @@ class FixedSession:
         )
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
-        """See Session; leaves out what was measured before."""
+        """See Session; leaves out candidates that were measured before."""
         left = [proposal for proposal in self._left if proposal.trace not in latencies_s]
         self._rejected[DUPLICATE] += len(self._left) - len(left)
         self._left = left
-        self._seen.update(latencies_s)
+        self.known.add(latencies_s)
+        for trace in latencies_s:
+            self.known.release(trace)

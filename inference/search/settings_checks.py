@@ -1,4 +1,4 @@
-"""Range checks of a search's settings."""
+"""Settings of a config group by name, and the error of a setting that is out of range."""
 
 from __future__ import annotations
 
@@ -9,26 +9,12 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ...configuration import ConfigError, from_hydra
+from ...dataset.sampling.programs.strategy_config import StrategyConfigError
 from ...errors import UserError
 
 
 class OneShotConfigError(UserError, ValueError):
     """A setting of the search is unknown or out of range."""
-
-
-def at_least(config: Any, **least: float) -> None:
-    """Raises OneShotConfigError where a field is below its least value; None passes."""
-    for name, lowest in least.items():
-        value = getattr(config, name)
-        if value is not None and value < lowest:
-            raise OneShotConfigError(f"search.strategy.{name}={value}: must be at least {lowest}")
-
-
-def shares(config: Any, *names: str) -> None:
-    """Raises OneShotConfigError where a field is no share in [0, 1]."""
-    for name in names:
-        if not 0 <= getattr(config, name) <= 1:
-            raise OneShotConfigError(f"search.strategy.{name}={getattr(config, name)}: must be in [0, 1]")
 
 
 def named_settings(group: str, given: Any, schema_of: Callable[[str], type]) -> Any:
@@ -45,5 +31,7 @@ def named_settings(group: str, given: Any, schema_of: Callable[[str], type]) -> 
         )
     try:
         return from_hydra(OmegaConf.create(values), schema)
+    except StrategyConfigError as error:
+        raise OneShotConfigError(f"search.{group}.{error.setting}") from error
     except ConfigError as error:
         raise OneShotConfigError(f"search.{group}.{error}") from error

@@ -109,12 +109,12 @@ class SearchSupervisor:
         """Programs of the task's family that the searcher was not told."""
         told = self._told[number]
         fresh = [
-            SiblingProgram(workload, program.trace, program.score, program.embedding, latency_s)
+            SiblingProgram(workload, program, latency_s)
             for workload, programs in self._memory.programs(search.surrogate_group).items()
             for program, latency_s in programs[:SIBLING_PROGRAMS]
             if workload != search.task.workload_hash and (workload, program.trace) not in told
         ]
-        told.update((sibling.workload, sibling.trace) for sibling in fresh)
+        told.update((sibling.workload, sibling.candidate.trace) for sibling in fresh)
         return tuple(fresh)
 
     def replies(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from ...compiler.task import ALTERNATIVE, Task
 from ..database.tuning_notes import TaskName
 from ..planners.expected_gain import Progress, gain
+from .candidate import MeasuredCandidate
 from .loop import SearchLoop
-from .proposal import Measurement
 from .task_state import EarlierRuns, Effort, Ending, InFlight, NetworkRole, RoundsHad
 
 
@@ -158,7 +158,7 @@ class TaskSearch:
         """Counts the search as if it had all of its rounds."""
         self.had.full_rounds = max(self.full_rounds, all_rounds)
 
-    def round_ends(self, measured: list[Measurement], *, complete: bool, all_rounds: int) -> None:
+    def round_ends(self, measured: list[MeasuredCandidate], *, complete: bool, all_rounds: int) -> None:
         """Notes what a round measured; one that a limit cut short is repeated, so that it does not count.
 
         Neither does a round in which nothing of a parent's ran: a search without the parent follows.

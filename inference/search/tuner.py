@@ -20,12 +20,12 @@ from ..starts.base import StartSource
 from ..workers.base import Searcher
 from ..workers.messages import RoundReply
 from .alternatives import Contests
+from .candidate import MeasuredCandidate
 from .config import OneShotConfig
 from .limits import Limits
 from .measuring import MeasuringThreads
 from .opening import opened_searches
 from .persistence import Ledger
-from .proposal import Measurement
 from .supervision import SearchSupervisor
 from .task_results import task_result
 from .task_search import TaskSearch
@@ -100,7 +100,7 @@ class NetworkTuner:
     def starts_measured(self) -> tuple[int, int]:
         """Number of measured candidates that searches were given to begin with, and of those that failed."""
         measured = [known for search in self._searches for known in search.loop.known]
-        starts = [known for known in measured if known.proposal.is_start]
+        starts = [known for known in measured if known.candidate.is_start]
         return len(starts), sum(math.isinf(known.latency_s) for known in starts)
 
     def tune(
@@ -254,7 +254,7 @@ class NetworkTuner:
         search.loop.start_round(reply.proposals, search.flight.budget)
         measuring.start_round(search)
 
-    def _take_measured(self, search: TaskSearch, measured: list[Measurement]) -> None:
+    def _take_measured(self, search: TaskSearch, measured: list[MeasuredCandidate]) -> None:
         search.round_ends(measured, complete=self._limits.in_time(), all_rounds=self._config.rounds)
         self._hooks.clock.add(
             {

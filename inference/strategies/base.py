@@ -1,4 +1,4 @@
-"""Interface of search strategies, and what one is made from."""
+"""Interface of search strategies, and the setting that one is made from."""
 
 from __future__ import annotations
 
@@ -11,62 +11,37 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from ...compiler.structure.space import SketchSpace
-from ...compiler.task import Task
 from ...dataset.hardware import Hardware
+from ...dataset.sampling.programs import LiveProgram, SamplerSetting, StrategyConfig
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..reuse.parent import ReuseParent
 from ..run.profiling import StageClock
 from ..search.loop import RoundBudget
 from ..surrogate.base import Surrogate
 
-Found: TypeAlias = tuple[str, ms.MeasureCandidate]
-"""Canonical trace (JSON) of a candidate, and the candidate."""
-
-
-@dataclass(frozen=True)
-class StrategyConfig:
-    """Settings of a strategy, the fields of conf/search/strategy/<name>.yaml; subclasses add theirs."""
-
-    name: str
-
+__all__ = ["Narrow", "Strategy", "StrategyConfig", "StrategySetting"]
 
 Narrow: TypeAlias = Callable[[Sequence[SketchSpace]], Sequence[SketchSpace]]
-"""Sketch spaces to those that a strategy drafts from."""
+"""Selects the sketch spaces that a strategy drafts from."""
 
 
-@dataclass(frozen=True)
-class StrategySetting:
-    """Everything that a strategy is made from: one task, its target and what the search provides."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StrategySetting(SamplerSetting):
+    """Everything that a strategy is made from: a sampler's setting and the parts that the search adds."""
 
-    task: Task
-    target: Target
     space: ms.SpaceGenerator
     """Design space; see `spaces.base.DesignSpace`."""
     scorer: ms.CostModel
-    """Cost model that rates replayed candidates, corrected by the measurements where the search learns."""
+    """Cost model that rates replayed candidates, corrected by the measurements if the search learns."""
+    random_share: float
+    """Share of a round that is drawn at random."""
     surrogate: Surrogate | None
     """Surrogate for candidates that the strategy rates by a model of its own; None learns nothing."""
-    per_round: int
-    """Candidates that a round proposes."""
-    random_share: float
-    """Share of them that is drawn at random."""
-    seed: int
-    threads: int | None = None
-    """Threads that replay candidates; None is one a core."""
     resources: Any = None
     """Return value of the strategy's `load`."""
     clock: StageClock = field(default_factory=StageClock)
     narrow: Narrow | None = None
     """`DesignSpace.narrowed` of the design space; None leaves all decisions."""
-
-    def of_sampler(self) -> dict[str, Any]:
-        """Keyword arguments that every program sampler takes."""
-        return {
-            "per_round": self.per_round,
-            "seed": self.seed,
-            "space": self.space,
-            "threads": self.threads,
-        }
 
 
 class Strategy(ABC):
@@ -101,7 +76,7 @@ class Strategy(ABC):
 
     @classmethod
     def fitted(cls, config: Any, target: Target) -> StrategyConfig:
-        """The settings for a target; those of another strategy where this one cannot serve the target."""
+        """The settings for a target; another strategy's if this one cannot serve the target."""
         found: StrategyConfig = config
         return found
 
@@ -113,7 +88,7 @@ class Strategy(ABC):
     @classmethod
     @abstractmethod
     def make(cls, config: Any, setting: StrategySetting) -> Strategy:
-        """The search of one task; raises NoDesignSpaceError where there is nothing to tune."""
+        """The search of one task; raises NoDesignSpaceError if there is nothing to tune."""
 
     @property
     @abstractmethod
@@ -122,24 +97,24 @@ class Strategy(ABC):
 
     @property
     def counts(self) -> CandidateCounts | None:
-        """Candidates so far, by what became of them; None where the strategy does not count them."""
+        """Numbers of candidates so far by outcome; None if the strategy does not count them."""
         return None
 
     @abstractmethod
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+    def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
         """Start candidates (traces) that replay on the task and are new; the search goes on from them."""
 
     def take_parents(self, parents: Sequence[ReuseParent]) -> None:  # noqa: B027  # most reuse none
         """Takes programs of other tasks that the next proposals may reuse, the most promising first."""
 
     @abstractmethod
-    def propose(self, budget: RoundBudget) -> list[Found]:
-        """The candidates of the next round, none proposed or known before; empty where none is left."""
+    def propose(self, budget: RoundBudget) -> list[LiveProgram]:
+        """Live programs of the next round, none of them in `setting.known`; empty if none is left."""
 
     @abstractmethod
     def mark_measured(self, traces: Iterable[str]) -> None:
         """Marks candidates as measured already, so that they are not proposed."""
 
     @abstractmethod
-    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
-        """Takes measured candidates and their latencies in seconds by trace, inf for a failure."""
+    def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
+        """Learns from measured programs and their latencies in seconds by trace, inf for a failure."""

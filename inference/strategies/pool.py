@@ -19,10 +19,11 @@ from ...compiler.replay import RejectedError, replay_or_reject
 from ...compiler.tvm_compat import make_tune_context
 from ...dataset.hardware import Hardware
 from ...dataset.records.program_pool import ProgramPool
+from ...dataset.sampling.programs import LiveProgram, LivePrograms
 from ...dataset.sampling.programs.counts import LOWER_SCORE, CandidateCounts
 from ..search.loop import RoundBudget
 from ..search.settings_checks import OneShotConfigError
-from .base import Found, Strategy, StrategyConfig, StrategySetting
+from .base import Strategy, StrategyConfig, StrategySetting
 from .sampled import QUICK_PROPOSALS
 
 
@@ -81,7 +82,7 @@ class PoolStrategy(Strategy):
         self._tried = 0
         self._proposed = 0
         self._rejected: Counter[str] = Counter()
-        self._left: dict[str, ms.MeasureCandidate] = {}
+        self._left: LivePrograms = {}
         for trace in setting.resources.programs(setting.task.workload_hash):
             self._tried += 1
             try:
@@ -100,11 +101,11 @@ class PoolStrategy(Strategy):
         rejected = {**self._rejected, LOWER_SCORE: len(self._left)}
         return CandidateCounts(tried=self._tried, proposed=self._proposed, rejected=rejected)
 
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+    def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
         """See Strategy; those that the pool has."""
         return self._taken([start for start in dict.fromkeys(starts) if start in self._left])
 
-    def propose(self, budget: RoundBudget) -> list[Found]:
+    def propose(self, budget: RoundBudget) -> list[LiveProgram]:
         """See Strategy."""
         if not self._left:
             return []
@@ -120,11 +121,11 @@ class PoolStrategy(Strategy):
         known = [trace for trace in traces if self._left.pop(trace, None) is not None]
         self._tried -= len(known)
 
-    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
         """See Strategy: teaches the corrected cost model."""
         self._setting.scorer.update(
             self._context,
-            [candidate for _, candidate in measured],
+            [program for _, program in measured],
             [
                 ms.runner.RunnerResult([latencies_s[trace]], None)
                 if np.isfinite(latencies_s[trace])
@@ -133,6 +134,6 @@ class PoolStrategy(Strategy):
             ],
         )
 
-    def _taken(self, traces: Sequence[str]) -> list[Found]:
+    def _taken(self, traces: Sequence[str]) -> list[LiveProgram]:
         self._proposed += len(traces)
-        return [(trace, self._left.pop(trace)) for trace in traces]
+        return [LiveProgram(trace, self._left.pop(trace)) for trace in traces]

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from tvm.s_tir import meta_schedule as ms
 
-from ...compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
+from ...compiler.replay import RejectedError, replay_or_reject
 from ...dataset.measure import MeasureOutcome
 from ...dataset.records.schema import FailureKind
-from ...dataset.sampling.programs import ProgramSampler, RandomSampler
+from ...dataset.sampling.programs import LiveProgram, LivePrograms, ProgramSampler, RandomSampler
 from ...dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
 from ..search.loop import RoundBudget
-from .base import Found, Strategy, StrategySetting
+from .base import Strategy, StrategySetting
 
 QUICK_PROPOSALS = 16
 """Candidates of a quick round, from a short search or drawn at random."""
@@ -25,7 +25,7 @@ _FAILED = MeasureOutcome(failure=FailureKind.RUN_ERROR)
 
 
 class SampledStrategy(Strategy):
-    """A program sampler as a strategy.
+    """A program sampler as a strategy; both read and extend the known candidates of the sampler.
 
     Where the sampler finds no population to begin with, candidates are drawn at random: most programs break
     the limits of a GPU.
@@ -36,7 +36,6 @@ class SampledStrategy(Strategy):
         self._setting = setting
         self._at_random: RandomSampler | None = None
         self._measured = False
-        self._seen: set[str] = set()
         self._starts = CandidateCounts()
 
     @property
@@ -50,42 +49,38 @@ class SampledStrategy(Strategy):
         counts = self._sampler.counts + self._starts
         return counts if self._at_random is None else counts + self._at_random.counts
 
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+    def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
         """See Strategy; a candidate goes by the trace that TVM made of it."""
-        found: dict[str, ms.MeasureCandidate] = {}
+        found: LivePrograms = {}
         rejected: Counter[str] = Counter()
         for start in starts:
             try:
-                candidate = replay_or_reject(self.context, start)
+                trace, program = LiveProgram.of(replay_or_reject(self.context, start))
             except RejectedError as error:
                 rejected[str(error)] += 1
                 continue
-            trace = candidate_trace_json(candidate)
-            if trace in self._seen or trace in found:
+            if trace in self._sampler.known or trace in found:
                 rejected[DUPLICATE] += 1
             else:
-                found[trace] = candidate
+                found[trace] = program
         self._starts += CandidateCounts(tried=len(starts), proposed=len(found), rejected=rejected)
-        self._seen.update(found)
-        self._sampler.mark_measured(found)
-        return list(found.items())
+        self._sampler.known.add(found)
+        return [LiveProgram(*item) for item in found.items()]
 
-    def propose(self, budget: RoundBudget) -> list[Found]:
+    def propose(self, budget: RoundBudget) -> list[LiveProgram]:
         """See Strategy."""
         found = self._propose_quickly() if budget.quick else self._sampler.propose()
         if not found and (self._at_random or not self._measured):
             found = self._draw_random()
-        self._seen.update(trace for trace, _ in found)
         return found
 
     def mark_measured(self, traces: Iterable[str]) -> None:
         """See Strategy."""
         traces = list(traces)
         self._measured = self._measured or bool(traces)
-        self._seen.update(traces)
-        self._sampler.mark_measured(traces)
+        self._sampler.known.add(traces)
 
-    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
         """See Strategy."""
         outcomes = [
             MeasureOutcome((latencies_s[trace],)) if math.isfinite(latencies_s[trace]) else _FAILED
@@ -93,19 +88,14 @@ class SampledStrategy(Strategy):
         ]
         self._sampler.learn(measured, outcomes)
 
-    def _propose_quickly(self) -> list[Found]:
+    def _propose_quickly(self) -> list[LiveProgram]:
         """The candidates of a quick round; most of what tuning gains over plain loops is in any good one."""
         return self._draw_random()
 
-    def _draw_random(self) -> list[Found]:
-        setting = replace(self._setting, per_round=QUICK_PROPOSALS)
-        self._at_random = self._at_random or RandomSampler(
-            setting.task, setting.target, **setting.of_sampler()
-        )
-        self._at_random.mark_measured(self._seen)
-        found = self._at_random.propose()
-        self._sampler.mark_measured(trace for trace, _ in found)
-        return found
+    def _draw_random(self) -> list[LiveProgram]:
+        if self._at_random is None:
+            self._at_random = RandomSampler(replace(self._setting, per_round=QUICK_PROPOSALS))
+        return self._at_random.propose()
 
 
 class DescendingSampler(ProgramSampler):
@@ -116,7 +106,7 @@ class DescendingSampler(ProgramSampler):
         """Makes candidates parents of later ones before they are measured."""
 
     @abstractmethod
-    def propose_quickly(self, count: int) -> list[Found]:
+    def propose_quickly(self, count: int) -> list[LiveProgram]:
         """`count` candidates of a short search."""
 
 
@@ -125,11 +115,11 @@ class DescendingStrategy(SampledStrategy):
 
     _sampler: DescendingSampler
 
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+    def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
         """See Strategy; later candidates descend from start candidates, too."""
         found = super().take_starts(starts)
         self._sampler.descend_from(trace for trace, _ in found)
         return found
 
-    def _propose_quickly(self) -> list[Found]:
+    def _propose_quickly(self) -> list[LiveProgram]:
         return self._sampler.propose_quickly(QUICK_PROPOSALS)

@@ -6,31 +6,29 @@ Candidates are measured as those of every strategy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm.s_tir import meta_schedule as ms
 
-from ...dataset.sampling.programs import EvolutionarySampler, EvolutionConfig
+from ...dataset.sampling.programs import EvolutionaryConfig, EvolutionarySampler
 from ...models.architectures.gbdt import require_xgboost
-from ..search.settings_checks import at_least, shares
-from .base import Strategy, StrategyConfig, StrategySetting
+from .base import Strategy, StrategySetting
 from .sampled import SampledStrategy
 
 
 @dataclass(frozen=True)
-class StockConfig(StrategyConfig):
+class StockConfig(EvolutionaryConfig):
     """Settings of MetaSchedule's evolution; the defaults are MetaSchedule's own."""
 
     name: str = "stock"
     population_size: int = 512
     generations: int = 4
-    mutation_probability: float = 0.85
     eps_greedy: float = 0.05
 
     def __post_init__(self) -> None:
-        at_least(self, population_size=1, generations=0)
-        shares(self, "mutation_probability", "eps_greedy")
+        super().__post_init__()
+        self.check_shares("eps_greedy")
 
 
 class StockStrategy(SampledStrategy):
@@ -44,16 +42,5 @@ class StockStrategy(SampledStrategy):
         """See Strategy; raises GbdtError without xgboost."""
         require_xgboost()
         scorer = ms.cost_model.XGBModel(num_tuning_cores=setting.threads)
-        sampler = EvolutionarySampler(
-            setting.task,
-            setting.target,
-            scorer=scorer,
-            config=EvolutionConfig(
-                population_size=config.population_size,
-                generations=config.generations,
-                mutation_probability=config.mutation_probability,
-                random_share=config.eps_greedy,
-            ),
-            **setting.of_sampler(),
-        )
-        return cls(sampler, setting)
+        own = replace(setting, scorer=scorer, random_share=config.eps_greedy)
+        return cls(EvolutionarySampler(own, config), setting)

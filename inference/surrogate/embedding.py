@@ -41,24 +41,26 @@ class CandidateEmbedder:
         """`mod` is the unscheduled task; `hardware` None embeds by decision tokens."""
         self._mod = mod
         self._hardware = hardware
-        self._by_loops: bool | None = None
+        self._embeds_loops: bool | None = None
         """Whether embeddings are draft vectors; None before the first call."""
 
     def __call__(self, candidates: Sequence[ms.MeasureCandidate]) -> NDArray[np.float32]:
         """Embeddings of candidates, float32 [n, width]; the first call fixes which kind is used."""
         if not candidates:
             return np.zeros((0, 0), dtype=np.float32)
-        if self._by_loops is not False and self._hardware is not None:
+        if self._embeds_loops is not False and self._hardware is not None:
             traces = [candidate_trace_json(candidate) for candidate in candidates]
-            embeddings, read = _by_loops(self._mod, self._hardware, traces)
-            if self._by_loops or read == len(traces):
-                self._by_loops = True
+            embeddings, read = _loop_embeddings(self._mod, self._hardware, traces)
+            if self._embeds_loops or read == len(traces):
+                self._embeds_loops = True
                 return embeddings
-        self._by_loops = False
-        return np.stack([_tokens(candidate.sch.trace) for candidate in candidates])
+        self._embeds_loops = False
+        return np.stack([_decision_tokens(candidate.sch.trace) for candidate in candidates])
 
 
-def _by_loops(mod: IRModule, hardware: Hardware, traces: Sequence[str]) -> tuple[NDArray[np.float32], int]:
+def _loop_embeddings(
+    mod: IRModule, hardware: Hardware, traces: Sequence[str]
+) -> tuple[NDArray[np.float32], int]:
     """Embeddings by loops, float32 [n, EMBEDDING_DIM], zeros where they cannot be read, and how many were."""
     embeddings = np.zeros((len(traces), EMBEDDING_DIM), dtype=np.float32)
     read = 0
@@ -80,7 +82,7 @@ def embeddings_of(vectors: NDArray[np.float32], nest: Nest) -> NDArray[np.float3
     return np.concatenate([vectors, apart], axis=1)
 
 
-def _tokens(trace: Trace) -> NDArray[np.float32]:
+def _decision_tokens(trace: Trace) -> NDArray[np.float32]:
     """Decision tokens of a trace in order, zeros after the last."""
     tokens = decision_features(trace)[:_MAX_TOKENS]
     padded = np.zeros((_MAX_TOKENS, DECISION_DIM), dtype=np.float32)

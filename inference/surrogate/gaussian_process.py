@@ -27,7 +27,7 @@ _OWN_SCALE = 0.01
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TaskKernel:
     """Matérn-3/2 for shared variance plus short-scale Matérn-1/2 for candidate-specific variance.
 
     The hyper-parameters are fixed, since a handful of measurements cannot choose them. Without the second
@@ -60,7 +60,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class FamilyKernel(Kernel):
+class FamilyKernel(TaskKernel):
     """Kernel over task and program; the last column of an embedding is the number of its task.
 
     Programs of two tasks share `ACROSS` of the covariance that those of one task have. Each task has a level
@@ -86,7 +86,9 @@ class GaussianProcess:
     It equals scikit-learn's, whose import takes over a second: a tenth of the search of a task.
     """
 
-    def __init__(self, kernel: Kernel, embeddings: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    def __init__(
+        self, kernel: TaskKernel, embeddings: NDArray[np.float64], values: NDArray[np.float64]
+    ) -> None:
         """`values` [m] at `embeddings` [m, d] carry noise of deviation `NOISE`."""
         self._kernel = kernel
         self._embeddings = embeddings

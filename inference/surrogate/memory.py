@@ -6,13 +6,12 @@ import base64
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..database.folder import append_notes, read_notes
+from ..search.candidate import Candidate
 from .base import Embedded
 
 MEMORY_FILE = "foretune_surrogate.json"
@@ -20,28 +19,21 @@ MEMORY_FILE = "foretune_surrogate.json"
 its `score`, its `latency_s` and its `embedding` (float16, base64)."""
 
 
-@dataclass(frozen=True)
-class Remembered:
-    """Measured program of an earlier run."""
-
-    trace: str
-    """Canonical trace of a program of this run, the trace's hash for one of an earlier run."""
-    score: float
-    embedding: NDArray[np.float32]
-
-
 class SurrogateMemory:
-    """Programs that ran, with what the frozen model said of them; see MEMORY_FILE."""
+    """Programs that ran, with the scores of the frozen model; see MEMORY_FILE.
+
+    A program of an earlier run is a Candidate whose `trace` is the hash of its canonical trace.
+    """
 
     def __init__(self, path: Path | None = None, model: str = "") -> None:
         """`model` names the frozen model, as another one has other errors; a `path` of None keeps no file."""
         self._path = path
         self._model = model
-        self._known: dict[tuple[str, str], dict[str, tuple[Remembered, float]]] = {}
+        self._known: dict[tuple[str, str], dict[str, tuple[Candidate, float]]] = {}
         for line in read_notes(path) if path is not None else []:
             if line["model"] == model:
                 embedding = np.frombuffer(base64.b64decode(line["embedding"]), np.float16)
-                program = Remembered(line["trace"], line["score"], embedding.astype(np.float32))
+                program = Candidate(line["trace"], line["score"], embedding.astype(np.float32))
                 found = self._known.setdefault((line["family"], line["workload"]), {})
                 found[line["trace"]] = program, line["latency_s"]
 
@@ -50,7 +42,7 @@ class SurrogateMemory:
         """Memory in the folder of a tuning database, none where surrogates are not shared."""
         return cls(folder / MEMORY_FILE if shared else None, model or "")
 
-    def programs(self, family: str) -> dict[str, list[tuple[Remembered, float]]]:
+    def programs(self, family: str) -> dict[str, list[tuple[Candidate, float]]]:
         """Programs of a family with their latencies in seconds, by workload hash."""
         return {
             workload: list(found.values())
@@ -69,7 +61,7 @@ class SurrogateMemory:
                 continue
             embedding = np.asarray(candidate.embedding, np.float16)
             found[name] = (
-                Remembered(candidate.trace, candidate.score, embedding.astype(np.float32)),
+                Candidate(candidate.trace, candidate.score, embedding.astype(np.float32)),
                 latency_s,
             )
             lines.append(

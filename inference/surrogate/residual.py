@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .acquisition import Posterior, expected_improvement
 from .base import Embedded
-from .gaussian_process import LEVEL, FamilyKernel, GaussianProcess, Kernel, usual_distance
+from .gaussian_process import LEVEL, FamilyKernel, GaussianProcess, TaskKernel, usual_distance
 
 SPREAD_BEFORE = 0.35
 """Prior standard deviation of the residual; it weighs as much as `SPREAD_WEIGHT` measurements."""
@@ -61,7 +61,7 @@ def first_batch(
     likely = np.sort(np.argsort(-every, kind="stable")[: max(FIRST_SHORTLIST, count)])
     embeddings, mean = _embeddings(candidates)[likely].astype(np.float64), every[likely]
     if siblings is None:
-        covariance = Kernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
+        covariance = TaskKernel(SPREAD_BEFORE, usual_distance(embeddings))(embeddings, embeddings)
     else:
         covariance = siblings.posterior(embeddings, scores[likely]).covariance
     slow = float(mean.max()) - 2 * SPREAD_BEFORE  # each is likely to be faster than that
@@ -191,7 +191,7 @@ class ResidualModel:
     def _process(self) -> GaussianProcess:
         """Process over the residuals of one task, less their mean, or of a family with uncertain levels."""
         if not self._has_siblings:
-            kernel = Kernel(self._spread, usual_distance(self.embeddings))
+            kernel = TaskKernel(self._spread, usual_distance(self.embeddings))
             return GaussianProcess(kernel, self.embeddings, self._centred)
         points = np.column_stack([self.embeddings, self.tasks])
         return GaussianProcess(FamilyKernel(self._spread, self._usual_distance), points, self._centred)

@@ -29,11 +29,11 @@ class Surrogates:
     """
 
     def __init__(self) -> None:
-        self._groups: defaultdict[str, _Group] = defaultdict(_Group)
+        self._groups: defaultdict[str, _SharedMeasurements] = defaultdict(_SharedMeasurements)
 
     def of(self, task: str, group: str = "") -> Surrogate:
         """The surrogate of a task, by its workload hash; `group` names a shared one, "" the task's own."""
-        return _Member(self._groups[group or task], task)
+        return _TaskSurrogate(self._groups[group or task], task)
 
 
 def own_surrogate() -> Surrogate:
@@ -41,7 +41,7 @@ def own_surrogate() -> Surrogate:
     return Surrogates().of("task")
 
 
-class _Group:
+class _SharedMeasurements:
     """Measurements of the tasks that share a surrogate, and the models fitted to them."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Group:
             most = sorted(told, key=lambda other: -len(told[other]))[:SIBLINGS]
             rows = [(0, *pair) for pair in self._ran(task)]
             rows += [(number, *pair) for number, other in enumerate(most, 1) for pair in told[other]]
-            self._models[task] = _fitted([row for row in rows if len(row[1].embedding) == width])
+            self._models[task] = _fitted_model([row for row in rows if len(row[1].embedding) == width])
         return self._models[task]
 
     def _ran(self, task: str) -> list[tuple[Embedded, float]]:
@@ -79,7 +79,7 @@ class _Group:
         return [(candidate, latency_s) for candidate, latency_s in found if np.isfinite(latency_s)]
 
 
-def _fitted(rows: Sequence[tuple[int, Embedded, float]]) -> ResidualModel | None:
+def _fitted_model(rows: Sequence[tuple[int, Embedded, float]]) -> ResidualModel | None:
     if not rows:
         return None
     from .residual import ResidualModel  # imports parts of SciPy, which a fixed K does without
@@ -88,10 +88,10 @@ def _fitted(rows: Sequence[tuple[int, Embedded, float]]) -> ResidualModel | None
     return ResidualModel.of(candidates, latencies_s, numbers)
 
 
-class _Member(Surrogate):
+class _TaskSurrogate(Surrogate):
     """View of one task on the surrogate of its group."""
 
-    def __init__(self, group: _Group, task: str) -> None:
+    def __init__(self, group: _SharedMeasurements, task: str) -> None:
         self._group = group
         self._task = task
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 
 from ...compiler.task import Task
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..reuse.parent import ReuseParent
 from ..run.result import NOTHING_TO_TUNE
+from ..search.candidate import Candidate
 from ..search.loop import RoundBudget
-from ..search.proposal import Proposal
 
 _DECIMALS = 4
 """Decimals of embeddings on their way: as many as distances between them need."""
@@ -28,11 +27,19 @@ class SiblingProgram:
 
     workload: str
     """Workload hash of that task."""
-    trace: str
-    """Canonical trace, or its hash; see `surrogate.memory.Remembered`."""
-    score: float
-    embedding: NDArray[np.float32]
+    candidate: Candidate
+    """The program; its trace may be a hash, see `surrogate.memory.SurrogateMemory`."""
     latency_s: float
+    """Measured latency in seconds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form."""
+        return {**vars(self), "candidate": _candidate_to_json(self.candidate)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SiblingProgram:
+        """Inverse of `to_json`."""
+        return cls(**{**values, "candidate": _candidate_from_json(values["candidate"])})
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class RoundRequest:
             "learned": {trace: s if math.isfinite(s) else None for trace, s in self.learned.items()},
             "starts": list(self.starts),
             "surrogate_group": self.surrogate_group,
-            "siblings": [_embedded_to_json(sibling) for sibling in self.siblings],
+            "siblings": [sibling.to_json() for sibling in self.siblings],
             "task": None if self.task is None else _task_to_json(self.task),
             "parents": [[_task_to_json(parent.task), parent.trace] for parent in self.parents],
         }
@@ -78,7 +85,7 @@ class RoundRequest:
             learned={trace: math.inf if s is None else s for trace, s in values["learned"].items()},
             starts=tuple(values["starts"]),
             surrogate_group=values["surrogate_group"],
-            siblings=tuple(SiblingProgram(**_embedded(sibling)) for sibling in values["siblings"]),
+            siblings=tuple(SiblingProgram.from_json(sibling) for sibling in values["siblings"]),
             task=None if task is None else _task_from_json(task),
             parents=tuple(ReuseParent(_task_from_json(of), trace) for of, trace in values["parents"]),
         )
@@ -88,7 +95,8 @@ class RoundRequest:
 class RoundReply:
     """Reply to a RoundRequest."""
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[Candidate, ...] = ()
+    """Candidates that the round proposes, with their programs as text."""
     scored: int = 0
     """Programs that the cost model rated for it."""
     stage_s: Mapping[str, float] = field(default_factory=dict)
@@ -110,7 +118,7 @@ class RoundReply:
     def to_json(self) -> dict[str, Any]:
         """JSON-able form."""
         return {
-            "proposals": [_embedded_to_json(proposal) for proposal in self.proposals],
+            "proposals": [_candidate_to_json(candidate) for candidate in self.proposals],
             "scored": self.scored,
             "counts": asdict(self.counts),
             "stage_s": dict(self.stage_s),
@@ -123,7 +131,7 @@ class RoundReply:
         if "error" in values:
             return cls(error=str(values["error"]).strip() or "no message")
         return cls(
-            proposals=tuple(Proposal(**_embedded(proposal)) for proposal in values["proposals"]),
+            proposals=tuple(_candidate_from_json(one) for one in values["proposals"]),
             scored=values["scored"],
             counts=CandidateCounts(**values["counts"]),
             stage_s=values["stage_s"],
@@ -144,7 +152,7 @@ def _task_to_json(task: Task) -> dict[str, Any]:
     }
 
 
-def _embedded_to_json(candidate: Proposal | SiblingProgram) -> dict[str, Any]:
+def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
     embedding = candidate.embedding.astype(np.float64).round(_DECIMALS).tolist()
     return {**vars(candidate), "embedding": embedding}
 
@@ -153,6 +161,5 @@ def _task_from_json(values: Mapping[str, Any]) -> Task:
     return Task(**{**values, "mod": tvm.ir.load_json(values["mod"])})
 
 
-def _embedded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a candidate from the JSON of `_embedded_to_json`."""
-    return {**values, "embedding": np.array(values["embedding"], dtype=np.float32)}
+def _candidate_from_json(values: Mapping[str, Any]) -> Candidate:
+    return Candidate(**{**values, "embedding": np.array(values["embedding"], dtype=np.float32)})

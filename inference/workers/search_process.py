@@ -24,7 +24,7 @@ from ...dataset.measure.worker.roles import Role
 from ...dataset.sampling.programs.counts import CandidateCounts
 from ..search.config import OneShotConfig
 from ..search.cost_model import load_cost_model
-from ..search.session import FixedSession, SearchSession, Session, over_scores
+from ..search.session import FixedSession, SearchSession, Session, SessionResources, over_scores
 from ..strategies.registry import strategy_class
 from ..surrogate.shared import Surrogates
 from .messages import RoundReply, RoundRequest
@@ -40,12 +40,19 @@ class SearchRole(Role):
     def prepare(self) -> None:
         """Loads the checkpoint and the resources of the strategy."""
         load_tensor_intrinsics()
-        self._hardware = Hardware.from_json(self.settings["hardware"])
-        self._config = OneShotConfig.from_json(self.settings["search"])
-        self._model = load_cost_model(self.settings["checkpoint"], self._hardware)
-        strategy = self._config.strategy
-        self._resources = strategy_class(strategy.name).load(strategy, self._hardware)
+        hardware = Hardware.from_json(self.settings["hardware"])
+        config = OneShotConfig.from_json(self.settings["search"])
+        self._model = load_cost_model(self.settings["checkpoint"], hardware)
         self._surrogates = Surrogates()
+        self._resources = SessionResources(
+            self._model,
+            config,
+            hardware,
+            of_strategy=strategy_class(config.strategy.name).load(config.strategy, hardware),
+            surrogates=self._surrogates,
+            threads=1,
+            clock=self._model.clock,
+        )
         self._sessions: dict[str, Session] = {}
 
     def propose(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +73,7 @@ class SearchRole(Role):
         except NoDesignSpaceError:
             return RoundReply(nothing_to_tune=True)
         with self._model.clock.stage("embedding and serialising"):
-            proposals = tuple(candidate.proposal() for candidate in candidates)
+            proposals = tuple(one.with_text_of(session.known.program(one.trace)) for one in candidates)
         return RoundReply(
             proposals,
             self._model.candidates_scored - scored,
@@ -78,23 +85,12 @@ class SearchRole(Role):
         """Teaches the surrogate over scores what was measured of other tasks."""
         for sibling in request.siblings:
             surrogate = self._surrogates.of(*over_scores(sibling.workload, request.surrogate_group))
-            surrogate.learn([sibling], [sibling.latency_s])
+            surrogate.learn([sibling.candidate], [sibling.latency_s])
 
     def _opened(self, task: Task, group: str) -> Session:
         """Raises NoDesignSpaceError where the task has nothing to tune."""
         try:
-            return SearchSession(
-                task,
-                self.target,
-                self._model,
-                self._config,
-                hardware=self._hardware,
-                resources=self._resources,
-                surrogates=self._surrogates,
-                group=group,
-                threads=1,
-                clock=self._model.clock,
-            )
+            return SearchSession(task, self.target, self._resources, group=group)
         except NoDesignSpaceError:
             return FixedSession(task, self.target)
 

@@ -204,12 +204,12 @@ class _Pack:
 def boosting_progress(progress: Callable[[int], None]) -> Any:
     """Callback of XGBoost that reports the number of rounds; its base class is imported here."""
 
-    class Progress(require_xgboost().callback.TrainingCallback):  # type: ignore[misc]
+    class BoostingProgress(require_xgboost().callback.TrainingCallback):  # type: ignore[misc]
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             progress(epoch + 1)
             return False
 
-    return Progress()
+    return BoostingProgress()
 
 
 def _store_rows(

@@ -235,7 +235,7 @@ class TreesCostModel(CostModel):
 
     def _set_trees(self, trees: Sequence[Mapping[str, Any]], base: float) -> None:
         """Replaces the trees by trees that XGBoost saved; `base` is added to their outputs."""
-        nodes = [_side_by_side(tree) for tree in trees]
+        nodes = [_nodes_by_level(tree) for tree in trees]
         starts = np.cumsum([0, *(len(of_tree) for of_tree in nodes)])
         children = np.concatenate([of_tree["child"] + at for of_tree, at in zip(nodes, starts, strict=False)])
         joined = np.concatenate(nodes)
@@ -314,14 +314,14 @@ class _Errors:
     def objective(self, output: NDArray[np.float32], _: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Gradient of half the sum over rows, and the second derivative of the plain square error."""
         made = torch.from_numpy(output.astype(np.float64)).requires_grad_()
-        (gradient,) = torch.autograd.grad(self._of(made) * len(made) / 2, made)
+        (gradient,) = torch.autograd.grad(self._loss_of(made) * len(made) / 2, made)
         return gradient.numpy(), np.ones(len(output))
 
     def metric(self, output: NDArray[np.float32], _: Any) -> tuple[str, float]:
         """Name and value of the error that stops the boosting."""
-        return "error", self._of(torch.from_numpy(output.astype(np.float64))).item()
+        return "error", self._loss_of(torch.from_numpy(output.astype(np.float64))).item()
 
-    def _of(self, output: Tensor) -> Tensor:
+    def _loss_of(self, output: Tensor) -> Tensor:
         return squared_error(output, self._labels, self._group, self._offset)
 
 
@@ -331,7 +331,7 @@ _STUMP = {"left_children": [-1], "right_children": [-1], "split_indices": [0], "
 _NODE = np.dtype([("child", "i8"), ("feature", "i8"), ("threshold", "f4"), ("leaf", "f4")])
 
 
-def _side_by_side(tree: Mapping[str, Any]) -> NDArray[Any]:
+def _nodes_by_level(tree: Mapping[str, Any]) -> NDArray[Any]:
     """Nodes of an XGBoost tree level by level, each right child directly after the left one."""
     left, right = tree["left_children"], tree["right_children"]
     order, place = [0], {0: 0}

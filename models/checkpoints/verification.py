@@ -32,20 +32,20 @@ def problems(path_or_name: str) -> Iterator[str]:
             raise
         yield str(error)  # files that do not load cannot be checked further
         return
-    yield from _of_files(checkpoint)
-    yield from _of_card(checkpoint.card)
-    yield from _of_weights(checkpoint)
-    yield from _of_outputs(checkpoint)
+    yield from _file_problems(checkpoint)
+    yield from _card_problems(checkpoint.card)
+    yield from _weight_problems(checkpoint)
+    yield from _output_problems(checkpoint)
 
 
-def _of_files(checkpoint: StoredNetwork) -> Iterator[str]:
+def _file_problems(checkpoint: StoredNetwork) -> Iterator[str]:
     known = {CARD_FILE, WEIGHTS_FILE}
     for file in sorted(checkpoint.path.iterdir()):
         if file.name not in known:
             yield f"{file.name} is no part of a checkpoint and is never read: remove it"
 
 
-def _of_card(card: Card) -> Iterator[str]:
+def _card_problems(card: Card) -> Iterator[str]:
     if card.feature_version != (computed := feature_version_of(card.model.name)):
         yield (
             f"it was trained on features of version {card.feature_version}, and this version of foretune "
@@ -61,13 +61,13 @@ def _of_card(card: Card) -> Iterator[str]:
                 yield f"its card says {name} = {value} on the {part} part, which is impossible"
 
 
-def _of_weights(checkpoint: StoredNetwork) -> Iterator[str]:
+def _weight_problems(checkpoint: StoredNetwork) -> Iterator[str]:
     for name, weights in checkpoint.network.state_dict().items():
         if not weights.isfinite().all():
             yield f"the weights {name} are not all finite: train it again with a lower learning rate"
 
 
-def _of_outputs(checkpoint: StoredNetwork) -> Iterator[str]:
+def _output_problems(checkpoint: StoredNetwork) -> Iterator[str]:
     """Problems of the predictions for made-up candidates, both typical and extreme ones."""
     for spread, kind in ((1.0, "usual"), (1e6, "extreme")):
         table = made_up_features(checkpoint.card.normaliser, spread)

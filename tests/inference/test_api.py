@@ -26,6 +26,18 @@ def test_every_public_name_has_a_docstring(name):
     assert getattr(foretune.inference, name).__doc__
 
 
+def test_type_checkers_see_each_public_name_in_its_module():
+    tree = ast.parse((ROOT / "inference" / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.asname: f"{'.' * (node.level - 1)}{node.module}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == foretune.inference.MODULES
+
+
 def test_no_other_name():
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = foretune.inference.nothing_of_the_kind

@@ -26,9 +26,9 @@ from foretune.inference.database.tuning_database import TuningDatabase
 from foretune.inference.deploy.compile import compile_network
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.result import TuneResult
+from foretune.inference.search.candidate import Candidate, MeasuredCandidate, record_json
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.search.limits import Limits
-from foretune.inference.search.proposal import Candidate, Measurement
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.tune import run
 from foretune.inference.workers import workforce
@@ -169,7 +169,7 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
     predicted = PredictedSchedules(database.folder, TARGET)
     assert TASK not in predicted
     _, (first, second, measured, *_) = candidates_of(TASK)
-    records = [Candidate(str(number), one, 0.0).record for number, one in enumerate((first, second))]
+    records = [record_json(one.sch.trace) for one in (first, second)]
     for record in records:
         predicted.commit(TASK, record)
     again = PredictedSchedules(database.folder, TARGET)
@@ -183,7 +183,8 @@ def test_a_predicted_schedule_is_compiled_and_a_measured_one_goes_before_it(tmp_
     stock = ms.database.JSONDatabase(work_dir=str(again.folder))
     assert stock.query_schedule(TASK.mod, TARGET, "main") is not None
     outcome = MeasureOutcome((1e-3,))
-    database.commit(TASK, [Measurement(Candidate("measured", measured, 0.0), outcome)])
+    candidate = Candidate("measured", 0.0).with_text_of(measured)
+    database.commit(TASK, [MeasuredCandidate(candidate, outcome)])
     found = again.behind(database.best_schedules(tasks), tasks).query_tuning_record(TASK.mod, TARGET, "main")
     assert str(found.trace) == str(measured.sch.trace)
 
@@ -194,7 +195,7 @@ def test_two_runs_that_predict_side_by_side_keep_each_schedule_under_its_own_tas
     for predicted, numbers in ((first, (0, 1, 2)), (second, (2, 1, 0))):
         for number in numbers:
             _, (program, *_) = candidates_of(tasks[number])
-            predicted.commit(tasks[number], Candidate("a", program, 0.0).record)
+            predicted.commit(tasks[number], record_json(program.sch.trace))
     assert len((first.folder / WORKLOAD_FILE).read_text().splitlines()) == 3
     names = [task.workload_hash for task in tasks]
     found = PredictedSchedules(tmp_path, TARGET).behind(ms.database.MemoryDatabase(), names)

@@ -19,13 +19,12 @@ from foretune.dataset.records.exchange import RECORD_FILE, read_database
 from foretune.dataset.records.schema import FailureKind
 from foretune.dataset.records.store import RecordStore
 from foretune.dataset.records.stored_tasks import task_row
-from foretune.dataset.sampling.programs import ProgramSamplingConfig
+from foretune.dataset.sampling.programs import EvolutionaryConfig, ProgramSamplingConfig
 from foretune.inference.database.proposal_folder import TAKEN_FILE, NoProposalsError, ProposalFolder
 from foretune.inference.propose import ProposeConfig, ProposeConfigError, chosen_tasks, run, searched
+from foretune.inference.search.candidate import Candidate, record_json
 from foretune.inference.search.config import OneShotConfig
-from foretune.inference.search.proposal import Proposal, record_json
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.workers.messages import RoundReply
 from foretune.models.checkpoints.card import SplitSummary
 from foretune.models.checkpoints.checkpoint import load_checkpoint
@@ -163,7 +162,7 @@ class DyingSearcher:
     def reply(self):
         if self._name == self._of:
             raise WorkerLostError(FailureKind.BUILD_TIMEOUT, "killed")
-        return RoundReply((Proposal("trace", self._name, "", 1.0),))
+        return RoundReply((Candidate("trace", 1.0, record=self._name),))
 
 
 def test_a_search_that_dies_costs_its_own_task_alone():

@@ -8,7 +8,7 @@ from typing import Any
 
 from foretune.compiler.operators.convolutions.conv2d import Conv2d
 from foretune.compiler.task import Task
-from foretune.inference.bolt.advice.latencies import PREDICTED, Latency, LatencySource, Programs
+from foretune.inference.bolt.advice.latencies import PREDICTED, Latency, LatencySource, TaskPrograms
 from foretune.inference.bolt.advice.layers import Layer, Variant
 from torch import nn
 
@@ -53,7 +53,7 @@ class FixedLatencies(LatencySource):
         """See LatencySource."""
         return list(self._traces.get(task.workload_hash, ()))[:most]
 
-    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
         """See LatencySource."""
         self.timed += [of.task.workload_hash for of in programs]
         return [[self._seconds(of.task)] * len(of.candidates) for of in programs]

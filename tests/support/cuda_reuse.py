@@ -27,7 +27,7 @@ from foretune.inference.eto.search.config import ReuseConfig
 from foretune.inference.eto.search.strategy import NO_REUSE
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from tvm.s_tir import meta_schedule as ms
 
 from .cuda_emulation.target import TARGET
@@ -96,13 +96,15 @@ def tuner_programs(parent: OperatorSettings, child: Task, seed: int = 0) -> list
     config = OneShotConfig(
         strategy=strategy, rounds=1, top_k=_ROUND, replay_factor=1, max_code=None, surrogate=False
     )
-    session = SearchSession(child, TARGET, ms.cost_model.RandomModel(), config, hardware=None, threads=1)
+    session = SearchSession(
+        child, TARGET, SessionResources(ms.cost_model.RandomModel(), config, None, threads=1)
+    )
     drawn = np.random.default_rng(seed)
     programs = []
     while proposed := session.propose(RoundBudget(_ROUND), parents=[given]):
         if session.counts.rejected.get(NO_REUSE):
             raise NotReusedError(f"{child.name}: {session.counts.rejected}")
-        programs += [candidate.program.sch.mod for candidate in proposed]
+        programs += [session.known.program(candidate.trace).sch.mod for candidate in proposed]
         session.learn({candidate.trace: float(drawn.uniform(1e-3, 2e-3)) for candidate in proposed})
     return programs
 

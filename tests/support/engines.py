@@ -7,7 +7,7 @@ import time
 from typing import ClassVar
 
 import numpy as np
-from foretune.inference.deploy.rivals.base import Call, Engine, Form, Source
+from foretune.inference.deploy.rivals.base import Call, Engine, Form, NetworkSource
 
 
 class Doubling(Engine):
@@ -21,7 +21,7 @@ class Doubling(Engine):
     def prepare(self) -> None:
         pass
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         return lambda: [self.factor * source.inputs[0]]
 
 
@@ -33,21 +33,21 @@ class Tripling(Doubling):
 class WrongShape(Doubling):
     title = "wrong shape"
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         return lambda: [np.zeros(7, np.float32)]
 
 
 class Dying(Doubling):
     title = "dying"
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         os.abort()
 
 
 class Hanging(Doubling):
     title = "hanging"
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         time.sleep(600)
         raise AssertionError
 
@@ -57,7 +57,7 @@ class DyingLater(Doubling):
 
     title = "dying later"
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         call = super().load(source)
         calls = iter(range(50))
 
@@ -72,7 +72,7 @@ class DyingLater(Doubling):
 class Raising(Doubling):
     title = "raising"
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         raise NotImplementedError("no such operator: doubling\nand more lines")
 
 

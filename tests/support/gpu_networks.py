@@ -15,7 +15,7 @@ from foretune.compiler.templates.gpu.function import kernel_function, launches_t
 from foretune.compiler.templates.gpu.matching import Match, matched
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import as_task_module, parse_target, workload_hash
-from foretune.inference.run.gpu_placing import Template, placed
+from foretune.inference.run.gpu_placing import FastestTemplate, placed
 
 from .results import make_task
 
@@ -140,8 +140,10 @@ def with_templates(mod: tvm.IRModule, template: Callable[[Problem], Compiled]) -
     return changed, sum(map(launches_template, changed.functions.values()))
 
 
-def made_template(func: tvm.tirx.PrimFunc, match: Match, template: Callable[[Problem], Compiled]) -> Template:
+def made_template(
+    func: tvm.tirx.PrimFunc, match: Match, template: Callable[[Problem], Compiled]
+) -> FastestTemplate:
     """A template of made-up latency in the place of a function."""
     compiled = template(match.problem)
     made = tvm.IRModule({"main": kernel_function(func, match, compiled)})
-    return Template(1e-6, match.problem.title(compiled.tiling), tvm.ir.save_json(made))
+    return FastestTemplate(1e-6, match.problem.title(compiled.tiling), tvm.ir.save_json(made))

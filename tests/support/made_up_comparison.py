@@ -8,12 +8,12 @@ import numpy as np
 from foretune.models.metrics.network_metrics import NetworkMetrics
 from foretune.models.metrics.task_metrics import evaluate
 from foretune.training.comparison.fits import Entry, TaskSet
-from foretune.training.comparison.result import Comparison
+from foretune.training.comparison.result import ModelComparison
 
 PROGRAMS = 20
 
 
-def made_up_comparison(*names: str, operators: tuple[str, ...] = ("conv2d", "dense")) -> Comparison:
+def made_up_comparison(*names: str, operators: tuple[str, ...] = ("conv2d", "dense")) -> ModelComparison:
     """One task of each operator with PROGRAMS programs."""
     generator = np.random.default_rng(0)
     numbers = range(len(operators))
@@ -39,7 +39,7 @@ def made_up_comparison(*names: str, operators: tuple[str, ...] = ("conv2d", "den
         "tasks": {"train": 5, "validation": 1, "test": len(operators)},
         "hardware_ids": ["cpu-test"],
     }
-    return Comparison("Cost models compared", {}, data, tasks, entries)
+    return ModelComparison("Cost models compared", {}, data, tasks, entries)
 
 
 def _entry(name: str, prediction: Any, latency_s: Any, group: Any, network: str) -> Entry:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 from foretune.compiler.operators import Dense, to_task
 from foretune.inference.reuse.donors import ParentsBest
 from foretune.inference.reuse.planner import ReusePlanner
@@ -13,10 +12,9 @@ from foretune.inference.reuse.rules import ChildBudget, ReuseRules, Selected, So
 from foretune.inference.reuse.selection import GivenSelection, ReuseSelection
 from foretune.inference.reuse.tree import ROOT, ReuseTree
 from foretune.inference.search.config import OneShotConfig, StopConfig
-from foretune.inference.search.proposal import Proposal
 from foretune.inference.workers.messages import RoundReply
 
-from .searchers import FakeDatabase, FakeSearcher, measuring_into, network_tuner
+from .searchers import FakeDatabase, FakeSearcher, made_up, measuring_into, network_tuner
 
 A, B, C, D = TASKS = [
     to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32, 64)
@@ -38,10 +36,7 @@ class StartingSearcher(FakeSearcher):
     def reply(self):
         request = self.requests[-1]
         own = super().reply() if request.budget.search else RoundReply()
-        starts = tuple(
-            Proposal(trace, "[]", str(self._start_s(trace)), 0.5, np.zeros(4, np.float32), is_start=True)
-            for trace in request.starts
-        )
+        starts = tuple(made_up(trace, self._start_s(trace), 0.5, is_start=True) for trace in request.starts)
         return replace(own, proposals=starts + own.proposals)
 
     @property
@@ -68,7 +63,7 @@ class Steps(StartingSearcher):
         latencies = self._own.pop(0) if self._own else ()
         return RoundReply(
             tuple(
-                Proposal(f"{key} step {step} {n}", "[]", str(latency), 1.0 - 0.1 * n, np.zeros(4, np.float32))
+                made_up(f"{key} step {step} {n}", latency, 1.0 - 0.1 * n)
                 for n, latency in enumerate(latencies)
             )
         )

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from foretune.inference.search.candidate import Candidate, MeasuredCandidate
 from foretune.inference.search.loop import RoundBudget, SearchLoop
 from foretune.inference.search.measuring import jobs
-from foretune.inference.search.proposal import Measurement, Proposal
 from foretune.inference.surrogate.shared import own_surrogate
 
 
 def proposal(score, knob, latency_s, **more):
     embedding = np.array([knob], dtype=np.float32)
-    return Proposal(f"{score} {knob}", "[]", str(latency_s), score, embedding, **more)
+    return Candidate(f"{score} {knob}", score, embedding, record="[]", module=str(latency_s), **more)
 
 
 def loop_of(stop, finalists=0):
@@ -29,7 +29,7 @@ def run_round(loop, measure, proposals=(), most=40):
     return loop.measured_in_round
 
 
-def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
+def fastest(measurements: Iterable[MeasuredCandidate]) -> MeasuredCandidate | None:
     """The fastest measured candidate, None where every one failed."""
     found = min(measurements, key=lambda measurement: measurement.latency_s, default=None)
     return found if found is not None and math.isfinite(found.latency_s) else None

@@ -9,9 +9,9 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
 from foretune.inference.database.tuning_notes import TuningNotes
+from foretune.inference.search.candidate import Candidate
 from foretune.inference.search.config import OneShotConfig
 from foretune.inference.search.persistence import Ledger
-from foretune.inference.search.proposal import Proposal
 from foretune.inference.search.tuner import Hooks, NetworkTuner
 from foretune.inference.workers.messages import RoundReply
 
@@ -19,6 +19,12 @@ from .fake_executor import FakeExecutor
 
 TASKS = [to_task(Dense(rows=8, in_features=8, out_features=extent)) for extent in (8, 16, 32)]
 UNTUNED_S = [0.010, 0.030, 0.020]
+
+
+def made_up(trace, latency_s, score, *, is_start=False):
+    """Candidate whose module is its latency in seconds."""
+    embedding = np.zeros(4, np.float32)
+    return Candidate(trace, score, embedding, is_start, record="[]", module=str(latency_s))
 
 
 class FakeSearcher:
@@ -44,7 +50,7 @@ class FakeSearcher:
         number = self._rounds[key] = self._rounds.get(key, -1) + 1
         latencies = self.latencies_s[min(number, len(self.latencies_s) - 1)]
         proposals = tuple(
-            Proposal(f"{key} {number} {rank}", "[]", str(latency), 1.0 - 0.1 * rank, np.zeros(4, np.float32))
+            made_up(f"{key} {number} {rank}", latency, 1.0 - 0.1 * rank)
             for rank, latency in enumerate(latencies)
         )
         return RoundReply(proposals, scored=10, stage_s={"features": 0.5})

@@ -15,7 +15,13 @@ from ...models.architectures.gbdt import GbdtConfig
 from ...models.checkpoints.checkpoint import CheckpointNotFoundError
 from ...models.scaling.target import TargetConfig
 from ..fitting.config import TrainConfig
-from .contestants import ChanceContestant, Contestant, TrainedContestant, TreesContestant, load_contestant
+from .contestants import (
+    ChanceContestant,
+    ModelContestant,
+    TrainedContestant,
+    TreesContestant,
+    load_contestant,
+)
 from .learning_curve import CurveConfig
 
 KINDS = ("train", "trees", "chance")
@@ -109,7 +115,7 @@ TrainSettings = Callable[[str, Mapping[str, Any]], TrainConfig]
 
 def contestants_of(
     config: CompareConfig, train_settings: TrainSettings, feature_version: str
-) -> list[Contestant]:
+) -> list[ModelContestant]:
     """Contestants in the order of `models`.
 
     Raises:
@@ -122,7 +128,7 @@ def contestants_of(
 
 def _contestant(
     name: str, config: CompareConfig, train_settings: TrainSettings, feature_version: str
-) -> Contestant:
+) -> ModelContestant:
     chosen = config.contestant(name)
     if chosen is None:
         try:

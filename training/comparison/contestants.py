@@ -35,7 +35,7 @@ class SeenTasksError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class Trial:
+class ContestantInput:
     """Input of a contestant: training data with its split, and the rows to predict."""
 
     data: LabelledFeatures
@@ -60,7 +60,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Contestant(ABC):
+class ModelContestant(ABC):
     """Method that predicts scores; one row of the table."""
 
     name: str
@@ -80,12 +80,12 @@ class Contestant(ABC):
         """Everything besides the trial that the predictions depend on, as JSON values."""
 
     @abstractmethod
-    def fit(self, trial: Trial) -> Fit:
+    def fit(self, trial: ContestantInput) -> Fit:
         """Trains on the training rows and predicts the test rows."""
 
 
 @dataclass(frozen=True)
-class TrainedContestant(Contestant):
+class TrainedContestant(ModelContestant):
     """Model trained as by `foretune train`; dataset, split, seed and folders come from the trial."""
 
     config: TrainConfig
@@ -103,7 +103,7 @@ class TrainedContestant(Contestant):
         start = self.config.start_from
         return own | ({"weights_sha256": load_card(start).weights_sha256} if start else {})
 
-    def fit(self, trial: Trial) -> Fit:
+    def fit(self, trial: ContestantInput) -> Fit:
         """Trains, or continues an interrupted training.
 
         Raises:
@@ -138,7 +138,7 @@ class TrainedContestant(Contestant):
 
 
 @dataclass(frozen=True)
-class TreesContestant(Contestant):
+class TreesContestant(ModelContestant):
     """XGBoost as TVM's cost model uses it; see `models/architectures/gbdt.py`."""
 
     config: GbdtConfig
@@ -161,7 +161,7 @@ class TreesContestant(Contestant):
         trees = {name: value for name, value in asdict(self.config).items() if name != "threads"}
         return {"trees": trees, "target": asdict(self.target)}
 
-    def fit(self, trial: Trial) -> Fit:
+    def fit(self, trial: ContestantInput) -> Fit:
         """Fits the trees to all training rows, including slow and failed ones, as TVM does."""
         labels = Labels.of(trial.data)
         train, validation = (
@@ -184,7 +184,7 @@ class TreesContestant(Contestant):
 
 
 @dataclass(frozen=True)
-class CheckpointContestant(Contestant):
+class CheckpointContestant(ModelContestant):
     """Existing checkpoint, which must not have seen a test task."""
 
     checkpoint: Checkpoint
@@ -203,27 +203,27 @@ class CheckpointContestant(Contestant):
         """Hash of the weights."""
         return {"weights_sha256": self.checkpoint.card.weights_sha256}
 
-    def fit(self, trial: Trial) -> Fit:
+    def fit(self, trial: ContestantInput) -> Fit:
         """Predicts the test rows; raises SeenTasksError if the checkpoint has seen one of their tasks."""
         _refuse_seen_tests(self.name, self.checkpoint, trial)
         return Fit(*predict(self.checkpoint, trial.data, trial.split.test))
 
 
 @dataclass(frozen=True)
-class ChanceContestant(Contestant):
+class ChanceContestant(ModelContestant):
     """Uniform random numbers: the value of every metric for a random order."""
 
     def settings(self) -> dict[str, Any]:
         """No settings."""
         return {}
 
-    def fit(self, trial: Trial) -> Fit:
+    def fit(self, trial: ContestantInput) -> Fit:
         """Random numbers from the seed."""
         draw = np.random.default_rng(trial.seed).random(len(trial.split.test), dtype=np.float32)
         return Fit(draw)
 
 
-def _refuse_seen_tests(name: str, checkpoint: Checkpoint, trial: Trial) -> None:
+def _refuse_seen_tests(name: str, checkpoint: Checkpoint, trial: ContestantInput) -> None:
     """Raises SeenTasksError if the checkpoint has seen a test task, or another task of its shape."""
     test = np.unique(trial.data.workload_hash[trial.split.test])
     seen = np.isin(test, checkpoint.card.split.seen_in(trial.data))

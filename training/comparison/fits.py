@@ -29,7 +29,7 @@ from ..evaluation.task_scores import NothingToEvaluateError
 from ..fitting.feature_source import drafts_of
 from ..fitting.labels import Labels
 from ..train import data_sha256
-from .contestants import Contestant, Fit, Trial
+from .contestants import ContestantInput, Fit, ModelContestant
 
 Networks = Mapping[str, Mapping[str, float]]
 """Weight of each task of a network, by workload hash."""
@@ -136,7 +136,7 @@ class FitRunner:
     left_out: list[str] = field(default_factory=list)  # receives the fits that have not started by then
 
     def fits(
-        self, contestants: Sequence[Contestant], seeds: Sequence[int], tasks: TaskSet
+        self, contestants: Sequence[ModelContestant], seeds: Sequence[int], tasks: TaskSet
     ) -> Iterator[Entry]:
         """Entry of every contestant, with every seed if seeds have an effect, in order."""
         split = split_rows(self.data, self.split)
@@ -162,7 +162,7 @@ class FitRunner:
             if fit is None:
                 self.log(f"{title}: fits")
                 folder.mkdir(parents=True, exist_ok=True)
-                trial = Trial(
+                trial = ContestantInput(
                     drafts_of(self.data) if contestant.drafts else self.data,
                     split,
                     version,
@@ -177,7 +177,7 @@ class FitRunner:
             yield entry
 
 
-def _entry(contestant: Contestant, seed: int, fit: Fit, reused: bool, tasks: TaskSet) -> Entry:
+def _entry(contestant: ModelContestant, seed: int, fit: Fit, reused: bool, tasks: TaskSet) -> Entry:
     metrics = evaluate(fit.prediction, tasks.latency_s, tasks.group)
     return Entry(
         contestant.name,

@@ -26,7 +26,7 @@ from ...figures import (
 from ...page import Plot
 from ...wording import capitalised, counted
 from .learning_curve import AXES
-from .result import Comparison, CurvePoint, Row, row_of
+from .result import CurvePoint, ModelComparison, row_of
 
 _MAX_POINTS = 1500
 _SERIES = (AFTER, PEER, BEFORE, BAD, INK, MUTED)
@@ -41,7 +41,7 @@ BARS = {
 }
 
 
-def plots(comparison: Comparison) -> list[Plot]:
+def plots(comparison: ModelComparison) -> list[Plot]:
     """All plots that the comparison has data for."""
     drawn = [_bars(comparison), _scatter(comparison), _top_k(comparison), _network_bars(comparison)]
     drawn += [_operators(comparison, measure) for measure in ("spearman", "top_1")]
@@ -49,7 +49,7 @@ def plots(comparison: Comparison) -> list[Plot]:
     return [plot for plot in drawn if plot is not None]
 
 
-def _bars(comparison: Comparison) -> Plot:
+def _bars(comparison: ModelComparison) -> Plot:
     rows = comparison.rows()
     caption = "Means over the held-out tasks; the best model is coloured" + (
         ", lines show the deviation over the seeds." if any(row.seeds > 1 for row in rows) else "."
@@ -58,7 +58,7 @@ def _bars(comparison: Comparison) -> Plot:
     return Plot("Main metrics", caption, tuple(panels), wide=True)
 
 
-def _measure_bars(rows: list[Row], measure: str, caption: str) -> str:
+def _measure_bars(rows: list[ContestantRow], measure: str, caption: str) -> str:
     values = [row.means[measure] for row in rows]
     best = int(np.nanargmax(values))
     deviation = np.nan_to_num([row.deviations[measure] for row in rows])
@@ -81,7 +81,7 @@ def _measure_bars(rows: list[Row], measure: str, caption: str) -> str:
         return fragment(figure, f"bars-{measure}", f"{BARS[measure]}: {caption}")
 
 
-def _scatter(comparison: Comparison) -> Plot:
+def _scatter(comparison: ModelComparison) -> Plot:
     tasks = comparison.tasks
     known = np.flatnonzero(~np.isnan(tasks.score))
     if len(known) > _MAX_POINTS:
@@ -110,7 +110,7 @@ def _scatter(comparison: Comparison) -> Plot:
     return Plot("Predicted against measured", caption, tuple(panels), wide=True)
 
 
-def _top_k(comparison: Comparison) -> Plot:
+def _top_k(comparison: ModelComparison) -> Plot:
     """Best score among the first k programs in predicted order, which a tuner would measure."""
     tasks = comparison.tasks
     depth = 32
@@ -137,7 +137,7 @@ def _top_k(comparison: Comparison) -> Plot:
         return Plot("Top-k score by k", caption, (fragment(figure, "top-k", caption),))
 
 
-def _operators(comparison: Comparison, measure: str) -> Plot:
+def _operators(comparison: ModelComparison, measure: str) -> Plot:
     by = {name: comparison.by_operator(name) for name in comparison.names()}
     counts = next(iter(by.values()))
     names = [f"{operator} ({of['tasks']:.0f})" for operator, of in counts.items()]
@@ -147,7 +147,7 @@ def _operators(comparison: Comparison, measure: str) -> Plot:
     return Plot(f"{capitalised(BARS[measure])} by operator", caption, (svg,))
 
 
-def _network_bars(comparison: Comparison) -> Plot | None:
+def _network_bars(comparison: ModelComparison) -> Plot | None:
     by = {name: comparison.by_network(name) for name in comparison.names()}
     networks = next(iter(by.values()))
     if not networks:
@@ -187,7 +187,7 @@ def _grouped_bars(
         return fragment(figure, prefix, caption)
 
 
-def _curve(comparison: Comparison, axis: str) -> Plot | None:
+def _curve(comparison: ModelComparison, axis: str) -> Plot | None:
     points = [point for point in comparison.curve if point.training.axis == axis]
     if not points:
         return None

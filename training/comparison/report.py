@@ -9,7 +9,7 @@ from ...models.metrics import task_metrics as metrics_module
 from ...page import Fact, Facts, Page, Plots, Table, Text, columns, to_html
 from ...wording import MISSING, counted, listed, verb
 from .plots import plots
-from .result import LOWER_IS_BETTER, MEASURES, Comparison
+from .result import LOWER_IS_BETTER, MEASURES, ModelComparison
 
 TITLES = {
     "rmse": "RMSE",
@@ -34,12 +34,12 @@ TITLES = {
 _MARGINS = ("spearman", "pairwise_accuracy", "top_1", "top_5", "peak_10", "recall_10", "regret_5")
 
 
-def write_report(comparison: Comparison, path: Path, baseline: str) -> None:
+def write_report(comparison: ModelComparison, path: Path, baseline: str) -> None:
     """Writes the page of a comparison; margins are against `baseline`."""
     path.write_text(to_html(comparison_page(comparison, baseline)), encoding="utf-8")
 
 
-def comparison_page(comparison: Comparison, baseline: str) -> Page:
+def comparison_page(comparison: ModelComparison, baseline: str) -> Page:
     """The whole page."""
     data = comparison.data
     tasks = data["tasks"]
@@ -59,7 +59,7 @@ def comparison_page(comparison: Comparison, baseline: str) -> Page:
     )
 
 
-def _facts(comparison: Comparison, baseline: str) -> list[Fact]:
+def _facts(comparison: ModelComparison, baseline: str) -> list[Fact]:
     rows = {row.name: row for row in comparison.rows()}
     facts = []
     margins = comparison.margins(baseline)
@@ -92,7 +92,7 @@ def _interval(low: float, high: float) -> str:
     return "no interval" if math.isnan(low) else f"95%: {low:+.3f} to {high:+.3f}"
 
 
-def _metrics(comparison: Comparison) -> Table:
+def _metrics(comparison: ModelComparison) -> Table:
     """A row for each metric, since there are more of them than models."""
     of = comparison.rows()
     rows = [
@@ -119,7 +119,7 @@ def _known(value: float | None, form: str) -> str:
     return MISSING if value is None else f"{value:{form}}"
 
 
-def _margins(comparison: Comparison, baseline: str) -> Table:
+def _margins(comparison: ModelComparison, baseline: str) -> Table:
     of = comparison.margins(baseline)
     rows = [
         [TITLES[m], *(f"{one[m].ahead:+.3f} ({_ends(one[m].low, one[m].high)})" for one in of.values())]
@@ -135,7 +135,7 @@ def _margins(comparison: Comparison, baseline: str) -> Table:
     )
 
 
-def _networks(comparison: Comparison) -> Table:
+def _networks(comparison: ModelComparison) -> Table:
     rows = [
         [
             name,

@@ -42,7 +42,7 @@ LOWER_IS_BETTER = {"rmse", "regret_1", "regret_5"}
 
 
 @dataclass(frozen=True)
-class Row:
+class ContestantRow:
     """Metrics of one contestant over its seeds."""
 
     name: str
@@ -74,7 +74,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """Results of all contestants, and the data that they were compared on."""
 
     title: str
@@ -92,7 +92,7 @@ class Comparison:
         """Entries of one contestant, one per seed."""
         return [entry for entry in self.entries if entry.name == name]
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ContestantRow]:
         """One row per contestant."""
         return [row_of(self.of(name)) for name in self.names()]
 
@@ -157,12 +157,12 @@ class Comparison:
         return plain
 
 
-def row_of(entries: Sequence[Entry]) -> Row:
+def row_of(entries: Sequence[Entry]) -> ContestantRow:
     """Row of one contestant, given its entries for all seeds."""
     table = np.array([[getattr(entry.metrics, name) for name in MEASURES] for entry in entries])
     several = len(entries) > 1
     deviation = table.std(axis=0, ddof=1) if several else np.full(len(MEASURES), np.nan)
-    return Row(
+    return ContestantRow(
         entries[0].name,
         len(entries),
         dict(zip(MEASURES, table.mean(axis=0).tolist(), strict=True)),
@@ -171,7 +171,7 @@ def row_of(entries: Sequence[Entry]) -> Row:
     )
 
 
-def write_comparison(comparison: Comparison, folder: Path, baseline: str) -> None:
+def write_comparison(comparison: ModelComparison, folder: Path, baseline: str) -> None:
     """Writes compare.json, and compare.csv with one line per contestant and seed."""
     text = json.dumps(comparison.to_json(baseline), indent=2, allow_nan=False)
     (folder / "compare.json").write_text(text + "\n", encoding="utf-8")
@@ -185,7 +185,7 @@ def write_comparison(comparison: Comparison, folder: Path, baseline: str) -> Non
 
 def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin:
     """Margin of paired differences by task, after averaging over seeds."""
-    difference = _by_task(own, measure) - _by_task(base, measure)
+    difference = _measure_by_task(own, measure) - _measure_by_task(base, measure)
     difference = difference[~np.isnan(difference)] * (-1 if measure in LOWER_IS_BETTER else 1)
     if len(difference) < 2 or np.ptp(difference) == 0:
         mean = float(difference.mean()) if len(difference) else math.nan
@@ -197,7 +197,7 @@ def _margin(own: Sequence[Entry], base: Sequence[Entry], measure: str) -> Margin
     return Margin(float(difference.mean()), float(low), float(high))
 
 
-def _by_task(entries: Sequence[Entry], measure: str) -> np.ndarray:
+def _measure_by_task(entries: Sequence[Entry], measure: str) -> np.ndarray:
     return np.mean([[getattr(t, measure) for t in e.metrics.per_task] for e in entries], axis=0)
 
 

@@ -57,11 +57,11 @@ def _alternatives(piece: Piece, target: Target) -> Iterator[Alternative]:
         piece=piece,
         functions=(function,),
         names=(f"{piece.names[0]}_back_to_back{len(piece.names)}",),
-        compute=_Joined(reads),
+        compute=_JoinedCall(reads),
     )
 
 
-class _Joined:
+class _JoinedCall:
     """One call with the arguments of all."""
 
     def __init__(self, reads: Sequence[int]) -> None:

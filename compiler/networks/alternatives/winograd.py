@@ -137,12 +137,12 @@ def _alternatives(piece: Piece, sizes: Sequence[int], lanes: int, dtype: str) ->
             piece=piece,
             functions=(winograd_function(piece.functions[0], contraction, conv, transforms),),
             names=(f"{piece.names[0]}_winograd{transforms.output_tile}",),
-            compute=_With(weight, transforms, dtype),
+            compute=_CallWithTransformedWeight(weight, transforms, dtype),
             gain=likely if likely >= LEAST_GAIN else None,
         )
 
 
-class _With:
+class _CallWithTransformedWeight:
     """Call of the function with a weight that is transformed ahead of time."""
 
     def __init__(self, weight: int, transforms: Transforms, dtype: str) -> None:

@@ -130,7 +130,7 @@ def _transposed_convolution(
     ]
     top, left = padding
     if tuple(x.shape[2:]) == (1, 1):
-        every = _of_one_pixel(x, weight)
+        every = _transposed_conv_of_one_pixel(x, weight)
     elif stride[0] == 1 or stride[1] != stride[0]:
         return NotImplemented
     elif _apart(x, weight, stride[0], padding, sizes):
@@ -143,7 +143,7 @@ def _transposed_convolution(
     return found if bias is None else found + bias.reshape(-1, 1, 1)
 
 
-def _of_one_pixel(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def _transposed_conv_of_one_pixel(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """The window of one pixel, a product of matrices."""
     inner, outer, *kernel = weight.shape
     window = x.flatten(1) @ weight.permute(0, 2, 3, 1).reshape(inner, -1)
@@ -255,7 +255,7 @@ def _sub(x: torch.Tensor, other: Any, alpha: float = 1) -> torch.Tensor:
     return NotImplemented if alpha == 1 else x - other * alpha
 
 
-def _by_factors(resize: Any) -> Callable[..., Any]:
+def _resize_by_factors(resize: Any) -> Callable[..., Any]:
     """PyTorch's decomposition of a resizing whose factors are not the ratios of the extents.
 
     The importer knows the extents alone, and PyTorch goes by the factors where it has some: 10 pixels become
@@ -281,8 +281,8 @@ OWN: Mapping[Any, Callable[..., Any]] = {
     _ATEN.im2col.default: _im2col,
     _ATEN.pow.Tensor_Scalar: _pow,
     _ATEN.unfold.default: _unfold,
-    _ATEN.upsample_bilinear2d.vec: _by_factors(_ATEN.upsample_bilinear2d.vec),
-    _ATEN.upsample_nearest2d.vec: _by_factors(_ATEN.upsample_nearest2d.vec),
+    _ATEN.upsample_bilinear2d.vec: _resize_by_factors(_ATEN.upsample_bilinear2d.vec),
+    _ATEN.upsample_nearest2d.vec: _resize_by_factors(_ATEN.upsample_nearest2d.vec),
 }
 """Decompositions of operators that PyTorch's tables lack, or decompose into what TVM lacks or runs slowly."""
 

@@ -33,10 +33,10 @@ def calibration_inputs(network: Network, file: str | Path | None) -> list[tuple[
     if file is None:
         others = (network.with_other_inputs(_FIRST_SEED + number) for number in range(1, RANDOM_INPUTS))
         return [network.inputs, *(other.inputs for other in others)]
-    return list(_of_file(network, file))
+    return list(_inputs_in_file(network, file))
 
 
-def _of_file(network: Network, file: str | Path) -> Iterator[tuple[NDArray[Any], ...]]:
+def _inputs_in_file(network: Network, file: str | Path) -> Iterator[tuple[NDArray[Any], ...]]:
     field = f"lowering.calibration={file}"
     try:
         with np.load(file, allow_pickle=False) as found:

@@ -82,11 +82,11 @@ class _InIntegers(PyExprMutator):
         if name in MOVES and (steps := self._moved(call)) is not None:
             return self._as_steps(steps)
         self.float_products += name in PRODUCTS
-        return relax.Call(call.op, [self._in_float(arg) for arg in call.args], call.attrs, call.ty_args)
+        return relax.Call(call.op, [self._as_float32(arg) for arg in call.args], call.attrs, call.ty_args)
 
     def visit_tuple_(self, fields: relax.Tuple) -> Any:
         """A tuple of float32 values."""
-        return relax.Tuple([self._in_float(field) for field in fields.fields])
+        return relax.Tuple([self._as_float32(field) for field in fields.fields])
 
     def _as_steps(self, steps: Steps) -> Any:
         """Notes the steps of the variable; its float32 value is dead code where nothing reads it."""
@@ -99,7 +99,7 @@ class _InIntegers(PyExprMutator):
         self._sums[self._bound] = sums
         return sums.in_float(self.builder_)
 
-    def _in_float(self, argument: Any) -> Any:
+    def _as_float32(self, argument: Any) -> Any:
         """An argument in float32. Each reader dequantises by itself, so that 8-bit integers are stored."""
         if isinstance(argument, relax.Tuple):
             return self.visit_tuple_(argument)
@@ -124,7 +124,7 @@ class _InIntegers(PyExprMutator):
         if sums is not None and grid.whole:
             return grid.rounded(self.builder_, sums.scaled(1.0 / float(grid.scale)), dtype)
         inverse = along(1.0 / grid.scale.astype(np.float64), grid.axis, len(data.ty.shape))
-        scaled = self.builder_.emit(relax.op.multiply(self._in_float(data), constant(inverse)))
+        scaled = self.builder_.emit(relax.op.multiply(self._as_float32(data), constant(inverse)))
         return grid.rounded(self.builder_, scaled, dtype)
 
     def _product(self, call: relax.Call) -> Affine | None:

@@ -103,9 +103,9 @@ class _InBfloat16(PyExprMutator):
             wide = str(func.params[index].dtype) == WIDE
             visited = self.visit_expr(argument)
             if wide and (index in use.operands or (use.moves and is_narrow)):
-                visited = self._in(visited, NARROW)
+                visited = self._in_type(visited, NARROW)
             elif wide and use.moves:
-                visited = self._in(visited, WIDE)
+                visited = self._in_type(visited, WIDE)
             if wide and _dtype(visited) == NARROW:
                 narrow.append(index)
             fields.append(visited)
@@ -128,11 +128,11 @@ class _InBfloat16(PyExprMutator):
             if isinstance(argument, relax.Tuple):
                 return relax.Tuple([original(field) for field in argument.fields])
             visited = self.visit_expr(argument)
-            return self._in(visited, WIDE) if _dtype(visited) == NARROW else visited
+            return self._in_type(visited, WIDE) if _dtype(visited) == NARROW else visited
 
         return relax.Call(call.op, [original(arg) for arg in call.args], call.attrs, call.ty_args)
 
-    def _in(self, value: Any, dtype: str) -> Any:
+    def _in_type(self, value: Any, dtype: str) -> Any:
         """A value in another data type; a constant is converted at once."""
         if _dtype(value) == dtype:
             return value

@@ -45,7 +45,7 @@ class QuantisationError(UserError, ValueError):
 
 
 @dataclass
-class _Reader:
+class _CalibrationReader:
     """Calibration inputs as ONNX Runtime asks for them."""
 
     feeds: Iterator[dict[str, NDArray[Any]]]
@@ -121,7 +121,7 @@ def _quantise(network: Network, runs: Sequence[Sequence[NDArray[Any]]], scratch:
     quantize_static(
         str(prepared),
         str(path),
-        _Reader(dict(zip(names, run, strict=True)) for run in runs),
+        _CalibrationReader(dict(zip(names, run, strict=True)) for run in runs),
         quant_format=QuantFormat.QDQ,
         op_types_to_quantize=list(_QUANTISED),
         # A product of two activations has no signed operand, which the instructions need.

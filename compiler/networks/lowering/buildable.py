@@ -193,7 +193,7 @@ def _builds(call: relax.Call, dtype: str | None, target: Target) -> bool:
     try:
         with builder.function("main", parameters):
             alone = builder.normalize(alone)
-            result = builder.emit(alone if dtype is None else _in(builder, alone, dtype))
+            result = builder.emit(alone if dtype is None else _computed_in(builder, alone, dtype))
             builder.emit_func_output(result)
         generate_code(builder.get(), target)
     except Exception:  # legalisation and code generation raise many types
@@ -201,7 +201,7 @@ def _builds(call: relax.Call, dtype: str | None, target: Target) -> bool:
     return True
 
 
-def _in(builder: relax.BlockBuilder, call: relax.Call, dtype: str) -> relax.Expr:
+def _computed_in(builder: relax.BlockBuilder, call: relax.Call, dtype: str) -> relax.Expr:
     """The call with its arguments of narrower types in `dtype`, and its result in the type that it had."""
 
     def cast(argument: relax.Expr) -> relax.Expr:
@@ -230,4 +230,4 @@ class _Recast(PyExprMutator):
         """Casts around the calls whose keys have a data type."""
         was = isinstance(call.op, tvm.ir.Op) and self.dtypes.get(_key(call))
         visited = self.visit_expr_post_order(call)
-        return _in(self.builder_, self.builder_.normalize(visited), was) if was else visited
+        return _computed_in(self.builder_, self.builder_.normalize(visited), was) if was else visited

@@ -55,7 +55,7 @@ def _widened(mod: tvm.IRModule, lanes: int) -> tvm.IRModule:
     changing = _Widening(mod)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function):
-            changing.reading = _Reading.of(func)
+            changing.reading = _ValueUses.of(func)
             changing.wide = _wide_channels(changing.reading, lanes)
             if changing.wide:
                 changing.builder_.update_func(var, changing.visit_expr(func))
@@ -63,7 +63,7 @@ def _widened(mod: tvm.IRModule, lanes: int) -> tvm.IRModule:
 
 
 @dataclass
-class _Reading:
+class _ValueUses:
     """Values of a function, and who reads them."""
 
     calls: dict[relax.Var, relax.Call] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Reading:
     """Variable that is the function's value; None where its value is a tuple."""
 
     @classmethod
-    def of(cls, func: relax.Function) -> _Reading:
+    def of(cls, func: relax.Function) -> _ValueUses:
         found = cls()
         for block in func.body.blocks:
             for binding in block.bindings:
@@ -120,7 +120,7 @@ class _Reading:
         return self.returned is not None and self.returned.same_as(var)
 
 
-def _wide_channels(reading: _Reading, lanes: int) -> dict[relax.Var, int]:
+def _wide_channels(reading: _ValueUses, lanes: int) -> dict[relax.Var, int]:
     """Channels of each variable that gets new ones."""
     found: dict[relax.Var, int] = {}
     for var, call in reading.calls.items():
@@ -140,7 +140,7 @@ class _Widening(PyExprMutator):
 
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
-        self.reading = _Reading()
+        self.reading = _ValueUses()
         self.wide: Mapping[relax.Var, int] = {}
         self._bound: relax.Var | None = None
 

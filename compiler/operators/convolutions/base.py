@@ -100,7 +100,7 @@ class Convolution(SlidingWindow):
         reduction = function.anchor.iter_vars[len(layout) :]
         taps = reduction[1:] if layout.startswith("NC") else reduction[:-1]
         values = cls.read_window(layout, function.anchor.reads[0], taps, function)
-        return None if values is None else values | _of(cls, channels)
+        return None if values is None else values | _own_fields(cls, channels)
 
     @classmethod
     def type_of(cls, function: TirFunction) -> str | None:
@@ -129,7 +129,7 @@ class Convolution(SlidingWindow):
             return None
         if not cls.has_channels(conv.in_channels, conv.out_channels, conv.groups):
             return None
-        return cls(**_of(cls, conv.fields(cls.axes)))
+        return cls(**_own_fields(cls, conv.fields(cls.axes)))
 
     def _bridge_values(self, other: Self) -> dict[str, Any]:
         """Loops run over the input channels of one group."""
@@ -238,7 +238,7 @@ def convolve_in_layout(
     return output.movedim(1, -1)
 
 
-def _of(cls: type[SlidingWindow], values: dict[str, Any]) -> dict[str, Any]:
+def _own_fields(cls: type[SlidingWindow], values: dict[str, Any]) -> dict[str, Any]:
     """Values of the fields that the operator has."""
     names = {field.name for field in fields(cls)}
     return {name: value for name, value in values.items() if name in names}

@@ -39,12 +39,14 @@ def candidates(task: Contraction, instruction: Instruction) -> list[Template]:
     if instruction.tiles:
         task = task.in_tiles(instruction.step)
     elif task.fills_columns:
-        return list(_of_vectors(task, instruction))
+        return list(_vector_templates(task, instruction))
     if task.inner.extent % instruction.step or (
         task.column.extent % instruction.lanes and instruction.step > 1
     ):
         return []
-    return list(_of_tiles(task, instruction) if instruction.tiles else _of_vectors(task, instruction))
+    return list(
+        _tile_templates(task, instruction) if instruction.tiles else _vector_templates(task, instruction)
+    )
 
 
 def ranked(
@@ -71,7 +73,7 @@ def ranked(
     return sorted(scaled, key=lambda pair: pair[1])
 
 
-def _of_vectors(task: Contraction, instruction: Instruction) -> Iterator[Template]:
+def _vector_templates(task: Contraction, instruction: Instruction) -> Iterator[Template]:
     steps = math.ceil(task.inner.extent / instruction.step)
     unroll = next(u for u in (4, 2, 1) if steps % u == 0)
     for vectors, ragged in _panels(task, instruction):
@@ -116,7 +118,7 @@ def _row_tiles(task: Contraction, most: int, even: bool) -> list[tuple[int, ...]
     return sorted(set(found), key=lambda tile: -prod(tile))[:3]
 
 
-def _of_tiles(task: Contraction, instruction: Instruction) -> Iterator[Template]:
+def _tile_templates(task: Contraction, instruction: Instruction) -> Iterator[Template]:
     *others, last = task.rows
     panels = task.column.extent // instruction.lanes
     ones = (1,) * len(others)

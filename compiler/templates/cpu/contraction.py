@@ -252,7 +252,7 @@ def _axes(anchor: SBlock, data: int, weight: int) -> dict[str, Any] | None:
     indices = [[at.min for at in anchor.reads[operand].region] for operand in (data, weight)]
     used = [variables_of(of) for of in indices]
     spatial = [i for i in anchor.iter_vars if i.iter_type != IterVar.CommReduce]
-    if not _in_order(anchor, spatial):
+    if not _writes_in_loop_order(anchor, spatial):
         return None
     batch, rows, columns = [], [], []
     for iterator in spatial:
@@ -304,7 +304,7 @@ def _is_window(anchor: SBlock, data: int, axis: IterVar, inner: IterVar) -> bool
     return axis.var in variables_of([before]) and linear(before, axis) == (1, 0)
 
 
-def _in_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:
+def _writes_in_loop_order(anchor: SBlock, spatial: Sequence[IterVar]) -> bool:
     """Whether the block writes one element for each of its loops, in their order."""
     written = [at.min for at in anchor.writes[0].region]
     return len(written) == len(spatial) and all(

@@ -19,7 +19,7 @@ def apply_elementwise(sch: Schedule, task: Elementwise, template: ElementwiseTem
     for output in task.outputs:
         loops = list(sch.get_loops(sch.get_sblock(output.block)))
         if template.order == TURNED and output.turned is not None:
-            outer = _in_squares(sch, output, loops)
+            outer = _order_in_squares(sch, output, loops)
         else:
             *outer, last = loops
             if template.order == VECTORS and output.lanes:
@@ -30,7 +30,7 @@ def apply_elementwise(sch: Schedule, task: Elementwise, template: ElementwiseTem
             share_among_threads(sch, outer, cores)
 
 
-def _in_squares(sch: Schedule, output: Output, loops: list[LoopRV]) -> list[LoopRV]:
+def _order_in_squares(sch: Schedule, output: Output, loops: list[LoopRV]) -> list[LoopRV]:
     """Orders loops so that squares of two axes are innermost; returns the loops around them."""
     assert output.turned is not None
     last, turned = loops.pop(), loops.pop(output.turned)

@@ -54,7 +54,7 @@ def _outputs(sch: Schedule, task: Winograd, template: WinogradTemplate) -> LoopR
         sch.parallel(around)
         inner = channel
     for name in (OUTPUT_TRANSFORM, OUTPUT_ROWS):
-        _in_registers(sch, name, inner)
+        _compute_in_registers(sch, name, inner)
     for loop in (y, x):
         sch.unroll(loop)
     sch.vectorize(lane)
@@ -108,13 +108,13 @@ def _data(sch: Schedule, task: Winograd, template: WinogradTemplate, around: Loo
     if around is None:
         channel = sch.fuse(image, rows, columns, channel)
         sch.parallel(channel)
-    _in_registers(sch, COLUMNS, channel)
+    _compute_in_registers(sch, COLUMNS, channel)
     for loop in (a, b):
         sch.unroll(loop)
     sch.vectorize(lane)
 
 
-def _in_registers(sch: Schedule, name: str, at: LoopRV) -> None:
+def _compute_in_registers(sch: Schedule, name: str, at: LoopRV) -> None:
     """Computes a stage of a transform inside a loop, unrolled and in vectors along its last axis."""
     block = sch.get_sblock(name)
     outside = len(sch.get_loops(block))

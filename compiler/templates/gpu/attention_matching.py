@@ -17,7 +17,7 @@ from ...operators.shared.tir import extents
 from ..cpu.contraction import blocks_of, is_product
 from .attention import Attention, Layout
 from .problem import DTYPES, NOTHING
-from .terms import Places, Term, Tracer, UntraceableError
+from .terms import Places, Summand, Tracer, UntraceableError
 
 _TYPES = {tvm_name: name for name, tvm_name in DTYPES.items()}
 
@@ -36,12 +36,12 @@ def read_attention(mod: tvm.IRModule) -> tuple[Attention, tuple[int, ...]] | Non
     if len(found) != 2:
         return None
     try:
-        return _Reading(mod, *found).problem()
+        return _AttentionReading(mod, *found).problem()
     except (UntraceableError, StopIteration):
         return None
 
 
-class _Reading:
+class _AttentionReading:
     """The arrays of one function."""
 
     def __init__(self, mod: tvm.IRModule, first: SBlock, second: SBlock) -> None:
@@ -92,7 +92,7 @@ class _Reading:
             raise UntraceableError
         return _TYPES[dtype]
 
-    def _factors(self, block: SBlock) -> tuple[list[Term], list[Term]]:
+    def _factors(self, block: SBlock) -> tuple[list[Summand], list[Summand]]:
         """Terms of the left factor [pairs, rows, terms] and of the right one [pairs, terms, columns]."""
         loads = [_load(side) for side in (block.body.value.b.a, block.body.value.b.b)]
         *batch, row, column = [loop for loop in block.iter_vars if loop.iter_type != tirx.IterVar.CommReduce]
@@ -105,7 +105,7 @@ class _Reading:
             grid = np.indices(sizes, dtype=np.int64)
             terms = self._tracer.read(load, dict(zip((axis.var for axis in axes), grid, strict=True)), stops)
             shape = (prod(sizes[:-2]), *sizes[-2:])
-            found.append([Term(t.source, t.factor, _reshaped(t.places, sizes, shape)) for t in terms])
+            found.append([Summand(t.source, t.factor, _reshaped(t.places, sizes, shape)) for t in terms])
         return found[0], found[1]
 
     def _divisions(self) -> Iterator[SBlock]:
@@ -115,7 +115,7 @@ class _Reading:
             if block.init is None and isinstance(value, tirx.Div) and isinstance(_bare(value.b), TensorLoad):
                 yield block
 
-    def _scores(self, weights: Term) -> tuple[float, Term | None]:
+    def _scores(self, weights: Summand) -> tuple[float, Summand | None]:
         """Factor of the first product and the term that is added to it, both before the exponential."""
         division = self._tracer.writer(weights.source)
         if division is None or weights.factor != 1.0 or not isinstance(division.body.value, tirx.Div):
@@ -137,7 +137,7 @@ class _Reading:
             raise UntraceableError
         return scores.factor, added[0] if added else None
 
-    def _output(self) -> Term:
+    def _output(self) -> Summand:
         """Places in the output of the second product's elements [pairs, rows, columns]."""
         sums, output = self._second.writes[0].source, self._func.params[-1]
         every = np.arange(prod(extents(output)), dtype=np.int64)
@@ -148,14 +148,14 @@ class _Reading:
         places[term.places] = every
         if (places < 0).any():
             raise UntraceableError
-        return Term(output, 1.0, places.reshape(_shape(self._second)))
+        return Summand(output, 1.0, places.reshape(_shape(self._second)))
 
-    def _single(self, terms: Sequence[Term]) -> Term:
+    def _single(self, terms: Sequence[Summand]) -> Summand:
         if len(terms) != 1:
             raise UntraceableError
         return terms[0]
 
-    def _number(self, term: Term | None) -> int | None:
+    def _number(self, term: Summand | None) -> int | None:
         """Parameter that a term reads."""
         if term is None:
             return None
@@ -190,7 +190,7 @@ def _divisors(number: int) -> list[int]:
     return [each for each in range(number, 0, -1) if number % each == 0]
 
 
-def _layout(term: Term | None, heads: int) -> Layout | None:
+def _layout(term: Summand | None, heads: int) -> Layout | None:
     """Strides of the places [pairs, rows, columns] of a term, or None if they are not regular."""
     if term is None:
         return Layout(0, 0, 0, 0, 0)

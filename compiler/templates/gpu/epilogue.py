@@ -95,7 +95,7 @@ def read_epilogue(func: tirx.PrimFunc, sums: Any, behind: Sequence[SBlock]) -> E
         sums: array that the product writes, whose last axis are the columns.
         behind: element-wise blocks behind it, in order; the last one writes the output.
     """
-    reading = _Reading(func, sums, _constants(behind))
+    reading = _EpilogueValues(func, sums, _constants(behind))
     try:
         with np.errstate(all="ignore"):
             found = reading.values(behind)
@@ -116,7 +116,7 @@ def _constants(blocks: Sequence[SBlock]) -> list[float]:
     return [value for value in found if isfinite(value)]
 
 
-class _Reading:
+class _EpilogueValues:
     """Values of the arrays of an epilogue, at as many elements as there are samples.
 
     The samples lie on both sides of each constant, so that a bound outside RANGE is seen too.
@@ -147,28 +147,28 @@ class _Reading:
             stores = isinstance(block.body, BufferStore) and block.init is None
             if not stores or len(block.iter_vars) != len(self._shape):
                 raise _UnknownError
-            value = self._of(block.body.value, block)
+            value = self._values_of(block.body.value, block)
             self._known.append((block.writes[0].source, np.broadcast_to(value, self.added.shape)))
         return self._known[-1][1]
 
-    def _of(self, value: Any, block: SBlock) -> Values:
+    def _values_of(self, value: Any, block: SBlock) -> Values:
         if isinstance(value, TensorLoad):
             return self._loaded(value, block)
         if isinstance(value, tirx.FloatImm | tirx.IntImm):
             return np.asarray(float(value.value))
         if isinstance(value, tirx.Cast):
-            return self._of(value.value, block)
+            return self._values_of(value.value, block)
         if isinstance(value, tirx.Select):
             parts = (value.condition, value.true_value, value.false_value)
-            return np.where(*(self._of(part, block) for part in parts))
+            return np.where(*(self._values_of(part, block) for part in parts))
         if isinstance(value, Call):
             call = _CALLS.get(str(value.op.name).rpartition(".")[2])
             if call is not None:
-                return call(*(self._of(argument, block) for argument in value.args))
+                return call(*(self._values_of(argument, block) for argument in value.args))
         operator = _BINARY.get(type(value).__name__)
         if operator is None:
             raise _UnknownError
-        return operator(self._of(value.a, block), self._of(value.b, block))
+        return operator(self._values_of(value.a, block), self._values_of(value.b, block))
 
     def _loaded(self, load: TensorLoad, block: SBlock) -> Values:
         """Values of an array, a new one for an operand that was not read before."""

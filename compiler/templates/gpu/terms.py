@@ -35,7 +35,7 @@ class UntraceableError(Exception):
 
 
 @dataclass(frozen=True)
-class Term:
+class Summand:
     """One summand of each element of an array."""
 
     source: Any
@@ -56,17 +56,17 @@ class Tracer:
         """The block that writes an array, None for a parameter."""
         return self._writer.get(array)
 
-    def terms(self, array: Any, at: Places, stops: Sequence[Any] = ()) -> list[Term]:
+    def terms(self, array: Any, at: Places, stops: Sequence[Any] = ()) -> list[Summand]:
         """Terms of the elements at these places of the flat array; `stops` are not traced further.
 
         Raises UntraceableError.
         """
         block = self._writer.get(array)
         if block is None or any(array.same_as(stop) for stop in stops):
-            return [Term(array, 1.0, at)]
+            return [Summand(array, 1.0, at)]
         if block.init is not None or not isinstance(block.body, tirx.BufferStore):
             raise UntraceableError
-        return self._of(block.body.value, self.loops(block, at), stops)
+        return self._summands_of(block.body.value, self.loops(block, at), stops)
 
     def loops(self, block: SBlock, at: Places) -> dict[Any, Places]:
         """Loop values of a block at which it writes these places of its flat output."""
@@ -79,33 +79,38 @@ class Tracer:
                 raise UntraceableError
         return every
 
-    def read(self, load: TensorLoad, loops: Mapping[Any, Places], stops: Sequence[Any] = ()) -> list[Term]:
+    def read(self, load: TensorLoad, loops: Mapping[Any, Places], stops: Sequence[Any] = ()) -> list[Summand]:
         """Terms of the elements that a load reads in these iterations."""
         shape = extents(load.source)
         indices = [np.broadcast_arrays(_integers(index, loops))[0] for index in load.indices]
         at = np.ravel_multi_index(np.broadcast_arrays(*indices), shape)
         return self.terms(load.source, np.asarray(at, np.int64), stops)
 
-    def _of(self, value: Any, loops: Mapping[Any, Places], stops: Sequence[Any]) -> list[Term]:
+    def _summands_of(self, value: Any, loops: Mapping[Any, Places], stops: Sequence[Any]) -> list[Summand]:
         if isinstance(value, TensorLoad):
             return self.read(value, loops, stops)
         if isinstance(value, tirx.Cast):
             if "float" not in str(value.ty.dtype):
                 raise UntraceableError
-            return self._of(value.value, loops, stops)
+            return self._summands_of(value.value, loops, stops)
         if isinstance(value, tirx.FloatImm) and value.value == 0.0:
             return []
         if isinstance(value, tirx.Mul):
             factor, other = _constant_first(self, value.a, value.b)
-            return [replace(term, factor=term.factor * factor) for term in self._of(other, loops, stops)]
+            return [
+                replace(term, factor=term.factor * factor) for term in self._summands_of(other, loops, stops)
+            ]
         if isinstance(value, tirx.Div) and (divisor := self.constant(value.b)):
-            return [replace(term, factor=term.factor / divisor) for term in self._of(value.a, loops, stops)]
+            return [
+                replace(term, factor=term.factor / divisor)
+                for term in self._summands_of(value.a, loops, stops)
+            ]
         if isinstance(value, tirx.Add):
-            return self._of(value.a, loops, stops) + self._of(value.b, loops, stops)
+            return self._summands_of(value.a, loops, stops) + self._summands_of(value.b, loops, stops)
         chosen = _chosen(value)
-        if chosen is not None and self._of(chosen[0], loops, stops) == []:
+        if chosen is not None and self._summands_of(chosen[0], loops, stops) == []:
             # Zeros for rows without a finite score: whoever takes the other value checks that it is right.
-            return self._of(chosen[1], loops, stops)
+            return self._summands_of(chosen[1], loops, stops)
         raise UntraceableError
 
     def constant(self, value: Any) -> float | None:

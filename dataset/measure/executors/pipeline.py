@@ -24,7 +24,7 @@ from ..worker.process import WorkerLostError, WorkerSpec, WorkerStartError
 from ..worker.roles import LIBRARIES_KEPT
 from ..worker.scratch import ScratchFolder
 from .pool import REFERENCE_TIMEOUT_S, REFERENCES_KEPT, warn_unchecked
-from .stages import Candidate, Reference, StageWorker, WorkItem
+from .stages import QueuedBuild, QueuedReference, StageWorker, WorkItem
 
 _MAX_LOSSES = 1
 """Number of retries of a candidate whose device was lost while it ran: a dead process or connection."""
@@ -51,14 +51,14 @@ class Pipeline:
         self._describe = describe
         self._folder = ScratchFolder()
         self._numbers = iter(range(2**62))
-        self._references: OrderedDict[str, Reference] = OrderedDict()
+        self._references: OrderedDict[str, QueuedReference] = OrderedDict()
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._to_compile: deque[WorkItem] = deque()
-        self._to_time: deque[Candidate] = deque()
-        self._pending: set[Candidate] = set()
+        self._to_time: deque[QueuedBuild] = deque()
+        self._pending: set[QueuedBuild] = set()
         self._compilers: list[StageWorker] = []
         self._timers: list[StageWorker] = []
-        self._inbox: deque[Candidate] = deque()
+        self._inbox: deque[QueuedBuild] = deque()
         self._wake_sender, self._wake_receiver = Pipe()
         self._closing = False
         self._stopping = False
@@ -110,16 +110,16 @@ class Pipeline:
             best_s[job.task] = min(best_s.get(job.task, float("inf")), job.best_latency_s)
             if job.device is not None and not 0 <= job.device < self.devices:
                 raise ValueError(f"device={job.device}: must be from 0 to {self.devices - 1}")
-        candidates = [Candidate(job, best_s, self._new_path(".so"), device=job.device) for job in jobs]
+        builds = [QueuedBuild(job, best_s, self._new_path(".so"), device=job.device) for job in jobs]
         with self._inbox_lock:
             if self._ended_by is not None:
                 raise self._ended_by
-            self._inbox.extend(candidates)
+            self._inbox.extend(builds)
         self._wake_sender.send_bytes(b".")
-        errors = [error for candidate in candidates if (error := candidate.future.exception()) is not None]
+        errors = [error for build in builds if (error := build.future.exception()) is not None]
         if not errors:
-            return [candidate.future.result() for candidate in candidates]
-        outcomes = [c.future.result() if c.future.exception() is None else None for c in candidates]
+            return [build.future.result() for build in builds]
+        outcomes = [c.future.result() if c.future.exception() is None else None for c in builds]
         if isinstance(errors[0], WorkerStartError):
             raise DevicesLostError(str(errors[0]), outcomes) from errors[0]
         if isinstance(errors[0], BatchEndedError):
@@ -161,75 +161,75 @@ class Pipeline:
         return [*self._compilers, *self._timers]
 
     def _fail_all(self, error: Exception) -> None:
-        for candidate in self._pending:
-            candidate.future.set_exception(error)
+        for build in self._pending:
+            build.future.set_exception(error)
         self._pending.clear()
         self._references.clear()
         self._to_compile.clear()
         self._to_time.clear()
 
     def _give_up_waiting(self) -> None:
-        begun = {worker.item for worker in self._compilers if isinstance(worker.item, Candidate)}
+        begun = {worker.item for worker in self._compilers if isinstance(worker.item, QueuedBuild)}
         waiting = {c for c in self._pending if c not in begun and not c.ready}
         self._pending -= waiting
         self._to_compile.clear()
-        for candidate in waiting:
-            candidate.future.set_exception(BatchEndedError([]))
+        for build in waiting:
+            build.future.set_exception(BatchEndedError([]))
 
     def _take_inbox(self) -> None:
         """Accept new candidates, and restart processes that were given up."""
         arrived = False
         while self._inbox:
-            candidate = self._inbox.popleft()
+            build = self._inbox.popleft()
             arrived = True
-            self._pending.add(candidate)
-            self._attach_reference(candidate)
-            if candidate.job.keep_built and candidate.job.key in self._kept:
-                candidate.artefact = self._kept[candidate.job.key]
-                self._forward(candidate)
+            self._pending.add(build)
+            self._attach_reference(build)
+            if build.job.keep_built and build.job.key in self._kept:
+                build.artefact = self._kept[build.job.key]
+                self._forward(build)
             else:
-                self._to_compile.append(candidate)
+                self._to_compile.append(build)
         if arrived:
             for worker in self._all_workers:
                 if worker.missing:
                     worker.failed_starts = 0
                     worker.restart()
 
-    def _attach_reference(self, candidate: Candidate) -> None:
+    def _attach_reference(self, build: QueuedBuild) -> None:
         """Attach the candidate to its reference, which is scheduled if it is new."""
-        job = candidate.job
+        job = build.job
         if job.reference is None:
             return
         if job.reference_key not in self._references:
-            reference = Reference(job.reference_key, job.reference, self._new_path(".npz"))
+            reference = QueuedReference(job.reference_key, job.reference, self._new_path(".npz"))
             self._references[reference.key] = reference
             self._to_compile.append(reference)
             self._forget_references()
         self._references.move_to_end(job.reference_key)
-        candidate.reference = self._references[job.reference_key]
-        candidate.reference.waiting.append(candidate)
+        build.reference = self._references[job.reference_key]
+        build.reference.waiting.append(build)
 
     def _forget_references(self) -> None:
-        in_use = {candidate.reference.key for candidate in self._pending if candidate.reference}
+        in_use = {build.reference.key for build in self._pending if build.reference}
         for key in list(self._references)[:-REFERENCES_KEPT]:
             if key not in in_use and self._references[key].done:
                 self._references.pop(key).path.unlink(missing_ok=True)
 
-    def _forward(self, candidate: Candidate) -> None:
-        if candidate.ready and candidate in self._pending:
-            self._to_time.append(candidate)
+    def _forward(self, build: QueuedBuild) -> None:
+        if build.ready and build in self._pending:
+            self._to_time.append(build)
 
     def _dispatch(self) -> None:
         for worker in self._compilers:
             if self._to_compile and self._is_free(worker):
                 item = self._to_compile.popleft()
-                is_reference = isinstance(item, Reference)
+                is_reference = isinstance(item, QueuedReference)
                 worker.assign(item, REFERENCE_TIMEOUT_S if is_reference else self.config.build_timeout_s)
         for index, worker in enumerate(self._timers):
-            candidate = next((c for c in self._to_time if c.device in (None, index)), None)
-            if candidate is not None and self._is_free(worker):
-                self._to_time.remove(candidate)
-                worker.assign(candidate, self.config.run_timeout_s)
+            build = next((c for c in self._to_time if c.device in (None, index)), None)
+            if build is not None and self._is_free(worker):
+                self._to_time.remove(build)
+                worker.assign(build, self.config.run_timeout_s)
 
     def _is_free(self, worker: StageWorker) -> bool:
         """Whether a worker can take an item; restarts a worker that was killed while idle."""
@@ -264,7 +264,7 @@ class Pipeline:
         except WorkerLostError as lost:
             self._handle_loss(worker, item, lost)
             return
-        if isinstance(item, Reference):
+        if isinstance(item, QueuedReference):
             self._finish_reference(item, reply.get("error"))
         elif timing:
             self._timed(worker, item, reply)
@@ -276,11 +276,11 @@ class Pipeline:
         message = str(lost)
         if lost.kind is not FailureKind.WORKER_DIED:
             message = f"no answer within {worker.deadline - worker.asked_at:g} s"
-        if isinstance(item, Candidate) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED:
+        if isinstance(item, QueuedBuild) and worker in self._timers and lost.kind is FailureKind.WORKER_DIED:
             self._time_again(worker, item, message)
-        elif isinstance(item, Candidate):
+        elif isinstance(item, QueuedBuild):
             self._fail(item, lost.kind, message, self._device_of(worker))
-        elif isinstance(item, Reference):
+        elif isinstance(item, QueuedReference):
             self._finish_reference(item, message)
         else:
             worker.failed_starts += 1
@@ -300,48 +300,48 @@ class Pipeline:
                 self._to_time.appendleft(worker.suspect[0])
                 worker.suspect = None
             index = stage.index(worker)
-            for candidate in self._pending:
-                if candidate.device == index:
-                    candidate.device = None
+            for build in self._pending:
+                if build.device == index:
+                    build.device = None
 
-    def _finish_reference(self, reference: Reference, problem: str | None) -> None:
+    def _finish_reference(self, reference: QueuedReference, problem: str | None) -> None:
         """Release the candidates that wait for a reference; a failed one is not run again."""
         reference.done, reference.failed = True, problem is not None
         if problem is not None:
             warn_unchecked(problem)
-        for candidate in reference.waiting:
-            self._forward(candidate)
+        for build in reference.waiting:
+            self._forward(build)
         reference.waiting.clear()
 
-    def _compiled(self, candidate: Candidate, reply: dict[str, Any], build_s: float) -> None:
-        candidate.build_s = build_s
+    def _compiled(self, build: QueuedBuild, reply: dict[str, Any], build_s: float) -> None:
+        build.build_s = build_s
         if "error" in reply:
-            self._fail(candidate, FailureKind.BUILD_ERROR, reply["error"])
+            self._fail(build, FailureKind.BUILD_ERROR, reply["error"])
             return
-        candidate.artefact = reply
-        if candidate.job.keep_built:
-            self._kept[candidate.job.key] = reply
+        build.artefact = reply
+        if build.job.keep_built:
+            self._kept[build.job.key] = reply
             if len(self._kept) > LIBRARIES_KEPT:
                 self._discard(self._kept.popitem(last=False)[1])
-        self._forward(candidate)
+        self._forward(build)
 
-    def _timed(self, worker: StageWorker, candidate: Candidate, reply: dict[str, Any]) -> None:
+    def _timed(self, worker: StageWorker, build: QueuedBuild, reply: dict[str, Any]) -> None:
         if "stale" in reply:
             worker.prepare()
-            self._to_time.appendleft(candidate)
+            self._to_time.appendleft(build)
             return
         if "lost" in reply:
             worker.prepare()
-            self._time_again(worker, candidate, reply["lost"])
+            self._time_again(worker, build, reply["lost"])
             return
-        outcome = outcome_from_reply(reply, candidate.build_s, self._device_of(worker))
-        unchecked = candidate.reference is not None and candidate.reference.failed
+        outcome = outcome_from_reply(reply, build.build_s, self._device_of(worker))
+        unchecked = build.reference is not None and build.reference.failed
         outcome = replace(outcome, unchecked=unchecked)
         if reply.get("usable", True):
-            self._finish(candidate, outcome)
+            self._finish(build, outcome)
         else:
             # The program is to blame only if the device works without it.
-            worker.suspect = candidate, outcome
+            worker.suspect = build, outcome
             worker.restart()
 
     def _clear_suspect(self, worker: StageWorker) -> None:
@@ -349,38 +349,38 @@ class Pipeline:
             self._finish(*worker.suspect)
             worker.suspect = None
 
-    def _time_again(self, worker: StageWorker, candidate: Candidate, reason: str) -> None:
+    def _time_again(self, worker: StageWorker, build: QueuedBuild, reason: str) -> None:
         """Queue a candidate again that lost its device, or fail it if that happens too often."""
-        candidate.losses += 1
-        if candidate.losses <= _MAX_LOSSES:
-            self._to_time.appendleft(candidate)
+        build.losses += 1
+        if build.losses <= _MAX_LOSSES:
+            self._to_time.appendleft(build)
         else:
-            self._fail(candidate, FailureKind.WORKER_DIED, reason, self._device_of(worker))
+            self._fail(build, FailureKind.WORKER_DIED, reason, self._device_of(worker))
 
     def _device_of(self, worker: StageWorker) -> int:
         """Index of a worker's device, 0 for a compiler."""
         return self._timers.index(worker) if worker in self._timers else 0
 
-    def _fail(self, candidate: Candidate, kind: FailureKind, message: str, device: int = 0) -> None:
+    def _fail(self, build: QueuedBuild, kind: FailureKind, message: str, device: int = 0) -> None:
         self._finish(
-            candidate,
-            MeasureOutcome(failure=kind, message=message, build_s=candidate.build_s, device=device),
+            build,
+            MeasureOutcome(failure=kind, message=message, build_s=build.build_s, device=device),
         )
 
     def _discard(self, artefact: dict[str, Any]) -> None:
         """Delete a library that is neither kept nor needed by a pending candidate."""
-        in_use = [*self._kept.values(), *(candidate.artefact for candidate in self._pending)]
+        in_use = [*self._kept.values(), *(build.artefact for build in self._pending)]
         if "library" in artefact and not any(other is artefact for other in in_use):
             Path(artefact["library"]).unlink(missing_ok=True)
 
-    def _finish(self, candidate: Candidate, outcome: MeasureOutcome) -> None:
-        if candidate not in self._pending:
+    def _finish(self, build: QueuedBuild, outcome: MeasureOutcome) -> None:
+        if build not in self._pending:
             return
-        self._pending.remove(candidate)
-        if candidate.artefact is not None:
-            self._discard(candidate.artefact)
+        self._pending.remove(build)
+        if build.artefact is not None:
+            self._discard(build.artefact)
         else:
-            candidate.path.unlink(missing_ok=True)
-        task = candidate.job.task
-        candidate.best_s[task] = min(candidate.best_s[task], outcome.latency_s)
-        candidate.future.set_result(outcome)
+            build.path.unlink(missing_ok=True)
+        task = build.job.task
+        build.best_s[task] = min(build.best_s[task], outcome.latency_s)
+        build.future.set_result(outcome)

@@ -13,13 +13,13 @@ from ..worker.process import WorkerProcess, WorkerSpec
 
 
 @dataclass
-class Reference:
+class QueuedReference:
     """Unscheduled program of a task, and the candidates that wait for its outputs."""
 
     key: str
     module: str
     path: Path
-    waiting: list[Candidate] = field(default_factory=list)
+    waiting: list[QueuedBuild] = field(default_factory=list)
     done: bool = False
     failed: bool = False
     """Whether it ended without outputs; its candidates are measured unchecked."""
@@ -29,14 +29,14 @@ class Reference:
 
 
 @dataclass(eq=False)
-class Candidate:
+class QueuedBuild:
     """Job on its way through both stages; candidates of a call share `best_s`, the best latency by task."""
 
     job: MeasureJob
     best_s: dict[str, float]
     path: Path
     future: Future[MeasureOutcome] = field(default_factory=Future)
-    reference: Reference | None = None
+    reference: QueuedReference | None = None
     artefact: dict[str, Any] | None = None
     build_s: float = 0.0
     losses: int = 0
@@ -65,7 +65,7 @@ class Candidate:
         }
 
 
-WorkItem = Reference | Candidate
+WorkItem = QueuedReference | QueuedBuild
 
 
 class StageWorker:
@@ -74,7 +74,7 @@ class StageWorker:
     def __init__(self, spec: WorkerSpec) -> None:
         self.spec = spec
         self.item: WorkItem | None = None
-        self.suspect: tuple[Candidate, MeasureOutcome] | None = None
+        self.suspect: tuple[QueuedBuild, MeasureOutcome] | None = None
         """Program after which the device was unusable, with its outcome if the device comes back."""
         self.failed_starts = 0
         self.asked_at = 0.0

@@ -35,15 +35,15 @@ def cuda_environment(compiler: str) -> dict[str, str]:
             "TVM_CUDA_COMPILE_MODE": "nvrtc",
             "CUDA_PATH": str(toolkit),
             "TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{toolkit / 'include' / 'cccl'}",
-            "LD_LIBRARY_PATH": _before("LD_LIBRARY_PATH", toolkit / "lib64"),
+            "LD_LIBRARY_PATH": _prepended("LD_LIBRARY_PATH", toolkit / "lib64"),
         }
     toolkit = _toolkit_with("bin/nvcc")
     if compiler in ("auto", "nvcc") and toolkit is not None:
         return {
             "TVM_CUDA_COMPILE_MODE": "nvcc",
             "CUDA_PATH": str(toolkit),
-            "PATH": _before("PATH", toolkit / "bin"),
-            "LD_LIBRARY_PATH": _before("LD_LIBRARY_PATH", toolkit / "lib64"),
+            "PATH": _prepended("PATH", toolkit / "bin"),
+            "LD_LIBRARY_PATH": _prepended("LD_LIBRARY_PATH", toolkit / "lib64"),
         }
     raise ExecutorConfigError(
         f"executor.cuda_compiler={compiler}: not found; install the CUDA 13 toolkit (nvcc) and set CUDA_PATH "
@@ -75,6 +75,6 @@ def _toolkits() -> Iterator[Path]:
             yield Path(location) / "cu13"
 
 
-def _before(variable: str, folder: Path) -> str:
+def _prepended(variable: str, folder: Path) -> str:
     """Search path of `variable` with a folder in front."""
     return os.pathsep.join(filter(None, (str(folder), os.environ.get(variable))))

@@ -118,7 +118,7 @@ def sections(overview: Overview) -> list[Table]:
 
 def operators_section(overview: Overview) -> Table:
     rows = []
-    for operator, tasks in _by_size(overview.tasks.groupby("operator")):
+    for operator, tasks in _largest_first(overview.tasks.groupby("operator")):
         records = overview.records[overview.records.operator == operator]
         rows.append(
             [operator, _count(len(tasks)), *_record_counts(records), _median(tasks.gflops[tasks.valid > 0])]
@@ -134,14 +134,14 @@ def operators_section(overview: Overview) -> Table:
 def samplers_section(overview: Overview) -> Table:
     rows = [
         [sampler, *_record_counts(records), _count(records["round"].max() + 1)]
-        for sampler, records in _by_size(overview.records.groupby("sampler"))
+        for sampler, records in _largest_first(overview.records.groupby("sampler"))
     ]
     return Table("Samplers", columns("sampler", "records", "valid", "median score", "rounds"), rows)
 
 
 def devices_section(overview: Overview) -> Table:
     rows = []
-    for (device, target), records in _by_size(overview.records.groupby(["hardware_id", "target"])):
+    for (device, target), records in _largest_first(overview.records.groupby(["hardware_id", "target"])):
         hardware = overview.hardware.get(device)
         cells = [device, "not described", MISSING, MISSING, MISSING]
         if hardware:
@@ -205,7 +205,7 @@ def distributions_section(overview: Overview) -> Table:
 def sources_section(overview: Overview) -> Table:
     rows = [
         [source, dtype or MISSING, _count(len(tasks))]
-        for (source, dtype), tasks in _by_size(overview.tasks.groupby(["source", "dtype"]))
+        for (source, dtype), tasks in _largest_first(overview.tasks.groupby(["source", "dtype"]))
     ]
     heads = columns("source", "data type", "tasks", text=("data type",))
     return Table("Sources of the tasks", heads, rows)
@@ -324,7 +324,7 @@ def _sampling_limits(samplers: pd.Series) -> Iterator[str]:
             yield f"{which} {rest}"
 
 
-def _by_size(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
+def _largest_first(groups: Any) -> list[tuple[Any, pd.DataFrame]]:
     """Groups sorted by size, largest first."""
     return sorted(groups, key=lambda group: -len(group[1]))
 

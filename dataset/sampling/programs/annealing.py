@@ -8,88 +8,72 @@ chains of 160 steps in Table 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
-from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
-from ....compiler.task import Task
 from ....compiler.tvm_compat import mutate
 from .counts import DUPLICATE, LOWER_SCORE
-from .sampler import ProgramSampler, Proposal, SamplingError
+from .known_candidates import LiveProgram, LivePrograms
+from .sampler import ProgramSampler
+from .setting import SamplerSetting
+from .strategy_config import StrategyConfig
 
 
 @dataclass(frozen=True)
-class AnnealingConfig:
-    """Settings of the walk of a round, which continues from the previous chains, as in AutoTVM."""
+class AnnealingConfig(StrategyConfig):
+    """Chains of a round, which continue from those of the previous round, as in AutoTVM.
 
-    chains: int = 20
-    steps: int = 5
+    The defaults are those of `foretune tune`; One-Shot Tuner's are in its section 4.2, Table 2.
+    """
+
+    name: str = "annealing"
+    chains: int = 40
+    steps: int = 2
     # Temperature of the first step, in units of the score; it decreases linearly to zero.
     temperature: float = 1.0
-    # Fraction of a round that is drawn at random instead of by score.
-    random_share: float = 0.2
     # Number of steps without a new best score after which a round ends (Table 2: 50).
     early_stop: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("chains", "steps", "early_stop"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise SamplingError(f"annealing.{name}={value}: must be at least 1")
-        if self.temperature < 0:
-            raise SamplingError(f"annealing.temperature={self.temperature}: must not be negative")
-        if not 0 <= self.random_share <= 1:
-            raise SamplingError(f"annealing.random_share={self.random_share}: must be in [0, 1]")
+        self.check_at_least({"chains": 1, "steps": 1, "temperature": 0, "early_stop": 1})
 
 
 class AnnealingSampler(ProgramSampler):
     """Sampler that walks several chains of mutations and proposes the best-scored programs on the way."""
 
     name = "annealing"
+    needs_scorer = True
     scorer: ms.CostModel
 
-    def __init__(
-        self,
-        task: Task,
-        target: Target,
-        *,
-        scorer: ms.CostModel,
-        config: AnnealingConfig,
-        per_round: int,
-        seed: int,
-        space: ms.SpaceGenerator | str = "post-order-apply",
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, setting: SamplerSetting, config: AnnealingConfig) -> None:
         """See `ProgramSampler`."""
-        super().__init__(
-            task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
-        )
+        super().__init__(setting)
         self._config = config
         mutators = self.context.space_generator.mutator_probs.items()
         self._mutators = [mutator for mutator, _ in mutators]
         weights = np.array([float(weight) for _, weight in mutators])
         self._shares = weights / weights.sum()
-        self._chains: list[Proposal] = []
+        self._chains: list[LiveProgram] = []
         self._waiting: set[str] = set()  # visited, counted as LOWER_SCORE, and not proposed yet
 
-    def _draw(self) -> Iterable[Proposal]:
-        random_count = round(self._config.random_share * self.per_round)
+    def _draw(self) -> LivePrograms:
+        random_count = round(self._random_share * self.per_round)
         visited = self._walk()
         by_score = sorted(visited, key=lambda trace: -visited[trace][0])
-        best = [trace for trace in by_score if trace not in self._known][: self.per_round - random_count]
+        best = [trace for trace in by_score if trace not in self.known][: self.per_round - random_count]
         chosen = {trace: visited[trace][1] for trace in best}
         self.passed_over[LOWER_SCORE] -= len(self._waiting & chosen.keys())
         self._waiting -= chosen.keys()
         # Random candidates fill up what the walk did not find.
-        return (self._draw_random_new(self.per_round - len(chosen), chosen) | chosen).items()
+        return self._draw_random_new(self.per_round - len(chosen), chosen) | chosen
 
     def _walk(self) -> dict[str, tuple[float, ms.MeasureCandidate]]:
-        """Programs visited in this round: score and candidate by trace."""
+        """Programs visited in this round: score and live program by trace."""
         config = self._config
         missing = config.chains - len(self._chains)
         drawn = (self._draw_random() for _ in range(missing))
@@ -97,7 +81,7 @@ class AnnealingSampler(ProgramSampler):
         self._count(started)
         chains = self._chains + started
         scores = self._score(chains)
-        visited = _scored(chains, scores)
+        visited = _with_scores(chains, scores)
         best, since_best = scores.max(initial=-np.inf), 0
         for step in range(config.steps):
             if config.early_stop is not None and since_best >= config.early_stop:
@@ -106,7 +90,7 @@ class AnnealingSampler(ProgramSampler):
             moved = [(number, there) for number, here in enumerate(chains) if (there := self._move(here))]
             self._count([there for _, there in moved])
             there_scores = self._score([there for _, there in moved])
-            visited |= _scored([there for _, there in moved], there_scores)
+            visited |= _with_scores([there for _, there in moved], there_scores)
             since_best = 0 if there_scores.max(initial=-np.inf) > best else since_best + 1
             best = there_scores.max(initial=best)
             here_scores = scores[[number for number, _ in moved]]
@@ -119,27 +103,27 @@ class AnnealingSampler(ProgramSampler):
         self._chains = chains
         return visited
 
-    def _count(self, visited: Sequence[Proposal]) -> None:
+    def _count(self, visited: Sequence[LiveProgram]) -> None:
         """Counts valid programs as passed over, until they are proposed."""
         for trace, _ in visited:
-            known = trace in self._known or trace in self._waiting
+            known = trace in self.known or trace in self._waiting
             self.passed_over[DUPLICATE if known else LOWER_SCORE] += 1
             if not known:
                 self._waiting.add(trace)
 
-    def _move(self, here: Proposal) -> Proposal | None:
+    def _move(self, here: LiveProgram) -> LiveProgram | None:
         """Neighbour by one mutation; None if the mutator has none or the program is rejected."""
-        if self.rows is not None and (changed := self.rows.changed(here[0], self.rng)) is not None:
+        if self.rows is not None and (changed := self.rows.changed(here.trace, self.rng)) is not None:
             return self._replay(changed)
         mutator = self._mutators[self.rng.choice(len(self._mutators), p=self._shares)]
-        trace = mutate(mutator, here[1].sch.trace, self._draw_seed())
+        trace = mutate(mutator, here.program.sch.trace, self._draw_seed())
         return None if trace is None else self._instantiate(trace)
 
-    def _score(self, proposals: Sequence[Proposal]) -> NDArray[np.float64]:
-        if not proposals:
+    def _score(self, visited: Sequence[LiveProgram]) -> NDArray[np.float64]:
+        if not visited:
             return np.zeros(0)
         with interrupts_deferred():
-            return self.scorer.predict(self.context, [candidate for _, candidate in proposals])
+            return self.scorer.predict(self.context, [program for _, program in visited])
 
 
 def acceptance_probability(gain: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
@@ -149,9 +133,7 @@ def acceptance_probability(gain: NDArray[np.float64], temperature: float) -> NDA
     return np.exp(np.minimum(gain / temperature, 0.0))
 
 
-def _scored(
-    proposals: Sequence[Proposal], scores: NDArray[np.float64]
+def _with_scores(
+    visited: Sequence[LiveProgram], scores: NDArray[np.float64]
 ) -> dict[str, tuple[float, ms.MeasureCandidate]]:
-    return {
-        trace: (float(score), candidate) for (trace, candidate), score in zip(proposals, scores, strict=True)
-    }
+    return {trace: (float(score), program) for (trace, program), score in zip(visited, scores, strict=True)}

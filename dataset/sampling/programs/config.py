@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from tvm.target import Target
 
 from ....compiler.spaces.measurable_space import measurable_space
-from ....compiler.task import Task
 from ...hardware import Hardware
 from .annealing import AnnealingConfig, AnnealingSampler
 from .database import DatabaseSampler
-from .evolutionary import EvolutionConfig
+from .evolutionary import EvolutionaryConfig
 from .random_draws import RandomSampler
 from .row_evolution import evolutionary_sampler
-from .sampler import ProgramSampler, SamplingError
+from .sampler import ProgramSampler
 from .scorer import UNTRAINED, make_scorer
+from .setting import SamplerSetting
+from .strategy_config import SamplingError
 
 SAMPLERS = ("evolutionary", "annealing", "random", "database")
 
@@ -30,8 +28,9 @@ class ProgramSamplingConfig:
     sampler: str = "evolutionary"
     scorer: str = "xgboost"
     checkpoint_scorer: str | None = "foretune.inference.plugins.checkpoint_scorer:load"
-    evolutionary: EvolutionConfig = field(default_factory=EvolutionConfig)
-    annealing: AnnealingConfig = field(default_factory=AnnealingConfig)
+    random_share: float = 0.2
+    evolutionary: EvolutionaryConfig = field(default_factory=EvolutionaryConfig)
+    annealing: AnnealingConfig = field(default_factory=lambda: AnnealingConfig(chains=20, steps=5))
     database: Path | None = None
     max_code: int | None = 6000
 
@@ -40,6 +39,8 @@ class ProgramSamplingConfig:
             raise SamplingError(
                 f"program_sampling.sampler={self.sampler!r}: unknown; use one of {', '.join(SAMPLERS)}"
             )
+        if not 0 <= self.random_share <= 1:
+            raise SamplingError(f"program_sampling.random_share={self.random_share}: must be in [0, 1]")
         if self.max_code is not None and self.max_code < 1:
             raise SamplingError(
                 f"program_sampling.max_code={self.max_code}: must be at least 1, or null for no limit"
@@ -68,31 +69,28 @@ class ProgramSamplingConfig:
 
 def make_program_sampler(
     config: ProgramSamplingConfig,
-    task: Task,
-    target: Target,
-    *,
-    per_round: int,
-    seed: int,
+    setting: SamplerSetting,
     traces: Sequence[str] = (),
     hardware: Hardware | None = None,
-    threads: int | None = None,
 ) -> ProgramSampler:
-    """Create the sampler of a task; `traces` are the task's traces for the database sampler.
+    """Create the sampler of a task, with the space, scorer and random share that `config` asks for.
 
-    `hardware` is the device, which a pretrained scorer needs. `threads` replay candidates, by default one a
-    core; with a single one, a seed fixes the candidates.
+    `traces` are the task's traces for the database sampler. `hardware` is the device, which a pretrained
+    scorer needs.
 
     Raises SamplingError, and NoDesignSpaceError if the task has nothing to tune.
     """
     if config.sampler == "database":
-        return DatabaseSampler(task, target, traces=traces, per_round=per_round, seed=seed)
-    space = measurable_space(target, config.max_code)
-    if config.sampler == "random":
-        return RandomSampler(task, target, per_round=per_round, seed=seed, space=space, threads=threads)
-    scorer = make_scorer(config.scorer, per_round, config.checkpoint_scorer, seed)(task, hardware)
-    common: dict[str, Any] = {"scorer": scorer, "per_round": per_round, "seed": seed}
-    if config.sampler == "annealing":
-        return AnnealingSampler(task, target, config=config.annealing, space=space, threads=threads, **common)
-    return evolutionary_sampler(
-        task, target, config=config.evolutionary, space=space, threads=threads, **common
+        return DatabaseSampler(setting, traces)
+    setting = replace(
+        setting,
+        space=measurable_space(setting.target, config.max_code),
+        random_share=config.random_share,
     )
+    if config.sampler == "random":
+        return RandomSampler(setting)
+    scorer_of = make_scorer(config.scorer, setting.per_round, config.checkpoint_scorer, setting.seed)
+    setting = replace(setting, scorer=scorer_of(setting.task, hardware))
+    if config.sampler == "annealing":
+        return AnnealingSampler(setting, config.annealing)
+    return evolutionary_sampler(setting, config.evolutionary)

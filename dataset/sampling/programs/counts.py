@@ -33,12 +33,12 @@ class CandidateCounts:
         object.__setattr__(self, "rejected", {cause: n for cause, n in self.rejected.items() if n})
 
     def __add__(self, other: CandidateCounts) -> CandidateCounts:
-        return self._with(other, 1)
+        return self._plus(other, 1)
 
     def __sub__(self, other: CandidateCounts) -> CandidateCounts:
-        return self._with(other, -1)
+        return self._plus(other, -1)
 
-    def _with(self, other: CandidateCounts, sign: int) -> CandidateCounts:
+    def _plus(self, other: CandidateCounts, sign: int) -> CandidateCounts:
         causes = {**self.rejected, **other.rejected}
         summed = {
             cause: self.rejected.get(cause, 0) + sign * other.rejected.get(cause, 0) for cause in causes

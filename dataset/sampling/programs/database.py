@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
-from tvm.target import Target
 
 from ....compiler.described_task import described_task
 from ....compiler.replay import candidate_trace_json, replay
-from ....compiler.task import Task
 from ....compiler.tvm_compat import workload_hash
 from ...records.exchange import read_traces
 from .counts import DUPLICATE
-from .sampler import ProgramSampler, Proposal
+from .sampler import LivePrograms, ProgramSampler
+from .setting import SamplerSetting
 
 
 class DatabaseTasks:
@@ -43,14 +42,13 @@ class DatabaseSampler(ProgramSampler):
 
     name = "database"
 
-    def __init__(
-        self, task: Task, target: Target, *, traces: Sequence[str], per_round: int, seed: int
-    ) -> None:
-        super().__init__(task, target, per_round=per_round, seed=seed)
+    def __init__(self, setting: SamplerSetting, traces: Sequence[str]) -> None:
+        """`traces` are canonical traces (JSON) of the task, the first to propose first."""
+        super().__init__(setting)
         self._traces = list(reversed(traces))
 
-    def _draw(self) -> Iterable[Proposal]:
-        drawn: dict[str, Proposal] = {}
+    def _draw(self) -> LivePrograms:
+        drawn: LivePrograms = {}
         while self._traces and len(drawn) < self.per_round:
             self._tried += 1
             candidate = replay(self.context, self._traces.pop())
@@ -58,8 +56,8 @@ class DatabaseSampler(ProgramSampler):
                 self.rejected["trace does not replay"] += 1
                 continue
             trace = candidate_trace_json(candidate)
-            if trace in self._known or trace in drawn:
+            if trace in self.known or trace in drawn:
                 self.passed_over[DUPLICATE] += 1
             else:
-                drawn[trace] = trace, candidate
-        return drawn.values()
+                drawn[trace] = candidate
+        return drawn

@@ -6,21 +6,22 @@ Each round explores with the scorer, measures the proposals and updates the scor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
-from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
 from ....compiler.replay import candidate_trace_json
-from ....compiler.task import Task
 from ...measure.job import MeasureOutcome
 from .counts import DUPLICATE, LOWER_SCORE
-from .sampler import ProgramSampler, Proposal, SamplingError
+from .known_candidates import LiveProgram, LivePrograms
+from .sampler import ProgramSampler
+from .setting import SamplerSetting
+from .strategy_config import StrategyConfig
 
 _FAILED_RUN_S = 1e10  # MetaSchedule's latency of a failed candidate
 
@@ -51,74 +52,53 @@ class _CountingScorer(ms.cost_model.PyCostModel):
 
 
 @dataclass(frozen=True)
-class EvolutionConfig:
-    """Settings of the evolution in a round. Small populations balance search time and measurement time."""
+class EvolutionaryConfig(StrategyConfig):
+    """Evolution of a round. Small populations balance search time and measurement time.
 
+    One-Shot Tuner's genetic algorithm is in its section 4.2, Table 2.
+    """
+
+    name: str = "evolutionary"
     population_size: int = 40
     generations: int = 2
     mutation_probability: float = 0.85
-    # Fraction of a round that is drawn at random, so that the dataset contains slow programs, too.
-    random_share: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.random_share <= 1:
-            raise SamplingError(f"evolutionary.random_share={self.random_share}: must be in [0, 1]")
-        if self.population_size < 1 or self.generations < 0:
-            raise SamplingError(
-                f"evolutionary.population_size={self.population_size} must be at least 1 and "
-                f"evolutionary.generations={self.generations} at least 0"
-            )
+        self.check_at_least({"population_size": 1, "generations": 0})
+        self.check_shares("mutation_probability")
 
 
 class EvolutionarySampler(ProgramSampler):
     """Sampler that proposes the candidates that MetaSchedule's evolutionary search would measure next."""
 
     name = "evolutionary"
+    needs_scorer = True
+    scorer: ms.CostModel
 
-    def __init__(
-        self,
-        task: Task,
-        target: Target,
-        *,
-        scorer: ms.CostModel,
-        config: EvolutionConfig,
-        per_round: int,
-        seed: int,
-        space: ms.SpaceGenerator | str = "post-order-apply",
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, setting: SamplerSetting, config: EvolutionaryConfig) -> None:
         """See `ProgramSampler`."""
         search = ms.search_strategy.EvolutionarySearch(
             population_size=config.population_size,
             genetic_num_iters=config.generations,
             genetic_mutate_prob=config.mutation_probability,
             init_min_unmeasured=min(50, config.population_size),
-            eps_greedy=config.random_share,
+            eps_greedy=setting.random_share,
         )
-        super().__init__(
-            task,
-            target,
-            per_round=per_round,
-            seed=seed,
-            scorer=scorer,
-            strategy=search,
-            space=space,
-            threads=threads,
-        )
+        super().__init__(setting, search)
         self._database = ms.database.MemoryDatabase()
         self._workload = self._database.commit_workload(self.context.mod)
-        self._target = target
-        self._counting = _CountingScorer(scorer)
+        self._target = setting.target
+        self._counting = _CountingScorer(self.scorer)
         with interrupts_deferred():
             self.context.pre_tuning(
                 max_trials=2**31 - 1,
-                num_trials_per_iter=per_round,
+                num_trials_per_iter=self.per_round,
                 design_spaces=self.spaces,
                 database=self._database,
                 cost_model=self._counting,
             )
 
-    def _draw(self) -> Iterable[Proposal]:
+    def _draw(self) -> LivePrograms:
         """Candidates of one search; random ones replace those that are known or duplicates.
 
         The programs of a population count as tried in each generation that rates them. Those that the search
@@ -128,25 +108,25 @@ class EvolutionarySampler(ProgramSampler):
         with interrupts_deferred():
             candidates = list(self.context.generate_measure_candidates() or [])
         traced = {candidate_trace_json(candidate): candidate for candidate in candidates}
-        fresh = {trace: candidate for trace, candidate in traced.items() if trace not in self._known}
+        fresh = {trace: candidate for trace, candidate in traced.items() if trace not in self.known}
         rated = self._counting.rated - rated
         self._tried += rated + self.rejected.total() - invalid
         self.passed_over[DUPLICATE] += len(candidates) - len(fresh)
         self.passed_over[LOWER_SCORE] += rated - len(candidates)
         if fresh:
             fresh |= self._draw_random_new(self.per_round - len(fresh), fresh)
-        return fresh.items()
+        return fresh
 
-    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
         """Add the outcomes to the database of the search and update its scorer."""
-        for (_, candidate), outcome in zip(measured, outcomes, strict=True):
+        for (_, program), outcome in zip(measured, outcomes, strict=True):
             self._database.commit_tuning_record(
                 ms.database.TuningRecord(
-                    candidate.sch.trace,
+                    program.sch.trace,
                     self._workload,
                     list(outcome.run_secs) or [_FAILED_RUN_S],
                     self._target,
-                    candidate.args_info,
+                    program.args_info,
                 )
             )
         super().learn(measured, outcomes)

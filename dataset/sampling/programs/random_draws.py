@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from .sampler import ProgramSampler, Proposal
+from .sampler import LivePrograms, ProgramSampler
 
 
 class RandomSampler(ProgramSampler):
@@ -12,5 +10,5 @@ class RandomSampler(ProgramSampler):
 
     name = "random"
 
-    def _draw(self) -> Iterable[Proposal]:
-        return self._draw_random_new(self.per_round).items()
+    def _draw(self) -> LivePrograms:
+        return self._draw_random_new(self.per_round)

@@ -9,21 +9,21 @@ untrained model chooses no better.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm.s_tir import meta_schedule as ms
-from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
 from ....compiler.structure.row_space import RowSpace
-from ....compiler.task import Task
 from ...measure.job import MeasureOutcome
 from .counts import DUPLICATE, LOWER_SCORE
-from .evolutionary import EvolutionarySampler, EvolutionConfig
-from .sampler import ProgramSampler, Proposal
+from .evolutionary import EvolutionaryConfig, EvolutionarySampler
+from .known_candidates import LiveProgram, LivePrograms
+from .sampler import ProgramSampler
 from .scorer import starts_untrained
+from .setting import SamplerSetting
 
 _MEASURED_SHARE, _EARLIER_SHARE = 0.2, 0.4
 """Shares of the first generation: the fastest measured programs, as in MetaSchedule, and programs that the
@@ -36,104 +36,81 @@ _TRIES = 4
 """Children that are made for each that is wanted: some are known already."""
 
 
-def evolutionary_sampler(
-    task: Task,
-    target: Target,
-    *,
-    scorer: ms.CostModel,
-    config: EvolutionConfig,
-    per_round: int,
-    seed: int,
-    space: ms.SpaceGenerator | str = "post-order-apply",
-    threads: int | None = None,
-) -> ProgramSampler:
-    """Evolution of rows on a GPU, and MetaSchedule's own on a CPU or where no sketch can be read as rows."""
-    common = {"scorer": scorer, "config": config, "per_round": per_round, "seed": seed}
-    if target.kind.name == "cuda":
-        sampler = RowEvolutionSampler(task, target, **common, space=space, threads=threads)
+def evolutionary_sampler(setting: SamplerSetting, config: EvolutionaryConfig) -> ProgramSampler:
+    """Evolution of rows on a GPU, and MetaSchedule's own on a CPU or if no sketch can be read as rows."""
+    if setting.target.kind.name == "cuda":
+        sampler = RowEvolutionSampler(setting, config)
         if sampler.rows is not None and sampler.rows.spaces:
             return sampler
-    return EvolutionarySampler(task, target, **common, space=space, threads=threads)
+    return EvolutionarySampler(setting, config)
 
 
 class RowEvolutionSampler(ProgramSampler):
     """Sampler that evolves rows of decisions and proposes the programs of the highest scores."""
 
     name = "evolutionary"
+    needs_scorer = True
     scorer: ms.CostModel
     rows: RowSpace
 
-    def __init__(
-        self,
-        task: Task,
-        target: Target,
-        *,
-        scorer: ms.CostModel,
-        config: EvolutionConfig,
-        per_round: int,
-        seed: int,
-        space: ms.SpaceGenerator | str = "post-order-apply",
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, setting: SamplerSetting, config: EvolutionaryConfig) -> None:
         """See `ProgramSampler`; the target is a GPU."""
-        super().__init__(
-            task, target, per_round=per_round, seed=seed, scorer=scorer, space=space, threads=threads
-        )
+        super().__init__(setting)
         self._config = config
-        self._is_informed = not starts_untrained(scorer)
+        self._is_informed = not starts_untrained(self.scorer)
         self._fastest: dict[str, tuple[float, ms.MeasureCandidate]] = {}
-        self._earlier: dict[str, ms.MeasureCandidate] = {}  # replayed, counted as LOWER_SCORE, not proposed
+        self._earlier: LivePrograms = {}  # replayed, counted as LOWER_SCORE, not proposed
 
-    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
         """Keep the fastest as parents, and update the scorer."""
-        for (trace, candidate), outcome in zip(measured, outcomes, strict=True):
+        for (trace, program), outcome in zip(measured, outcomes, strict=True):
             if np.isfinite(outcome.latency_s):
-                self._fastest[trace] = outcome.latency_s, candidate
+                self._fastest[trace] = outcome.latency_s, program
         ranked = sorted(self._fastest.items(), key=lambda item: item[1][0])
         self._fastest = dict(ranked[: self._config.population_size])
         self._is_informed |= bool(measured)
         super().learn(measured, outcomes)
 
-    def _draw(self) -> Iterable[Proposal]:
+    def _draw(self) -> LivePrograms:
         if not self._is_informed:
-            return self._draw_random_new(self.per_round).items()
+            return self._draw_random_new(self.per_round)
         scores, programs = self._evolved()
-        wanted = self.per_round - round(self._config.random_share * self.per_round)
-        best = sorted((trace for trace in programs if trace not in self._known), key=lambda t: -scores[t])
+        wanted = self.per_round - round(self._random_share * self.per_round)
+        best = sorted((trace for trace in programs if trace not in self.known), key=lambda t: -scores[t])
         chosen = {trace: programs[trace] for trace in best[:wanted]}
         fresh = [trace for trace in best if trace not in self._earlier]
         self.passed_over[LOWER_SCORE] += len(fresh) - len(chosen)
         self._earlier = {
             trace: programs[trace] for trace in best[wanted : wanted + self._config.population_size]
         }
-        return (chosen | self._draw_random_new(self.per_round - len(chosen), programs)).items()
+        return chosen | self._draw_random_new(self.per_round - len(chosen), programs)
 
-    def _evolved(self) -> tuple[dict[str, float], dict[str, ms.MeasureCandidate]]:
+    def _evolved(self) -> tuple[dict[str, float], LivePrograms]:
         """Scores and programs of all generations by trace, with the measured ones that they descend from."""
         size = self._config.population_size
         parents = list(self._fastest.items())[: round(_MEASURED_SHARE * size)]
-        programs = {trace: candidate for trace, (_, candidate) in parents}
-        earlier = [item for item in self._earlier.items() if item[0] not in self._known]
+        programs = {trace: program for trace, (_, program) in parents}
+        earlier = [item for item in self._earlier.items() if item[0] not in self.known]
         programs |= dict(earlier[: round(_EARLIER_SHARE * size)])
         programs |= self._draw_random_new(size - len(programs), programs)
-        scores = self._scored(programs)
+        scores = self._scores_of(programs)
         generation = list(programs)
         for _ in range(self._config.generations):
             children = self._children(generation, scores, programs)
             if not children:
                 break
             programs |= children
-            scores |= self._scored(children)
+            scores |= self._scores_of(children)
             # The next parents are the best of all so far, as a generation may be worse than the last.
             generation = sorted(programs, key=lambda trace: -scores[trace])[:size]
         return scores, programs
 
     def _children(
-        self, generation: Sequence[str], scores: dict[str, float], programs: dict[str, ms.MeasureCandidate]
-    ) -> dict[str, ms.MeasureCandidate]:
+        self, generation: Sequence[str], scores: dict[str, float], programs: LivePrograms
+    ) -> LivePrograms:
         """New programs by mutation or crossover of parents, which are drawn by their scores."""
-        weights = _weights(np.array([scores[trace] for trace in generation]))
-        found: dict[str, ms.MeasureCandidate] = {}
+        weights = _parent_probabilities(np.array([scores[trace] for trace in generation]))
+        found: LivePrograms = {}
         asked: set[str] = set()
         wanted = max(round(_CHILDREN_SHARE * self._config.population_size), 1)
         for _ in range(_TRIES * wanted):
@@ -143,18 +120,18 @@ class RowEvolutionSampler(ProgramSampler):
             is_mutated = self.rng.random() < self._config.mutation_probability
             made = None if is_mutated else self.rows.crossed(left, right, self.rng)
             made = made or self.rows.changed(left, self.rng)
-            if made is None or made in asked or made in programs or made in self._known:
+            if made is None or made in asked or made in programs or made in self.known:
                 continue
             asked.add(made)
             if (child := self._replay(made)) is None:
                 continue
-            if child[0] in programs or child[0] in found or child[0] in self._known:
+            if child.trace in programs or child.trace in found or child.trace in self.known:
                 self.passed_over[DUPLICATE] += 1
             else:
-                found[child[0]] = child[1]
+                found[child.trace] = child.program
         return found
 
-    def _scored(self, programs: dict[str, ms.MeasureCandidate]) -> dict[str, float]:
+    def _scores_of(self, programs: LivePrograms) -> dict[str, float]:
         if not programs:
             return {}
         with interrupts_deferred():
@@ -162,7 +139,7 @@ class RowEvolutionSampler(ProgramSampler):
         return dict(zip(programs, map(float, scores), strict=True))
 
 
-def _weights(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _parent_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probability [n] to be a parent: by score, as in MetaSchedule, with a positive one for the lowest."""
     shifted = scores - scores.min() + 1e-3 * (np.ptp(scores) + 1e-9)
     return np.asarray(shifted / shifted.sum(), dtype=np.float64)

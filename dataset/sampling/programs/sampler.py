@@ -9,35 +9,27 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.schedule import Trace
-from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
-from ....compiler.replay import RejectedError, candidate_trace_json, instantiate, replay_or_reject
+from ....compiler.replay import RejectedError, instantiate, replay_or_reject
 from ....compiler.structure.limits import MAX_CODE
 from ....compiler.structure.read_spaces import gpu_limits
 from ....compiler.structure.row_space import RowSpace
-from ....compiler.task import Task
 from ....compiler.tvm_compat import available_cores, design_spaces, make_tune_context
-from ....errors import UserError
 from ...features.reading import task_reading
 from ...measure.job import MeasureOutcome
 from .counts import DUPLICATE, CandidateCounts
-
-Proposal: TypeAlias = tuple[str, ms.MeasureCandidate]
-"""Canonical trace JSON of a candidate, and the candidate."""
+from .known_candidates import LiveProgram, LivePrograms
+from .setting import SamplerSetting
 
 _LARGEST_SEED = 2**31 - 2
 # Random draws per wanted candidate before a space counts as exhausted; on GPUs most draws are rejected.
 _DRAWS_PER_NEW = 30
-
-
-class SamplingError(UserError, ValueError):
-    """A setting of program sampling is invalid."""
 
 
 class ProgramSampler(ABC):
@@ -50,29 +42,18 @@ class ProgramSampler(ABC):
 
     name: str
     """Name of the sampler in records."""
+    needs_scorer: ClassVar[bool] = False
+    """Whether a cost model guides the sampler."""
 
-    def __init__(
-        self,
-        task: Task,
-        target: Target,
-        *,
-        per_round: int,
-        seed: int,
-        scorer: ms.CostModel | None = None,
-        strategy: ms.SearchStrategy | str = "replay-trace",
-        space: ms.SpaceGenerator | str = "post-order-apply",
-        threads: int | None = None,
-    ) -> None:
-        """Create the sampler of a task for a target.
+    def __init__(self, setting: SamplerSetting, strategy: ms.SearchStrategy | str = "replay-trace") -> None:
+        """Create the sampler of a task; `strategy` is that of its tune context, see `make_tune_context`.
 
-        Args:
-          per_round: number of candidates of a round.
-          scorer: cost model that guides an exploring sampler.
-          strategy, space: see `make_tune_context`.
-          threads: threads that replay candidates, by default one a core.
-
-        Raises NoDesignSpaceError if the task has nothing to tune.
+        Raises NoDesignSpaceError if the task has nothing to tune, and ValueError if a scorer is needed and
+        missing.
         """
+        if self.needs_scorer and setting.scorer is None:
+            raise ValueError(f"sampler={self.name}: a cost model guides it; give a scorer")
+        task = setting.task
         self.rejected: Counter[str] = Counter()
         """Number of invalid programs by cause."""
         self.passed_over: Counter[str] = Counter()
@@ -81,19 +62,21 @@ class ProgramSampler(ABC):
         self._proposed = 0
         self.context = make_tune_context(
             task.mod,
-            target,
-            seed=seed,
+            setting.target,
+            seed=setting.seed,
             strategy=strategy,
-            space=space,
+            space=setting.space,
             name=task.name,
-            threads=threads or available_cores(),
+            threads=setting.threads or available_cores(),
             rejected=self.rejected,
         )
-        self.scorer = scorer
+        self.scorer = setting.scorer
         self.spaces = design_spaces(self.context, task.name)
-        self.per_round = per_round
-        self.rng = np.random.default_rng(seed)
-        self._known: set[str] = set()
+        self.per_round = setting.per_round
+        self.rng = np.random.default_rng(setting.seed)
+        self._random_share = setting.random_share
+        self.known = setting.known
+        """Candidates that are not proposed again."""
 
     @cached_property
     def rows(self) -> RowSpace | None:
@@ -108,14 +91,11 @@ class ProgramSampler(ABC):
         """Number of rows of decisions outside the limits of a GPU by cause; they are not replayed."""
         return Counter() if self.rows is None else self.rows.dropped
 
-    def propose(self) -> list[Proposal]:
+    def propose(self) -> list[LiveProgram]:
         """Propose the candidates of the next round, all of them new; empty if none was found."""
-        fresh: dict[str, ms.MeasureCandidate] = {}
-        for trace, candidate in self._draw():
-            if trace in self._known or trace in fresh:
-                self.passed_over[DUPLICATE] += 1
-            else:
-                fresh[trace] = candidate
+        drawn = self._draw()
+        fresh = {trace: program for trace, program in drawn.items() if trace not in self.known}
+        self.passed_over[DUPLICATE] += len(drawn) - len(fresh)
         return self._handed_on(fresh)
 
     @property
@@ -125,17 +105,17 @@ class ProgramSampler(ABC):
             tried=self._tried, proposed=self._proposed, rejected=self.rejected + self.passed_over
         )
 
-    def _handed_on(self, found: dict[str, ms.MeasureCandidate]) -> list[Proposal]:
+    def _handed_on(self, found: LivePrograms) -> list[LiveProgram]:
         """New candidates as proposals, which are known from now on."""
-        self._known.update(found)
+        self.known.add(found)
         self._proposed += len(found)
-        return list(found.items())
+        return [LiveProgram(*item) for item in found.items()]
 
     def mark_measured(self, traces: Iterable[str]) -> None:
         """Mark candidates as measured, so that they are not proposed."""
-        self._known.update(traces)
+        self.known.add(traces)
 
-    def learn(self, measured: Sequence[Proposal], outcomes: Sequence[MeasureOutcome]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], outcomes: Sequence[MeasureOutcome]) -> None:
         """Update the scorer, if there is one, with measured candidates (Algorithm 1, line 24)."""
         if self.scorer is None or not measured:
             return
@@ -144,36 +124,34 @@ class ProgramSampler(ABC):
             for outcome in outcomes
         ]
         with interrupts_deferred():
-            self.scorer.update(self.context, [candidate for _, candidate in measured], results)
+            self.scorer.update(self.context, [program for _, program in measured], results)
 
     @abstractmethod
-    def _draw(self) -> Iterable[Proposal]:
-        """Candidates of a round, which may contain duplicates and known ones."""
+    def _draw(self) -> LivePrograms:
+        """Candidates of a round, which may contain known ones."""
 
-    def _instantiate(self, trace: Trace) -> Proposal | None:
+    def _instantiate(self, trace: Trace) -> LiveProgram | None:
         """Candidate of a trace with its open decisions drawn at random; None, and counted, if rejected."""
         self._tried += 1
         try:
-            candidate = instantiate(self.context, trace, self._draw_seed())
+            return LiveProgram.of(instantiate(self.context, trace, self._draw_seed()))
         except RejectedError as error:
             self.rejected[str(error)] += 1
             return None
-        return candidate_trace_json(candidate), candidate
 
-    def _replay(self, trace: str) -> Proposal | None:
+    def _replay(self, trace: str) -> LiveProgram | None:
         """Candidate of a trace with all decisions; None, and counted, if rejected."""
         self._tried += 1
         try:
-            candidate = replay_or_reject(self.context, trace)
+            return LiveProgram.of(replay_or_reject(self.context, trace))
         except RejectedError as error:
             self.rejected[str(error)] += 1
             return None
-        return candidate_trace_json(candidate), candidate
 
     def _draw_seed(self) -> int:
         return int(self.rng.integers(1, _LARGEST_SEED))
 
-    def _draw_random(self) -> Proposal | None:
+    def _draw_random(self) -> LiveProgram | None:
         """Candidate with all decisions drawn at random; None if it is rejected."""
         if self.rows is not None:
             drawn = self.rows.draw(self.rng)
@@ -181,19 +159,19 @@ class ProgramSampler(ABC):
         space = self.spaces[self.rng.integers(len(self.spaces))]
         return self._instantiate(Trace(space.trace.insts, {}))
 
-    def _draw_random_new(self, count: int, taken: Container[str] = ()) -> dict[str, ms.MeasureCandidate]:
+    def _draw_random_new(self, count: int, taken: Container[str] = ()) -> LivePrograms:
         """Up to `count` random candidates that are neither known nor `taken`; fewer if such are rare."""
-        found: dict[str, ms.MeasureCandidate] = {}
+        found: LivePrograms = {}
         for _ in range(_DRAWS_PER_NEW * count):
             if len(found) == count:
                 break
             drawn = self._draw_random()
             if drawn is None:
                 continue
-            if drawn[0] in self._known or drawn[0] in taken or drawn[0] in found:
+            if drawn.trace in self.known or drawn.trace in taken or drawn.trace in found:
                 self.passed_over[DUPLICATE] += 1
             else:
-                found[drawn[0]] = drawn[1]
+                found[drawn.trace] = drawn.program
         return found
 
 

@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 from ....compiler.task import Task
 from ....errors import UserError
 from ...hardware import Hardware
-from .sampler import SamplingError
+from .strategy_config import SamplingError
 
 UNTRAINED = ("xgboost", "random")
 """Scorers that are no checkpoint."""
@@ -52,7 +52,7 @@ def make_scorer(
             "program_sampling.checkpoint_scorer to load it as a checkpoint"
         )
     try:
-        return _of_checkpoint(name, _imported(checkpoint_scorer)(name))
+        return _checkpoint_scorer(name, _imported_loader(checkpoint_scorer)(name))
     except SamplingError:
         raise
     except UserError as error:
@@ -66,7 +66,7 @@ def starts_untrained(scorer: ms.CostModel) -> bool:
     return isinstance(scorer, ms.cost_model.XGBModel)
 
 
-def _of_checkpoint(name: str, of_task: Callable[[Task, Hardware], ms.CostModel]) -> Scorer:
+def _checkpoint_scorer(name: str, of_task: Callable[[Task, Hardware], ms.CostModel]) -> Scorer:
     def scorer(task: Task, hardware: Hardware | None) -> ms.CostModel:
         if hardware is None:
             raise SamplingError(
@@ -78,7 +78,7 @@ def _of_checkpoint(name: str, of_task: Callable[[Task, Hardware], ms.CostModel])
     return scorer
 
 
-def _imported(name: str) -> CheckpointScorer:
+def _imported_loader(name: str) -> CheckpointScorer:
     module, _, function = name.partition(":")
     try:
         return cast(CheckpointScorer, getattr(import_module(module), function))

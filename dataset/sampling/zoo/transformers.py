@@ -42,7 +42,7 @@ def default_networks() -> Iterator[tuple[str, NetworkFactory]]:
     for purpose in PURPOSES:
         for architecture, classes in sorted(getattr(modeling_auto, purpose).items()):
             for name in (classes,) if isinstance(classes, str) else classes:
-                yield f"transformers.{name}", partial(_by_default, architecture, name)
+                yield f"transformers.{name}", partial(_default_network, architecture, name)
 
 
 def sized_networks() -> Iterator[tuple[str, NetworkFactory]]:
@@ -84,7 +84,7 @@ class _Called(nn.Module):
         return self.network(**self.arguments)
 
 
-def _by_default(architecture: str, class_name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _default_network(architecture: str, class_name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     import transformers
 
     config = transformers.CONFIG_MAPPING[architecture]()

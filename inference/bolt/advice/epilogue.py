@@ -23,7 +23,7 @@ Signature = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Epilogue:
+class OperatorEpilogue:
     """Element-wise steps behind an operator."""
 
     added: str
@@ -32,7 +32,7 @@ class Epilogue:
     """One of ACTIVATIONS."""
 
 
-def read_epilogue(mod: tvm.IRModule) -> Epilogue | None:
+def read_epilogue(mod: tvm.IRModule) -> OperatorEpilogue | None:
     """The epilogue of an unscheduled `main`; None where it has other steps, or no reduction.
 
     Steps are known by the values that they store. What is added behind the activation, such as a residual,
@@ -51,7 +51,7 @@ def read_epilogue(mod: tvm.IRModule) -> Epilogue | None:
         added.append(step)
         current = behind.pop(0).writes[0].source
     activation = _known().get(_signature(behind, current))
-    return None if activation is None else Epilogue("_".join(added) or NONE, activation)
+    return None if activation is None else OperatorEpilogue("_".join(added) or NONE, activation)
 
 
 @lru_cache(maxsize=1)

@@ -23,7 +23,7 @@ from ....compiler.tvm_compat import make_tune_context
 from ....dataset.hardware import Hardware
 from ...spaces.base import DesignSpace
 from ...starts.adapted import ProgramAdapter
-from .latencies import LatencySource, Programs
+from .latencies import LatencySource, TaskPrograms
 from .layers import Layer
 
 
@@ -96,7 +96,7 @@ def activation_costs(
         context = exchange.context(task)
         candidates = [None if trace is None else replay(context, trace) for trace in of_task]
         rows.append([candidate is not None for candidate in candidates])
-        programs.append(Programs(task, context, [one for one in candidates if one is not None]))
+        programs.append(TaskPrograms(task, context, [one for one in candidates if one is not None]))
     latencies = []
     for row, seconds in zip(rows, source.latencies_s(programs), strict=True):
         left = iter(seconds)

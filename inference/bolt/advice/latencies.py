@@ -29,7 +29,7 @@ class Latency:
 
 
 @dataclass(frozen=True, eq=False)
-class Programs:
+class TaskPrograms:
     """Programs of one task, with the context that they were made in."""
 
     task: Task
@@ -62,5 +62,5 @@ class LatencySource(ABC):
         """Canonical traces of a task that `best` has told of, the fastest first, `most` at most."""
 
     @abstractmethod
-    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
         """Seconds of each program of each task, all under the same conditions; inf for one that fails."""

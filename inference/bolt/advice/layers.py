@@ -69,7 +69,7 @@ class Layer:
         if isinstance(settings, Dense):
             return f"dense {settings.in_features}>{settings.out_features} {settings.rows} rows"
         assert isinstance(settings, Convolution)
-        shape, kernel = _by(settings.input_size), _by(settings.window("kernel"))
+        shape, kernel = _joined_by_x(settings.input_size), _joined_by_x(settings.window("kernel"))
         strides = set(settings.window("stride"))
         stride = "" if strides == {1} else f"/{max(strides)}"
         depthwise = settings.group_count == settings.filters > 1
@@ -101,5 +101,5 @@ def _read(task: Task) -> Layer | None:
     return Layer(task, Variant(settings, epilogue.activation))
 
 
-def _by(extents: Sequence[int]) -> str:
+def _joined_by_x(extents: Sequence[int]) -> str:
     return "x".join(map(str, extents))

@@ -29,7 +29,7 @@ from ...starts.adapted import AdaptedStarts, ProgramAdapter
 from ...starts.configured import asked_starts
 from ...workers.searchers import hold_back
 from ...workers.workforce import Workforce
-from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, Programs
+from .latencies import SEARCHED, TEMPLATE, TUNED, UNTUNED, Latency, LatencySource, OnProgress, TaskPrograms
 
 TURNS = 3
 """Times that programs which are compared are measured, in turns."""
@@ -106,7 +106,7 @@ class MeasuredLatencies(LatencySource):
         self._search(searched, parents, on_progress)
         for task in searched:
             if (latency := known_latency(self._own, task, SEARCHED, True)) is not None:
-                found[task.workload_hash] = self._by_template(task, latency)
+                found[task.workload_hash] = self._with_template_source(task, latency)
         return found
 
     def fastest(self, task: Task, most: int) -> list[str]:
@@ -114,7 +114,7 @@ class MeasuredLatencies(LatencySource):
         source = self._tuned if self._tuned.best_latency_s(task) is not None else self._own
         return list(source.latencies_s(task, most))
 
-    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
         """See LatencySource; each program is measured TURNS times, and the shortest of all repeats counts."""
         self._workforce.start()
         modules = [candidate_module_json(candidate) for of in programs for candidate in of.candidates]
@@ -163,7 +163,7 @@ class MeasuredLatencies(LatencySource):
         )
         tuner.tune(tasks)
 
-    def _by_template(self, task: Task, latency: Latency) -> Latency:
+    def _with_template_source(self, task: Task, latency: Latency) -> Latency:
         """The latency, with a template as its source where the fastest program is one."""
         if latency.source != SEARCHED or not self._workforce.search.templates:
             return latency

@@ -14,7 +14,7 @@ from ....dataset.hardware import Hardware
 from ....errors import UserError
 from ....models.checkpoints.checkpoint import Checkpoint
 from ...inspection.predicted import LatencyPredictor, latency_checkpoint
-from .latencies import PREDICTED, Latency, LatencySource, OnProgress, Programs
+from .latencies import PREDICTED, Latency, LatencySource, OnProgress, TaskPrograms
 
 
 class NoLatencyModelError(UserError, ValueError):
@@ -67,7 +67,7 @@ class PredictedLatencies(LatencySource):
         """See LatencySource."""
         return self._fastest.get(task.workload_hash, [])[:most]
 
-    def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+    def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
         """See LatencySource."""
         return [
             [float(s) for s in self._predictor.latencies_s(of.context, of.candidates)]

@@ -32,7 +32,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class NetworkSource:
     """The network that an engine is given, in the form that it takes."""
 
     inputs: tuple[NDArray[Any], ...]
@@ -96,7 +96,7 @@ class Engine(ABC):
         """Imports the engine, which is no part of the time to a runnable network."""
 
     @abstractmethod
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """Compiles or loads the network."""
 
     def arrays(self, outputs: Any) -> list[NDArray[Any]]:

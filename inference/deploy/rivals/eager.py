@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from ...run.result import EAGER
-from .base import CPU, CUDA, Call, Engine, Form, Source
+from .base import CPU, CUDA, Call, Engine, Form, NetworkSource
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,7 +47,7 @@ class TorchEngine(Engine):
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
             torch.backends.cudnn.benchmark = True
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """See Engine."""
         import torch
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .base import CPU, CUDA, Call, Source
+from .base import CPU, CUDA, Call, NetworkSource
 from .eager import TorchEngine
 
 
@@ -26,7 +26,7 @@ class Inductor(TorchEngine):
         """See Engine; without a cache of its own, `ready_s` would depend on earlier runs."""
         return {**super().environment(threads, folder), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """See Engine.
 
         On a CPU calls between kernels are compiled to C++ as well (`cpp_wrapper`), which made four networks 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from .base import Source
+from .base import NetworkSource
 
 
 def missing() -> str:
@@ -16,7 +16,7 @@ def missing() -> str:
     return ""
 
 
-def export_onnx(source: Source, path: Path) -> None:
+def export_onnx(source: NetworkSource, path: Path) -> None:
     """Writes the module of `source`, for inputs of its shapes."""
     from ....compiler.networks.importing import onnx_export  # imports torch
 

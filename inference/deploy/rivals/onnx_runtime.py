@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Call, Engine, Form, Source
+from .base import Call, Engine, Form, NetworkSource
 
 
 class OnnxRuntime(Engine):
@@ -17,7 +17,7 @@ class OnnxRuntime(Engine):
         """See Engine."""
         import onnxruntime  # noqa: F401
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """See Engine."""
         import onnxruntime as ort
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .base import Call, Engine, Form, Source
+from .base import Call, Engine, Form, NetworkSource
 
 
 class OpenVino(Engine):
@@ -24,7 +24,7 @@ class OpenVino(Engine):
         """See Engine."""
         import openvino  # noqa: F401
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """See Engine."""
         import openvino
 

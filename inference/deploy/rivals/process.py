@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ....dataset.measure.worker.loop import main
 from ..turn import Meter, timed_turn
-from .base import CPU, Engine, Form, Source
+from .base import CPU, Engine, Form, NetworkSource
 from .onnx_export import export_onnx
 from .registry import engine_class
 
@@ -60,7 +60,7 @@ class EngineProcess:
             assert self._network is not None
             self._source = module_source(self._network, inputs)
         else:
-            self._source = Source(inputs, path=self._path)
+            self._source = NetworkSource(inputs, path=self._path)
 
     def load(self, outputs: str) -> dict[str, Any]:
         """Makes the network runnable and writes the outputs of its first run to a file of `save_arrays`."""
@@ -98,11 +98,11 @@ class ExportProcess:
         return {"export_s": time.perf_counter() - start}
 
 
-def module_source(network: Mapping[str, Any], inputs: tuple[NDArray[Any], ...]) -> Source:
+def module_source(network: Mapping[str, Any], inputs: tuple[NDArray[Any], ...]) -> NetworkSource:
     """The module that `load_network` builds from these arguments."""
     from ....compiler.networks import load_network  # imports torch
 
-    return Source(inputs, module=load_network(**network).module)
+    return NetworkSource(inputs, module=load_network(**network).module)
 
 
 def save_arrays(path: Path, arrays: tuple[NDArray[Any], ...] | list[NDArray[Any]]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .base import Call, Engine, Form, Source
+from .base import Call, Engine, Form, NetworkSource
 
 
 class TvmLibrary(Engine):
@@ -21,7 +21,7 @@ class TvmLibrary(Engine):
         """See Engine."""
         from .. import load  # noqa: F401
 
-    def load(self, source: Source) -> Call:
+    def load(self, source: NetworkSource) -> Call:
         """See Engine."""
         from ..load import load
 

@@ -12,8 +12,8 @@ from tvm.s_tir import meta_schedule as ms
 
 from ....compiler.replay import RejectedError, candidate_trace_json, replay_or_reject
 from ....compiler.structure.space import SketchSpace
+from ....dataset.sampling.programs import LiveProgram
 from ....dataset.sampling.programs.counts import DUPLICATE, CandidateCounts
-from ...strategies.base import Found
 from ...strategies.draft.drafts import Draft, measuring_cost_s
 from ...strategies.draft.model import Rater
 from ...strategies.draft.pool import DraftPool
@@ -39,7 +39,7 @@ class Ranking(ABC):
         return CandidateCounts(len(self._visited), self._tried, self._proposed, self._rejected)
 
     @abstractmethod
-    def propose(self, count: int, known: Container[str]) -> list[Found]:
+    def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
         """Up to `count` candidates that are not known; empty where the search is over."""
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:  # noqa: B027  # models have decided
@@ -48,7 +48,7 @@ class Ranking(ABC):
     def _trace(self, row: Row) -> str:
         return self._space.traces(self._space.choices(np.array([row])))[0]
 
-    def _replay(self, trace: str) -> Found | None:
+    def _replay(self, trace: str) -> LiveProgram | None:
         """The program of a trace; None, and counted, if it is rejected."""
         self._tried += 1
         try:
@@ -56,9 +56,11 @@ class Ranking(ABC):
         except RejectedError as error:
             self._rejected[str(error)] += 1
             return None
-        return candidate_trace_json(candidate), candidate
+        return LiveProgram(candidate_trace_json(candidate), candidate)
 
-    def _handed_on(self, found: Found, known: Container[str], taken: dict[str, ms.MeasureCandidate]) -> None:
+    def _handed_on(
+        self, found: LiveProgram, known: Container[str], taken: dict[str, ms.MeasureCandidate]
+    ) -> None:
         if found[0] in known or found[0] in taken:
             self._rejected[DUPLICATE] += 1
         else:
@@ -79,7 +81,7 @@ class MeasuredRanking(Ranking):
         """Trace of each candidate that was replayed, None for a rejected one."""
         self._latencies_s: dict[str, float] = {}
 
-    def propose(self, count: int, known: Container[str]) -> list[Found]:
+    def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
         """See Ranking."""
         taken: dict[str, ms.MeasureCandidate] = {}
         while self._step is not None and not taken:
@@ -92,7 +94,7 @@ class MeasuredRanking(Ranking):
                         self._handed_on(found, known, taken)
             if not taken:
                 self._advance()
-        return list(taken.items())
+        return [LiveProgram(*item) for item in taken.items()]
 
     def learn(self, latencies_s: Mapping[str, float]) -> None:
         """See Ranking."""
@@ -124,14 +126,14 @@ class DraftRanking(Ranking):
                 for row, score, embedding, cost_s in zip(rows, scores, embeddings, costs_s, strict=True)
             )
 
-    def propose(self, count: int, known: Container[str]) -> list[Found]:
+    def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
         """See Ranking."""
         taken: dict[str, ms.MeasureCandidate] = {}
         while len(taken) < count and (drafts := self._pool.take(count - len(taken))):
             for draft in drafts:
                 if (found := self._replay(draft.trace)) is not None:
                     self._handed_on(found, known, taken)
-        return list(taken.items())
+        return [LiveProgram(*item) for item in taken.items()]
 
 
 class ScoreRanking(Ranking):
@@ -144,13 +146,13 @@ class ScoreRanking(Ranking):
         self._left: dict[str, ms.MeasureCandidate] = {}
         self._visited |= visited(self._search, self._costs)
 
-    def propose(self, count: int, known: Container[str]) -> list[Found]:
+    def propose(self, count: int, known: Container[str]) -> list[LiveProgram]:
         """See Ranking."""
         taken: dict[str, ms.MeasureCandidate] = {}
         for trace in sorted(self._left, key=lambda trace: (-self._scores[trace], trace)):
             if len(taken) < count:
-                self._handed_on((trace, self._left.pop(trace)), known, taken)
-        return list(taken.items())
+                self._handed_on(LiveProgram(trace, self._left.pop(trace)), known, taken)
+        return [LiveProgram(*item) for item in taken.items()]
 
     def _costs(self, rows: Sequence[Row]) -> list[float]:
         programs = [self._replay(self._trace(row)) for row in rows]

@@ -13,10 +13,11 @@ from ....compiler.structure.read_spaces import gpu_limits, read_spaces
 from ....compiler.tvm_compat import target_vectors
 from ....dataset.features.reading import task_reading
 from ....dataset.hardware import Hardware
+from ....dataset.sampling.programs import LiveProgram
 from ....dataset.sampling.programs.counts import CandidateCounts
 from ...reuse.parent import ReuseParent
 from ...search.loop import RoundBudget
-from ...strategies.base import Found, Strategy, StrategyConfig, StrategySetting
+from ...strategies.base import Strategy, StrategyConfig, StrategySetting
 from ...strategies.draft.model import DraftModel
 from ...strategies.draft.pool import DraftPool
 from ...strategies.registry import fitted_strategy, strategy_class
@@ -91,7 +92,7 @@ class ReuseStrategy(Strategy):
         backend = self._backend.counts
         return own if backend is None else own + backend
 
-    def take_starts(self, starts: Sequence[str]) -> list[Found]:
+    def take_starts(self, starts: Sequence[str]) -> list[LiveProgram]:
         """See Strategy."""
         found = self._backend.take_starts(starts)
         self._known.update(trace for trace, _ in found)
@@ -111,7 +112,7 @@ class ReuseStrategy(Strategy):
             except NoReuseError:
                 self._over += CandidateCounts(tried=1, rejected={NO_REUSE: 1})
 
-    def propose(self, budget: RoundBudget) -> list[Found]:
+    def propose(self, budget: RoundBudget) -> list[LiveProgram]:
         """See Strategy."""
         if self._ranking is None:
             found = self._backend.propose(budget)
@@ -140,7 +141,7 @@ class ReuseStrategy(Strategy):
         self._known.update(traces)
         self._backend.mark_measured(traces)
 
-    def learn(self, measured: Sequence[Found], latencies_s: Mapping[str, float]) -> None:
+    def learn(self, measured: Sequence[LiveProgram], latencies_s: Mapping[str, float]) -> None:
         """See Strategy."""
         self._backend.learn(measured, latencies_s)
         self._latencies_s |= latencies_s

@@ -9,12 +9,10 @@ from tvm.target import Target
 
 from ....compiler.structure import DRAFT_VERSION
 from ....models.checkpoints.checkpoint import load_checkpoint
-from .config import AUTO, DraftingConfig
+from ....models.checkpoints.shipped import AUTO, CheckpointUse, shipped_checkpoint
+from .config import DraftingConfig
 
 _LOG = logging.getLogger(__name__)
-
-_SHIPPED = {"llvm": "cpu-draft", "cuda": "cuda-draft"}
-"""Name of the shipped draft checkpoint for each kind of target."""
 
 
 def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig | None:
@@ -25,7 +23,7 @@ def fitting_checkpoint(config: DraftingConfig, target: Target) -> DraftingConfig
     """
     checkpoint = config.checkpoint
     if checkpoint == AUTO:
-        checkpoint = _SHIPPED.get(target.kind.name)
+        checkpoint = shipped_checkpoint(CheckpointUse.DRAFTS, target.kind.name)
         if checkpoint is None:
             _warn(f"no draft checkpoint for {target.kind.name} targets comes with foretune")
             return None

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...search.settings_checks import at_least, shares
-from ..base import StrategyConfig
-
-AUTO = "auto"
-"""Checkpoint name that stands for the shipped draft checkpoint that fits the target."""
+from ....dataset.sampling.programs.strategy_config import StrategyConfig
+from ....models.checkpoints.shipped import AUTO
+from .drafts import DraftRequest
 
 
 @dataclass(frozen=True)
 class DraftingConfig(StrategyConfig):
-    """Draft-then-verify search; conf/search/strategy/draft.yaml says what each field means."""
+    """Draft-then-verify search; conf/search/strategy/draft.yaml describes the fields."""
 
     name: str = "draft"
     checkpoint: str | None = AUTO
@@ -28,6 +26,26 @@ class DraftingConfig(StrategyConfig):
     lcb_coefficient: float = 1.0
 
     def __post_init__(self) -> None:
-        at_least(self, population=1, generations=0, keep=1, lcb_coefficient=0)
-        at_least(self, refine_population=1, refine_generations=0, refine_keep=1)
-        shares(self, "vectorised_share", "compute_location_share")
+        self.check_at_least({"population": 1, "generations": 0, "keep": 1, "lcb_coefficient": 0})
+        self.check_at_least({"refine_population": 1, "refine_generations": 0, "refine_keep": 1})
+        self.check_shares("vectorised_share", "compute_location_share")
+
+    def first_draft(self) -> DraftRequest:
+        """Request of the first round."""
+        return DraftRequest(
+            population=self.population,
+            generations=self.generations,
+            keep=self.keep,
+            vectorised_share=self.vectorised_share,
+            compute_location_share=self.compute_location_share,
+        )
+
+    def refining_draft(self) -> DraftRequest:
+        """Request of a later round, which drafts around the fastest measured candidates."""
+        return DraftRequest(
+            population=self.refine_population,
+            generations=self.refine_generations,
+            keep=self.refine_keep,
+            vectorised_share=0.0,
+            compute_location_share=0.0,
+        )

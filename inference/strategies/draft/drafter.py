@@ -4,7 +4,7 @@ One-Shot Tuner searches with a frozen model (section 4.2) and evolves 512 candid
 (Table 2). A draft model needs no program, so that thousands of candidates take seconds here:
 
     drafter = Drafter(task, target, DraftModel.load("path/to/draft"), context)
-    for trace, candidate in verified(context, drafter.draft(DraftConfig(keep=256))):
+    for trace, candidate in verified(context, drafter.draft(DraftingConfig().first_draft())):
         ...  # rate the candidates with the store-level model, measure the best
 
 """
@@ -34,7 +34,7 @@ from ....dataset.features.reading import task_reading
 from ....dataset.sampling.programs.counts import DUPLICATE
 from ...surrogate.base import Surrogate
 from ..base import Narrow
-from .drafts import Draft, DraftConfig, measuring_cost_s
+from .drafts import Draft, DraftRequest, measuring_cost_s
 from .keeping import best_scores, kept_traces, shares
 from .model import DraftModel, Rater
 from .population import Allowed, Population, Rate
@@ -46,11 +46,11 @@ _DRAWS = 2048
 """Rows that are drawn for one within the limits of a GPU."""
 
 _OTHER_LOCATIONS = len(InputLocation) - 1
-"""Compute locations of inputs besides that of most candidates."""
+"""Compute locations of inputs other than the one of most candidates."""
 
 
 class UnreadableSpaceError(Exception):
-    """A task or design space that drafting cannot read, such as that of an unknown schedule rule."""
+    """A task or design space that drafting cannot read, for example one of an unknown schedule rule."""
 
 
 class Drafter:
@@ -101,31 +101,31 @@ class Drafter:
 
     def draft(
         self,
-        config: DraftConfig,
+        request: DraftRequest,
         parents: Sequence[str] = (),
         known: Sequence[str] = (),
         surrogate: Surrogate | None = None,
     ) -> list[Draft]:
-        """Up to `config.keep` different candidates; equal arguments give equal drafts.
+        """Up to `request.keep` different candidates; equal arguments give equal drafts.
 
         Candidates of all kinds come first, by descending score and then some at random. Those that evolved
-        apart (`config.vectorised_share`, `config.compute_location_share`) follow in the same order.
+        apart (`request.vectorised_share`, `request.compute_location_share`) follow in the same order.
 
         Args:
             parents: traces to start from, such as the fastest measured.
             known: traces that are not drafted again.
             surrogate: corrects the scores during the search; the drafts keep those of the model.
         """
-        rng = np.random.default_rng(config.seed)
+        rng = np.random.default_rng(request.seed)
         rates = self._raters if surrogate is None else self._corrected(surrogate)
         niches = _OTHER_LOCATIONS * self._has_input_locations + self._has_guards
-        share = config.compute_location_share / max(niches, 1)
-        niche = _sized(config, round(share * config.population), round(share * config.keep))
-        rest = niche and _sized(
-            config, config.population - niches * niche.population, config.keep - niches * niche.keep
+        share = request.compute_location_share / max(niches, 1)
+        niche = _resized(request, round(share * request.population), round(share * request.keep))
+        rest = niche and _resized(
+            request, request.population - niches * niche.population, request.keep - niches * niche.keep
         )
         if niche is None or rest is None or not niches:
-            return self.rated(self._mixed(config, rates, parents, set(known), rng))
+            return self.rated(self._mixed(request, rates, parents, set(known), rng))
         traces = self._mixed(rest, rates, parents, set(known), rng)
         for allowed in self._niches(traces):
             traces += self._evolved(niche, allowed, rates, parents, {*known, *traces}, rng)
@@ -149,25 +149,29 @@ class Drafter:
         if self._has_input_locations:
             most = Counter(self._input_locations(usual)).most_common(1)
             others = sorted(set(InputLocation) - {location for location, _ in most})
-            niches += [partial(_with_inputs_at, location=location) for location in others]
+            niches += [partial(_has_inputs_at, location=location) for location in others]
         if self._has_guards:
-            niches.append(_with_known_guards)
-        return [partial(_and_vectorised, allowed=niche) for niche in niches] if self._has_vectors else niches
+            niches.append(_skips_inserted_zeros)
+        return (
+            [partial(_is_allowed_and_vectorised, allowed=niche) for niche in niches]
+            if self._has_vectors
+            else niches
+        )
 
     def _mixed(
         self,
-        config: DraftConfig,
+        request: DraftRequest,
         rates: Sequence[Rate],
         parents: Sequence[str],
         known: set[str],
         rng: np.random.Generator,
     ) -> list[str]:
         """Traces of candidates of all kinds, then of vectorised ones that evolved apart."""
-        share = config.vectorised_share if self._has_vectors else 0.0
-        part = _sized(config, round(share * config.population), round(share * config.keep))
-        apart = self._evolved(part, _vectorised, rates, parents, known, rng)
+        share = request.vectorised_share if self._has_vectors else 0.0
+        part = _resized(request, round(share * request.population), round(share * request.keep))
+        apart = self._evolved(part, _is_vectorised, rates, parents, known, rng)
         spent = part.population if part and apart else 0
-        rest = _sized(config, config.population - spent, config.keep - len(apart))
+        rest = _resized(request, request.population - spent, request.keep - len(apart))
         return self._evolved(rest, self._allowed, rates, parents, {*known, *apart}, rng) + apart
 
     def _input_locations(self, traces: Sequence[str]) -> list[int]:
@@ -180,38 +184,38 @@ class Drafter:
 
     def _evolved(
         self,
-        config: DraftConfig | None,
+        request: DraftRequest | None,
         allowed: Allowed | None,
         rates: Sequence[Rate],
         parents: Sequence[str],
         known: set[str],
         rng: np.random.Generator,
     ) -> list[str]:
-        """Traces that evolution finds among the allowed candidates; none without `config`."""
-        if config is None:
+        """Traces that evolution finds among the allowed candidates; none without `request`."""
+        if request is None:
             return []
         populations = [
             Population(space, rate, allowed) for space, rate in zip(self.spaces, rates, strict=True)
         ]
         for population in populations:
             population.add_traces(parents)
-        share = shares(populations, config.population)
+        share = shares(populations, request.population)
         for population, count in zip(populations, share, strict=True):
             population.add(population.sample(count, rng))
         by_space = populations
         populations = [population for population in populations if len(population.scores)]
         if not populations:
             return []
-        for _ in range(config.generations):
-            best = best_scores(populations, config.population // 4)
-            share = shares(populations, config.population, best)
+        for _ in range(request.generations):
+            best = best_scores(populations, request.population // 4)
+            share = shares(populations, request.population, best)
             for population, count in zip(populations, share, strict=True):
-                fresh = round(config.random_share * count)
-                children = population.children(count - fresh, config.mutation_probability, rng)
+                fresh = round(request.random_share * count)
+                children = population.children(count - fresh, request.mutation_probability, rng)
                 population.add(np.concatenate([children, population.sample(fresh, rng)]))
         for population, drafted in zip(by_space, self._drafted, strict=True):
             drafted.update(population.keys())
-        return kept_traces(populations, config, known, rng)
+        return kept_traces(populations, request, known, rng)
 
     def rated(self, traces: Sequence[str]) -> list[Draft]:
         """Drafts of traces, in order, without traces of sketches that are not drafted."""
@@ -237,25 +241,25 @@ class Drafter:
         return [partial(_corrected, rater, surrogate) for rater in self._raters]
 
 
-def _sized(config: DraftConfig, population: int, keep: int) -> DraftConfig | None:
-    """The settings for so many candidates; None where there is nothing to do."""
-    return replace(config, population=population, keep=keep) if population and keep else None
+def _resized(request: DraftRequest, population: int, keep: int) -> DraftRequest | None:
+    """The request with another number of candidates; None if either number is 0."""
+    return replace(request, population=population, keep=keep) if population and keep else None
 
 
-def _vectorised(nest: Nest) -> NDArray[np.bool_]:
+def _is_vectorised(nest: Nest) -> NDArray[np.bool_]:
     return nest.lanes(loops=1) >= LEAST_LANES
 
 
-def _with_inputs_at(nest: Nest, location: InputLocation) -> NDArray[np.bool_]:
+def _has_inputs_at(nest: Nest, location: InputLocation) -> NDArray[np.bool_]:
     return input_locations(nest) == location
 
 
-def _with_known_guards(nest: Nest) -> NDArray[np.bool_]:
+def _skips_inserted_zeros(nest: Nest) -> NDArray[np.bool_]:
     return nest.live_fraction() < 1
 
 
-def _and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
-    return allowed(nest) & _vectorised(nest)
+def _is_allowed_and_vectorised(nest: Nest, allowed: Allowed) -> NDArray[np.bool_]:
+    return allowed(nest) & _is_vectorised(nest)
 
 
 def _corrected(rater: Rater, surrogate: Surrogate, values: NDArray[np.int64]) -> NDArray[np.floating]:

@@ -17,22 +17,22 @@ FIXED_S = 0.5
 """Seconds of replaying, building and timing besides; only ratios of costs count."""
 
 
-class DraftConfigError(UserError, ValueError):
-    """A setting of drafting is out of range."""
+class DraftRequestError(UserError, ValueError):
+    """A value of a draft request is out of range."""
 
 
 @dataclass(frozen=True)
-class DraftConfig:
-    """Size of a draft and of what is kept of it.
+class DraftRequest:
+    """Size of one draft, the number of candidates that it keeps, and its seed.
 
     Each generation rates `population` new candidates: children of the best so far by mutation or crossover,
-    and some drawn at random.
+    and some drawn at random. `DraftingConfig` has the settings of a search, which drafts once a round.
     """
 
-    population: int = 2048
-    generations: int = 12
+    population: int
+    generations: int
     # Candidates handed on.
-    keep: int = 256
+    keep: int
     # Share of the children that is mutated; the others cross two parents.
     mutation_probability: float = 0.7
     # Share drawn at random of each generation and of the kept: insurance against a wrong model.
@@ -53,24 +53,27 @@ class DraftConfig:
     def __post_init__(self) -> None:
         for name in ("population", "keep", "neighbours"):
             if getattr(self, name) < 1:
-                raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be at least 1")
+                raise DraftRequestError(f"draft.{name}={getattr(self, name)}: must be at least 1")
         if self.generations < 0:
-            raise DraftConfigError(f"draft.generations={self.generations}: must not be negative")
+            raise DraftRequestError(f"draft.generations={self.generations}: must not be negative")
         for name in ("mutation_probability", "random_share", "vectorised_share", "compute_location_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise DraftConfigError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
+                raise DraftRequestError(f"draft.{name}={getattr(self, name)}: must be in [0, 1]")
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A candidate that was not replayed."""
+    """A candidate that was not replayed, rated by its decisions.
+
+    It is no `Candidate` yet: TVM may move its decisions when they are replayed, or reject them.
+    """
 
     trace: str
     """Its canonical trace (JSON)."""
     score: float
     """Score of the draft model, uncorrected by measurements."""
     embedding: NDArray[np.float32]
-    """Embedding [EMBEDDING_DIM]; see `surrogate.embedding`."""
+    """Embedding float32 [EMBEDDING_DIM]; see `surrogate.embedding`."""
     cost_s: float = 1.0
     """Seconds that measuring it takes; see `measuring_cost_s`."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .drafts import DraftConfig
+from .drafts import DraftRequest
 from .population import Population
 
 
@@ -28,13 +28,13 @@ def best_scores(populations: Sequence[Population], count: int) -> list[int]:
 
 
 def kept_traces(
-    populations: Sequence[Population], config: DraftConfig, known: set[str], rng: np.random.Generator
+    populations: Sequence[Population], request: DraftRequest, known: set[str], rng: np.random.Generator
 ) -> list[str]:
     """Traces of the best that are not all similar, then of some at random."""
     scores = np.concatenate([population.scores for population in populations])
     owner = np.repeat(np.arange(len(populations)), [len(p.scores) for p in populations])
     row = np.concatenate([np.arange(len(p.scores)) for p in populations])
-    at_random = min(round(config.random_share * config.keep), config.keep - 1)
+    at_random = min(round(request.random_share * request.keep), request.keep - 1)
     kept: list[str] = []
     chosen: list[list[int]] = [[] for _ in populations]
     used: set[int] = set()
@@ -49,16 +49,16 @@ def kept_traces(
     order: NDArray[np.int64] = np.argsort(-scores, kind="stable")
     passed_over: list[int] = []
     for index in order.tolist():
-        if len(kept) >= config.keep - at_random:
+        if len(kept) >= request.keep - at_random:
             break
         of_sketch = populations[owner[index]]
-        if of_sketch.neighbours(int(row[index]), chosen[owner[index]]) < config.neighbours:
+        if of_sketch.neighbours(int(row[index]), chosen[owner[index]]) < request.neighbours:
             take(index)
         else:
             passed_over.append(index)
     rest = [int(i) for i in rng.permutation(len(scores)) if int(i) not in used]
     for index in [*rest[:at_random], *passed_over, *rest[at_random:]]:
-        if len(kept) >= config.keep:
+        if len(kept) >= request.keep:
             break
         if index not in used:
             take(index)

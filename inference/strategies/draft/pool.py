@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,19 @@ class DraftPool:
     """
 
     def __init__(self, surrogate: Surrogate | None = None) -> None:
-        """Without a `surrogate`, drafts go by their predicted scores."""
+        """Without a `surrogate`, drafts with the highest predicted scores come first."""
         self._surrogate = surrogate
         self._left: dict[str, Draft] = {}
+        self._traces: set[str] = set()
         self._latencies_s: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._left)
+
+    @property
+    def traces(self) -> AbstractSet[str]:
+        """Traces of all drafts that the pool ever had, so that none of them is drafted again."""
+        return self._traces
 
     @property
     def fastest(self) -> Sequence[str]:
@@ -35,7 +42,9 @@ class DraftPool:
 
     def add(self, drafts: Iterable[Draft]) -> None:
         """Takes drafts in; a draft with a known trace replaces the older one."""
-        self._left |= {draft.trace: draft for draft in drafts}
+        taken_in = {draft.trace: draft for draft in drafts}
+        self._left |= taken_in
+        self._traces |= taken_in.keys()
 
     def learn(self, drafts: Sequence[Draft], latencies_s: Mapping[str, float]) -> None:
         """Takes latencies of drafts in seconds by trace, inf for a failure; the pool has them no more."""

@@ -74,7 +74,7 @@ class Population:
         parents = self.choices[np.argsort(-self.scores, kind="stable")[:best]]
         found = self._none()
         for _ in range(4):
-            left, right = (parents[_ranked(best, 2 * count, rng)] for _ in range(2))
+            left, right = (parents[_biased_ranks(best, 2 * count, rng)] for _ in range(2))
             mutated = self.space.mutate(left, rng)
             crossed = self.space.crossover(left, right, rng)
             made = np.where(rng.random((len(left), 1)) < mutation_probability, mutated, crossed)
@@ -117,6 +117,6 @@ class Population:
         return np.zeros((0, len(self.space.domains)), dtype=np.int32)
 
 
-def _ranked(size: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _biased_ranks(size: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Ranks below `size`, the better the more often: the smaller of two even draws."""
     return np.minimum(rng.integers(0, size, count), rng.integers(0, size, count))

@@ -8,13 +8,13 @@ from typing import Any
 from tvm.target import Target
 
 from ....dataset.hardware import Hardware
+from ....dataset.sampling.programs import EvolutionaryConfig
 from ..base import Strategy, StrategyConfig, StrategySetting
-from ..evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from ..evolutionary import EvolutionaryStrategy
 from ..sampled import DescendingStrategy
 from .checkpoint import fitting_checkpoint
 from .config import DraftingConfig
 from .drafter import UnreadableSpaceError
-from .drafts import DraftConfig
 from .model import DraftModel
 from .sampler import DraftSampler
 
@@ -53,30 +53,7 @@ class DraftStrategy(DescendingStrategy):
         if setting.resources is None:
             raise ValueError("search.strategy=draft: needs a draft model; see DraftStrategy.load")
         try:
-            sampler = DraftSampler(
-                setting.task,
-                setting.target,
-                model=setting.resources,
-                config=DraftConfig(
-                    population=config.population,
-                    generations=config.generations,
-                    keep=config.keep,
-                    vectorised_share=config.vectorised_share,
-                    compute_location_share=config.compute_location_share,
-                ),
-                refining=DraftConfig(
-                    population=config.refine_population,
-                    generations=config.refine_generations,
-                    keep=config.refine_keep,
-                    vectorised_share=0.0,
-                    compute_location_share=0.0,
-                ),
-                random_share=setting.random_share,
-                surrogate=setting.surrogate,
-                **setting.of_sampler(),
-                clock=setting.clock,
-                narrow=setting.narrow,
-            )
+            sampler = DraftSampler(setting, config)
         except UnreadableSpaceError as error:
             _LOG.info("%s cannot be drafted (%s): it is searched by evolution", setting.task.name, error)
             return EvolutionaryStrategy.make(EvolutionaryConfig(), setting)

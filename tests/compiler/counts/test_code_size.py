@@ -8,14 +8,17 @@ import tvm_ffi
 from foretune.compiler.counts.code_size import FUNCTIONS, _code, code_size
 from foretune.compiler.operators import Conv2d, Dense, OperatorSettings, to_task
 from foretune.compiler.tvm_compat import parse_target
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import (
+    AnnealingConfig,
+    EvolutionaryConfig,
+    RandomSampler,
+    SamplerSetting,
+)
 from foretune.inference import OneShotConfig
 from foretune.inference.search.config import OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.strategies.annealing import AnnealingConfig
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from support.lowering import unrolled
 from tvm.script import ir as I
 from tvm.script import tirx as T
@@ -119,7 +122,7 @@ def stores_left_by_tvm(mod: tvm.IRModule) -> int:
 @pytest.mark.parametrize(("operator", "equal"), [(CONV, 0.5), (DENSE, 1.0)], ids=["conv2d", "dense"])
 def test_tvm_unrolls_programs_to_as_many_stores(operator: OperatorSettings, equal: float):
     task = to_task(operator)
-    sampler = RandomSampler(task, TARGET, per_round=24, seed=3, threads=1)
+    sampler = RandomSampler(SamplerSetting(task, TARGET, per_round=24, seed=3, threads=1))
     counts = [
         (_code(candidate.sch.mod["main"].body, 1, 0).stores, stores_left_by_tvm(candidate.sch.mod))
         for _, candidate in sampler.propose()
@@ -134,7 +137,7 @@ def test_a_limited_space_has_no_longer_programs():
     task = to_task(CONV)
     space = StockSpace(300).generator(TARGET)
     free, limited = (
-        RandomSampler(task, TARGET, per_round=40, seed=0, threads=1, **given).propose()
+        RandomSampler(SamplerSetting(task, TARGET, per_round=40, seed=0, threads=1, **given)).propose()
         for given in ({}, {"space": space})
     )
     assert max(code_size(candidate.sch.mod) for _, candidate in free) > 300
@@ -148,10 +151,10 @@ def test_every_search_keeps_the_limit(strategy):
     task = to_task(CONV)
     config = OneShotConfig(strategy, top_k=12, rounds=1, max_code=300)
     scorer = tvm.s_tir.meta_schedule.cost_model.RandomModel()
-    session = SearchSession(task, TARGET, scorer, config, hardware=None, threads=1)
+    session = SearchSession(task, TARGET, SessionResources(scorer, config, None, threads=1))
     found = session.propose(RoundBudget(12))
     assert found
-    assert max(code_size(candidate.program.sch.mod) for candidate in found) <= 300
+    assert max(code_size(session.known.program(candidate.trace).sch.mod) for candidate in found) <= 300
 
 
 def test_a_limit_below_one_is_refused():

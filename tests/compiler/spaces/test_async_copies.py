@@ -13,11 +13,11 @@ from foretune.compiler.spaces.measurable_space import PYTHON_POSTPROCESSOR
 from foretune.compiler.structure.read_spaces import read_spaces
 from foretune.compiler.structure.read_structure import read_structure
 from foretune.compiler.tvm_compat import argument_buffers, make_tune_context, parse_target
+from foretune.dataset.sampling.programs import AnnealingConfig
 from foretune.inference import OneShotConfig
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.spaces.stock import StockSpace
-from foretune.inference.strategies.annealing import AnnealingConfig
 from support.cuda_kernels import pipelined
 from support.cuda_programs import TARGET, random_candidates
 from tvm.s_tir.schedule import Schedule
@@ -95,9 +95,12 @@ def test_the_space_of_a_search_has_no_wrong_copies():
 def test_a_search_proposes_no_wrong_copies_and_replays_hardly_any():
     scorer = tvm.s_tir.meta_schedule.cost_model.RandomModel()
     config = OneShotConfig(AnnealingConfig(chains=16), top_k=8, rounds=1)
-    session = SearchSession(to_task(Conv1d.examples()[0]), TARGET, scorer, config, hardware=None, threads=1)
+    session = SearchSession(
+        to_task(Conv1d.examples()[0]), TARGET, SessionResources(scorer, config, None, threads=1)
+    )
     found = session.propose(RoundBudget(8))
-    assert found and not any(has_wrong_copies(each.program.sch.mod, TARGET) for each in found)
+    programs = [session.known.program(each.trace) for each in found]
+    assert programs and not any(has_wrong_copies(program.sch.mod, TARGET) for program in programs)
     assert session.counts.rejected.get(WRONG_COPY, 0) <= 0.1 * session.counts.tried
     assert PYTHON_POSTPROCESSOR not in session.counts.rejected
 

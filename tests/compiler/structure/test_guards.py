@@ -21,7 +21,7 @@ from foretune.compiler.task import Task, count_flops
 from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from foretune.dataset.features.draft_vector import DRAFT_DIM, DraftFeaturizer
 from foretune.dataset.features.task import task_features
-from foretune.inference.strategies.draft.drafts import DraftConfig
+from foretune.inference.strategies.draft.drafts import DraftRequest
 from foretune.inference.strategies.draft.model import LIVE_FRACTION_EXPONENT, DraftModel
 from foretune.inference.surrogate.embedding import LOCATION_OFFSET, embeddings_of
 from hypothesis import given, settings
@@ -229,7 +229,7 @@ class Disliking(DraftModel):
 def test_some_programs_leave_out_zeros_whatever_a_model_likes(share, least):
     drafter = drafter_of(guarded(), TARGET, Disliking())
     drafts = drafter.draft(
-        DraftConfig(population=60, generations=3, keep=12, random_share=0.0, compute_location_share=share)
+        DraftRequest(population=60, generations=3, keep=12, random_share=0.0, compute_location_share=share)
     )
     shares = {
         trace: left_over

@@ -31,16 +31,17 @@ from foretune.dataset.generation.config import GenerateConfig, GenerateConfigErr
 from foretune.dataset.generation.noise_probe import NoiseConfig
 from foretune.dataset.generation.runs import read_runs
 from foretune.dataset.generation.samplers import InlineSamplers, SamplingFailedError
-from foretune.dataset.generation.sampling import Round
+from foretune.dataset.generation.sampling import SampledRound
 from foretune.dataset.generation.self_check import SelfCheckError, check_measurement
 from foretune.dataset.measure import ExecutorConfig, MeasureConfig, MeasureOutcome
 from foretune.dataset.measure.machine_errors import DevicesLostError, MachineError
 from foretune.dataset.records.schema import FailureKind
 from foretune.dataset.records.store import RecordStore, StoreError, StoreLockedError
 from foretune.dataset.sampling.programs import (
-    EvolutionConfig,
+    EvolutionaryConfig,
     ProgramSamplingConfig,
     RandomSampler,
+    SamplerSetting,
     SamplingError,
     make_scorer,
 )
@@ -53,7 +54,7 @@ from tvm.s_tir import meta_schedule as ms
 TASKS = {"sampler": "uniform", "operators": {"dense": 1.0}, "max_flops": 2e6}
 QUICK = MeasureConfig(repeats=2, groups=1, build_timeout_s=60.0, run_timeout_s=60.0)
 EXPLORE = ProgramSamplingConfig(
-    scorer="random", evolutionary=EvolutionConfig(population_size=8, generations=1)
+    scorer="random", evolutionary=EvolutionaryConfig(population_size=8, generations=1)
 )
 RANDOM = ProgramSamplingConfig(sampler="random")
 
@@ -548,7 +549,7 @@ def test_a_self_check_without_a_program_says_so(monkeypatch):
 def test_a_database_is_measured_on_its_own_tasks(fake_run, tmp_path):
     target = parse_target("llvm")
     task = to_task(Dense(rows=8, in_features=32, out_features=32))
-    proposed = RandomSampler(task, target, per_round=6, seed=0).propose()
+    proposed = RandomSampler(SamplerSetting(task, target, per_round=6, seed=0)).propose()
     (tmp_path / "database").mkdir()
     database = ms.database.JSONDatabase(work_dir=str(tmp_path / "database"))
     workload = database.commit_workload(task.mod)
@@ -606,7 +607,9 @@ def test_a_run_with_sampler_processes_keeps_its_seed_and_tells_the_use_of_the_co
     assert (summary.tasks_done, summary.measured) == (2, 12)
     tasks = sample_tasks(n=2, seed=0, **TASKS)
     for task in tasks:
-        drawn = RandomSampler(task, parse_target("llvm"), per_round=6, seed=0, threads=1).propose()
+        drawn = RandomSampler(
+            SamplerSetting(task, parse_target("llvm"), per_round=6, seed=0, threads=1)
+        ).propose()
         found = [record.trace for record in store.records({task.workload_hash})]
         assert found == [trace for trace, _ in drawn]
     assert summary.cpu_s["sampling"] > 0 and 0 <= summary.core_shares["idle"] < 1
@@ -674,7 +677,7 @@ def test_tasks_without_a_program_or_a_sampler_are_told_and_cost_no_other(fake_ru
         def open(self, request):
             sampling = super().open(request)
             if request.row["name"] == names[0]:
-                sampling.next_round = lambda outcomes=(): Round((), {"VerifyGPUCode": 7})
+                sampling.next_round = lambda outcomes=(): SampledRound((), {"VerifyGPUCode": 7})
             elif request.row["name"] == names[1]:
                 sampling.next_round = self._lost
             return sampling

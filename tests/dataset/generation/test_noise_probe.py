@@ -13,7 +13,7 @@ from foretune.compiler.tvm_compat import available_cores, parse_target
 from foretune.dataset.generation import noise_probe
 from foretune.dataset.generation.noise_probe import NoiseConfig, NoiseConfigError, NoiseProbe, probe_module
 from foretune.dataset.generation.testbed import Testbed
-from foretune.dataset.generation.throughput import StageClock, per_minute
+from foretune.dataset.generation.throughput import GenerationClock, per_minute
 from foretune.dataset.measure import MeasureJob, MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
 from support.fake_executor import FakeExecutor
@@ -217,7 +217,7 @@ def test_load_on_every_core_shows():
 
 
 def test_the_time_of_a_batch_is_that_of_its_programs():
-    clock = StageClock()
+    clock = GenerationClock()
     clock.measured([MeasureOutcome((1.0,), build_s=4.0, run_s=2.0), MeasureOutcome((1.0,), run_s=1.0)])
     clock.measured([MeasureOutcome((1.0,), build_s=3.0, run_s=1.0)])
     assert (clock.seconds["timing"], clock.seconds["building"]) == (4.0, 7.0)

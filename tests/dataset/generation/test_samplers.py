@@ -21,15 +21,15 @@ from foretune.dataset.generation.samplers import (
     sampler_spec,
 )
 from foretune.dataset.generation.sampling import SamplingRequest
-from foretune.dataset.generation.throughput import StageClock
+from foretune.dataset.generation.throughput import GenerationClock
 from foretune.dataset.records.stored_tasks import task_row
-from foretune.dataset.sampling.programs import EvolutionConfig, ProgramSamplingConfig
+from foretune.dataset.sampling.programs import EvolutionaryConfig, ProgramSamplingConfig
 from support.cpus import cpu
 from support.programs import Doubled
 
 TARGET = cpu("cooperlake")
 EXPLORE = ProgramSamplingConfig(
-    scorer="random", evolutionary=EvolutionConfig(population_size=8, generations=1)
+    scorer="random", evolutionary=EvolutionaryConfig(population_size=8, generations=1)
 )
 OUTCOME = [[1e-3], None, ""]
 
@@ -40,7 +40,7 @@ def request(rows: int = 8, **changes) -> SamplingRequest:
 
 
 def processes(count=1, timeout_s=120.0, stopped=lambda: False) -> SamplerProcesses:
-    return SamplerProcesses(count, sampler_spec(EXPLORE, TARGET), StageClock(), timeout_s, stopped)
+    return SamplerProcesses(count, sampler_spec(EXPLORE, TARGET), GenerationClock(), timeout_s, stopped)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_seed_alone_decides_what_a_task_measures(tmp_path):
     config = GenerateConfig(dataset=tmp_path, program_sampling=replace(EXPLORE, scorer="xgboost"))
     found = []
     for count in (1, 0):
-        with make_samplers(count, config, TARGET, StageClock(), lambda: False) as samplers:
+        with make_samplers(count, config, TARGET, GenerationClock(), lambda: False) as samplers:
             sampling, other = samplers.open(request()), samplers.open(request(16))
             first = sampling.next_round()
             if count:

@@ -7,9 +7,9 @@ from foretune.compiler.replay import trace_to_json
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import Hardware
 from foretune.dataset.measure import MeasureConfig, MeasureOutcome, WorkerPool
+from foretune.dataset.sampling.programs import EvolutionaryConfig
 from foretune.inference.database.tuning_database import TuningDatabase
-from foretune.inference.search.proposal import Measurement, Proposal, record_json
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
+from foretune.inference.search.candidate import Candidate, MeasuredCandidate, record_json
 from support.checkpoints import HARDWARE, TARGET, TASK, random_checkpoint
 from support.tuning import tuned
 from tvm.s_tir import Schedule
@@ -48,8 +48,9 @@ def test_the_database_keeps_the_best_and_survives_a_torn_line(checkpoint, pool, 
 def test_a_program_that_was_timed_again_has_its_shortest_latency(tmp_path):
     database = TuningDatabase(tmp_path, TARGET, HARDWARE)
     trace = Schedule(TASK.mod).trace
-    program = Proposal(trace_to_json(trace), record_json(trace), "", 0.5)
-    database.commit(TASK, [Measurement(program, MeasureOutcome((seconds,))) for seconds in (3e-3, 2e-3)])
+    program = Candidate(trace_to_json(trace), 0.5, record=record_json(trace))
+    outcomes = [MeasureOutcome((seconds,)) for seconds in (3e-3, 2e-3)]
+    database.commit(TASK, [MeasuredCandidate(program, outcome) for outcome in outcomes])
     assert database.latencies_s(TASK) == {program.trace: 2e-3}
 
 

@@ -10,7 +10,7 @@ from foretune.compiler.replay import candidate_trace_json
 from foretune.compiler.tvm_compat import parse_target
 from foretune.configuration import from_hydra
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import EvolutionaryConfig, RandomSampler, SamplerSetting
 from foretune.inference.fasor.explorer_config import ExplorationConfig
 from foretune.inference.fasor.explorer_sampler import ExplorationSampler, ExplorerResources, UnexplorableError
 from foretune.inference.fasor.explorer_strategy import ExplorationStrategy
@@ -19,7 +19,7 @@ from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from foretune.inference.strategies.evolutionary import EvolutionaryStrategy
 from foretune.inference.tune import run
 from foretune.models.checkpoints.checkpoint import (
     ActionSpaceError,
@@ -55,8 +55,10 @@ class Counting(Environment):
 def sampler_of(**changes):
     environment = Counting()
     settings = {
-        "resources": ExplorerResources(random_explorer(), environment, CPU),
         "config": ExplorationConfig(candidates=24, draws=6, walks=2),
+        "resources": ExplorerResources(random_explorer(), environment, CPU),
+        "scorer": None,
+        "surrogate": None,
         "random_share": 0.0,
         "per_round": 8,
         "seed": 0,
@@ -64,7 +66,8 @@ def sampler_of(**changes):
         "space": StockSpace(6000).generator(TARGET),
         **changes,
     }
-    return ExplorationSampler(TASK, TARGET, **settings), environment
+    config = settings.pop("config")
+    return ExplorationSampler(StrategySetting(TASK, TARGET, **settings), config), environment
 
 
 def test_one_iteration_judges_its_candidates_and_proposes_the_best():
@@ -88,7 +91,7 @@ def test_quality_walks_on_until_nothing_better_is_found():
 
 
 def test_walks_begin_at_the_starts_and_then_at_the_fastest():
-    drawn = dict(RandomSampler(TASK, TARGET, per_round=4, seed=3, threads=1).propose())
+    drawn = dict(RandomSampler(SamplerSetting(TASK, TARGET, per_round=4, seed=3, threads=1)).propose())
     sampler, _ = sampler_of()
     sampler.descend_from(drawn)
     assert sampler._parents() == list(drawn)
@@ -105,7 +108,7 @@ def test_a_task_that_no_move_changes_is_unexplorable(monkeypatch):
     setting = StrategySetting(
         TASK,
         TARGET,
-        StockSpace(6000).generator(TARGET),
+        space=StockSpace(6000).generator(TARGET),
         scorer=None,
         surrogate=None,
         per_round=4,
@@ -119,7 +122,7 @@ def test_a_task_that_no_move_changes_is_unexplorable(monkeypatch):
 
 
 def test_a_strategy_takes_starts_and_proposes_quickly():
-    (start,) = dict(RandomSampler(TASK, TARGET, per_round=1, seed=3, threads=1).propose())
+    (start,) = dict(RandomSampler(SamplerSetting(TASK, TARGET, per_round=1, seed=3, threads=1)).propose())
     sampler, _ = sampler_of()
     strategy = ExplorationStrategy(sampler, None)
     ((trace, _),) = strategy.take_starts([start, "no trace"])
@@ -164,7 +167,7 @@ def test_a_target_without_an_explorer_is_searched_by_evolution(caplog):
 )
 def test_settings_out_of_range_are_named(change, message):
     with pytest.raises(OneShotConfigError, match=message):
-        ExplorationConfig(**change)
+        OneShotConfig({"name": "dqn", **change})
 
 
 # --- presets

@@ -11,8 +11,13 @@ import pytest
 import tvm
 from foretune.compiler.operators import Dense, Softmax, to_task
 from foretune.compiler.tvm_compat import as_task_module, load_tensor_intrinsics, parse_target
-from foretune.dataset.sampling.programs import AnnealingConfig as ChainConfig
-from foretune.dataset.sampling.programs import AnnealingSampler, SamplingError
+from foretune.dataset.sampling.programs import (
+    AnnealingConfig,
+    AnnealingSampler,
+    EvolutionaryConfig,
+    SamplerSetting,
+    SamplingError,
+)
 from foretune.inference import OneShotConfig, OneShotStrategy, PretrainedCostModel
 from foretune.inference.eto.search.config import ReuseConfig
 from foretune.inference.fasor.explorer_config import ExplorationConfig
@@ -20,10 +25,8 @@ from foretune.inference.reuse.config import AutoConfig, EtoConfig
 from foretune.inference.search.config import OneShotConfigError, StopConfig
 from foretune.inference.spaces.config import SubSpaceConfig
 from foretune.inference.starts.config import PretunedConfig
-from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.model import DraftModel
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from support.drafts import CPU
 from support.made_up_runs import Builder, Future
 from tvm import relax, te
@@ -274,15 +277,10 @@ def test_annealing_stops_early_where_nothing_gets_better():
     """All programs score the same: after two steps without a better one the walk of 50 ends."""
     SCORED.clear()
     sampler = AnnealingSampler(
-        TASK,
-        TARGET,
-        scorer=Constant(),
-        config=ChainConfig(chains=3, steps=50, early_stop=2),
-        per_round=2,
-        seed=0,
-        threads=1,
+        SamplerSetting(TASK, TARGET, scorer=Constant(), per_round=2, seed=0, threads=1),
+        config=AnnealingConfig(chains=3, steps=50, early_stop=2),
     )
     assert len(sampler.propose()) == 2
     assert len(SCORED) == 3  # the start and two steps
     with pytest.raises(SamplingError, match="early_stop=0"):
-        ChainConfig(early_stop=0)
+        AnnealingConfig(early_stop=0)

@@ -12,7 +12,7 @@ from foretune.compiler.templates.gpu.function import launches_template
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.inference.run.gpu_placing import Template, placed
+from foretune.inference.run.gpu_placing import FastestTemplate, placed
 from foretune.inference.run.gpu_templates import GpuTemplates, joined_calls
 from foretune.inference.run.result import TaskResult
 from support.gpu_networks import TARGET, lowered, made_template
@@ -20,7 +20,7 @@ from support.results import make_task
 from support.template_text import TILING, emulated
 
 
-def setting() -> tuple[tvm.IRModule, list[TaskResult], GpuChain, Template]:
+def setting() -> tuple[tvm.IRModule, list[TaskResult], GpuChain, FastestTemplate]:
     """A layer of BERT whose tasks take 1 ms each, and a template of its attention that takes 1 us."""
     _, mod, tasks = lowered("layer")
     results = [
@@ -53,14 +53,14 @@ def test_a_faster_template_takes_the_place_of_all_its_calls() -> None:
 
 def test_a_template_must_be_faster_than_the_fastest_way_of_all() -> None:
     mod, results, attention, template = setting()
-    slow = Template(8e-3, template.title, template.module)
+    slow = FastestTemplate(8e-3, template.title, template.module)
     assert len(attention.replaces) == 8
     unchanged, same = placed(mod, results, {attention.workload: slow}, [attention])
     assert unchanged.same_as(mod) and same == results
     # Also than a template of one of the calls: then the others take 7 ms.
     product = attention.replaces[3]
-    own = Template(1e-6, "product", template.module)
-    nearly = Template(7.5e-3, template.title, template.module)
+    own = FastestTemplate(1e-6, "product", template.module)
+    nearly = FastestTemplate(7.5e-3, template.title, template.module)
     templates = {attention.workload: nearly, product: own}
     _, found = placed(mod, results, templates, [])
     assert [result.template for result in found if result.workload_hash == product] == ["product"]

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from foretune.compiler.tvm_compat import parse_target
-from foretune.inference.search import checkpoint_fit as subject
-from foretune.inference.search.checkpoint_fit import AUTO, CheckpointFitError, fitting_checkpoint, misfit
+from foretune.inference.search.checkpoint_fit import CheckpointFitError, fitting_checkpoint, misfit
 from foretune.models.checkpoints.card import Card
 from foretune.models.checkpoints.checkpoint import (
     CheckpointNotFoundError,
     load_checkpoint,
     shipped_checkpoints,
 )
+from foretune.models.checkpoints.shipped import AUTO, SHIPPED_CHECKPOINTS, CheckpointUse
 from support.checkpoints import random_checkpoint
 
 CPU = parse_target({"kind": "llvm", "num-cores": 1})
@@ -87,7 +87,7 @@ def test_auto_without_one_warns_in_one_line(caplog):
 
 
 def test_auto_is_checked_as_a_named_checkpoint_is(monkeypatch):
-    monkeypatch.setitem(subject._SHIPPED, "cuda", "cpu")
+    monkeypatch.setitem(SHIPPED_CHECKPOINTS[CheckpointUse.SCORES], "cuda", "cpu")
     with pytest.raises(CheckpointFitError):
         fitting_checkpoint(AUTO, GPU)
 

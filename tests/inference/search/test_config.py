@@ -8,12 +8,11 @@ import foretune
 import pytest
 from foretune.compiler.networks import Lowering
 from foretune.configuration import ConfigError, from_hydra
+from foretune.dataset.sampling.programs import AnnealingConfig, EvolutionaryConfig
 from foretune.inference.run.config import TuneConfig, TuneConfigError
 from foretune.inference.run.network_set import NetworkSetError
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError, StopConfig
-from foretune.inference.strategies.annealing import AnnealingConfig
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.strategies.registry import STRATEGIES
 from hydra import compose, initialize_config_module
 
@@ -159,13 +158,13 @@ def test_executors_are_those_of_generation() -> None:
             r"search\.strategy=bayesian: unknown; .* draft, evolutionary, annealing",
         ),
         (lambda: OneShotConfig(replay_factor=0), r"search\.replay_factor=0"),
-        (lambda: DraftingConfig(keep=0), r"search\.strategy\.keep=0"),
+        (lambda: OneShotConfig({"name": "draft", "keep": 0}), r"search\.strategy\.keep=0"),
         (lambda: OneShotConfig(overlap="some"), r"search\.overlap=some"),
         (lambda: OneShotConfig(processes=-1), r"search\.processes=-1"),
         (lambda: OneShotConfig(extra_rounds=-1), r"search\.extra_rounds=-1"),
         (lambda: OneShotConfig(min_latency_share=-0.1), r"search\.min_latency_share=-0\.1"),
-        (lambda: AnnealingConfig(early_stop=0), r"search\.strategy\.early_stop=0"),
-        (lambda: AnnealingConfig(steps=0), r"search\.strategy\.steps=0"),
+        (lambda: OneShotConfig({"name": "annealing", "early_stop": 0}), r"search\.strategy\.early_stop=0"),
+        (lambda: OneShotConfig({"name": "annealing", "steps": 0}), r"search\.strategy\.steps=0"),
         (
             lambda: OneShotConfig({"name": "annealing", "keep": 3}),
             r"search\.strategy\.keep: .*annealing has no",

@@ -18,11 +18,11 @@ from foretune.compiler.tvm_compat import (
 from foretune.dataset.features import assembly
 from foretune.dataset.features.assembly import FeatureAssembler
 from foretune.dataset.measure import MeasureConfig, WorkerPool
+from foretune.dataset.sampling.programs import EvolutionaryConfig
 from foretune.inference import OneShotConfig, PretrainedCostModel, prepare_builder
 from foretune.inference.search.config import OneShotConfigError
 from foretune.inference.search.cost_model import load_cost_model
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError
 from support.checkpoints import HARDWARE, TARGET, TASK, candidates_of, random_checkpoint
 from support.tuning import tuned

@@ -53,5 +53,6 @@ def test_what_was_measured_before_is_left_out() -> None:
 
 
 def test_without_starts_the_schedules_of_the_task_are_proposed() -> None:
-    (own,) = FixedSession(TASK, CPU).propose(RoundBudget(1, search=False))
-    assert not own.is_start and trace_to_json(own.program.sch.trace) == own.trace
+    session = FixedSession(TASK, CPU)
+    (own,) = session.propose(RoundBudget(1, search=False))
+    assert not own.is_start and trace_to_json(session.known.program(own.trace).sch.trace) == own.trace

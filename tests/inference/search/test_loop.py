@@ -139,7 +139,7 @@ def test_of_many_proposals_as_many_as_there_is_room_for_are_measured():
     bench = Bench()
     done = measured(predicted_well(), stop, bench, most=10)
     assert [len(batch) for batch in bench.batches] == [4, 4, 2]
-    assert len({id(validation.proposal) for validation in done}) == 10
+    assert len({id(validation.candidate) for validation in done}) == 10
     assert measured(predicted_well(), stop, bench, most=0) == []
     fixed = measured(predicted_well(), FIXED, bench, most=10)
     assert [v.predicted_score for v in fixed] == np.linspace(1.0, 0.1, 40)[:10].tolist()
@@ -185,14 +185,14 @@ def test_what_was_disturbed_is_timed_again():
     later = {1.2e-3: MeasureOutcome((0.97e-3, 0.98e-3), run_s=0.1)}
     proposals = measured_once(1.1e-3, 1.2e-3, 1.7e-3)
     once = measured(proposals, FIXED, Disturbed(later))
-    assert fastest(once).proposal is proposals[0]
+    assert fastest(once).candidate is proposals[0]
     bench = Disturbed(later)
     loop = loop_of(FIXED, finalists=4)
     done = run_round(loop, bench, proposals)
     # The third is too far from the best to be it.
     assert bench.batches == [[1.1e-3, 1.2e-3, 1.7e-3], [1.1e-3, 1.2e-3]]
-    assert [validation.proposal for validation in done] == proposals
-    assert fastest(done).proposal is proposals[1]
+    assert [validation.candidate for validation in done] == proposals
+    assert fastest(done).candidate is proposals[1]
     assert fastest(done).outcome.run_secs == (1.2e-3, 0.97e-3, 0.98e-3)
     assert fastest(done).outcome.run_s == pytest.approx(0.1)
 

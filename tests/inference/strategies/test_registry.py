@@ -13,7 +13,7 @@ from foretune.compiler.tvm_compat import design_spaces, make_tune_context, parse
 from foretune.inference import OneShotConfig
 from foretune.inference.search.config import OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.spaces.base import DesignSpace
 from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import Strategy, StrategyConfig
@@ -83,15 +83,8 @@ class _Here:
 
 
 def session_of(strategy, **options):
-    return SearchSession(
-        TASK,
-        TARGET,
-        ms.cost_model.RandomModel(),
-        OneShotConfig(strategy),
-        hardware=None,
-        threads=1,
-        **options,
-    )
+    resources = SessionResources(ms.cost_model.RandomModel(), OneShotConfig(strategy), None, threads=1)
+    return SearchSession(TASK, TARGET, resources, **options)
 
 
 def test_a_strategy_is_one_class_and_one_line(registered):

@@ -8,7 +8,7 @@ from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.structure.read_traces import SketchReader
 from foretune.compiler.task import Task
 from foretune.compiler.tvm_compat import parse_target
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import RandomSampler, SamplerSetting
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM, CandidateEmbedder
 from foretune.inference.surrogate.residual import ResidualModel
 from support.drafts import CPU
@@ -18,7 +18,10 @@ DENSE = to_task(Dense(rows=8, in_features=64, out_features=32))
 
 
 def candidates_of(task: Task, count: int = 6) -> list:
-    return [candidate for _, candidate in RandomSampler(task, TARGET, per_round=count, seed=0).propose()]
+    return [
+        candidate
+        for _, candidate in RandomSampler(SamplerSetting(task, TARGET, per_round=count, seed=0)).propose()
+    ]
 
 
 @pytest.fixture(scope="module")

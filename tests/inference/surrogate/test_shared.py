@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from foretune.inference.search.proposal import Proposal
+from foretune.inference.search.candidate import Candidate
 from foretune.inference.surrogate.shared import Surrogates, own_surrogate
 from support.search_loop import proposal
 
@@ -107,7 +107,7 @@ def test_tasks_of_a_family_may_have_embeddings_of_other_widths():
     surrogates = Surrogates()
     wide, narrow = surrogates.of("wide", "family"), surrogates.of("narrow", "family")
     wide.learn([proposal(0.5, 1.0, 0.0)], [1e-3])
-    other = Proposal("t", "[]", "", 0.5, np.zeros(3, np.float32))
+    other = Candidate("t", 0.5, np.zeros(3, np.float32))
     assert narrow.first_batch([other], 1).tolist() == [0]
     np.testing.assert_array_equal(narrow.corrected(np.zeros((1, 3)), np.array([0.5])), [0.5])
     narrow.learn([other], [2e-3])

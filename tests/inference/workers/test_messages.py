@@ -10,8 +10,8 @@ import pytest
 from foretune.compiler.operators import Dense, to_task
 from foretune.dataset.sampling.programs.counts import CandidateCounts
 from foretune.inference.reuse.parent import ReuseParent
+from foretune.inference.search.candidate import Candidate
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.proposal import Proposal
 from foretune.inference.workers.messages import RoundReply, RoundRequest, SiblingProgram
 
 TASK = to_task(Dense(rows=8, in_features=64, out_features=32, epilogue="bias_relu"))
@@ -23,7 +23,7 @@ def through_json(message):
 
 def test_a_request_survives_json():
     learned = {"ran": 1e-3, "failed": math.inf}
-    sibling = SiblingProgram("other", "trace", 0.25, np.array([1.5, 2.0], np.float32), 2e-3)
+    sibling = SiblingProgram("other", Candidate("trace", 0.25, np.array([1.5, 2.0], np.float32)), 2e-3)
     request = RoundRequest(
         "key", RoundBudget(3, quick=True), learned, ("start",), "family", TASK, siblings=(sibling,)
     )
@@ -31,8 +31,13 @@ def test_a_request_survives_json():
     assert (again.key, again.budget, again.learned) == ("key", RoundBudget(3, quick=True), learned)
     assert (again.starts, again.surrogate_group) == (("start",), "family")
     (told,) = again.siblings
-    assert (told.workload, told.trace, told.score, told.latency_s) == ("other", "trace", 0.25, 2e-3)
-    np.testing.assert_array_equal(told.embedding, sibling.embedding)
+    assert (told.workload, told.candidate.trace, told.candidate.score, told.latency_s) == (
+        "other",
+        "trace",
+        0.25,
+        2e-3,
+    )
+    np.testing.assert_array_equal(told.candidate.embedding, sibling.candidate.embedding)
     assert again.task.workload_hash == TASK.workload_hash
     assert (again.task.name, again.task.weight, again.task.flops) == (TASK.name, TASK.weight, TASK.flops)
     (parent,) = through_json(
@@ -43,7 +48,8 @@ def test_a_request_survives_json():
 
 
 def test_a_reply_survives_json():
-    proposal = Proposal("trace", "record", "module", 0.5, np.array([1.00004, 2.0], np.float32), is_start=True)
+    embedding = np.array([1.00004, 2.0], np.float32)
+    proposal = Candidate("trace", 0.5, embedding, is_start=True, record="record", module="module")
     counts = CandidateCounts(drafted=90, tried=5, proposed=3, rejected={"duplicate": 2})
     again = through_json(RoundReply((proposal,), 7, {"features": 0.5}, counts=counts))
     (found,) = again.proposals

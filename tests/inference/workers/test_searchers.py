@@ -21,13 +21,12 @@ from foretune.compiler.tvm_compat import as_task_module, parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import WorkerPool
 from foretune.dataset.measure.worker.process import WorkerLostError
-from foretune.dataset.sampling.programs import EvolutionarySampler
+from foretune.dataset.sampling.programs import EvolutionaryConfig, EvolutionarySampler
 from foretune.inference import OneShotConfig, PretrainedCostModel
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.strategy import DraftStrategy
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.strategies.sampled import QUICK_PROPOSALS
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM
 from foretune.inference.workers import searchers
@@ -184,7 +183,7 @@ def test_an_element_wise_task_is_proposed_in_parallel_and_in_vectors_once(inline
 def test_a_search_without_a_population_draws_at_random(monkeypatch):
     """As on a GPU whose limits most programs break: evolution proposes nothing, and chance goes on."""
     model = PretrainedCostModel.load("cpu", HARDWARE)
-    session = SearchSession(TASK, TARGET, model, CONFIG, hardware=HARDWARE, threads=1)
+    session = SearchSession(TASK, TARGET, SessionResources(model, CONFIG, HARDWARE, threads=1))
     monkeypatch.setattr(EvolutionarySampler, "propose", lambda self: [])
     first = session.propose(ROUND)
     assert len(first) == QUICK_PROPOSALS
@@ -192,7 +191,7 @@ def test_a_search_without_a_population_draws_at_random(monkeypatch):
     second = session.propose(ROUND)
     assert second
     assert not {p.trace for p in first} & {p.trace for p in second}
-    exhausted = SearchSession(TASK, TARGET, model, CONFIG, hardware=HARDWARE, threads=1)
+    exhausted = SearchSession(TASK, TARGET, SessionResources(model, CONFIG, HARDWARE, threads=1))
     exhausted.learn({"measured before": 1e-3})
     assert exhausted.propose(ROUND) == []
 
@@ -208,9 +207,8 @@ def test_a_quick_round_proposes_a_few_and_the_search_goes_on():
 
 def test_nothing_is_proposed_twice_measured_or_not():
     model = PretrainedCostModel.load("cpu", HARDWARE)
-    session = SearchSession(
-        TASK, TARGET, model, replace(CONFIG, replay_factor=3), hardware=HARDWARE, threads=1
-    )
+    config = replace(CONFIG, replay_factor=3)
+    session = SearchSession(TASK, TARGET, SessionResources(model, config, HARDWARE, threads=1))
     first = session.propose(ROUND)
     assert 2 < len(first) <= 2 * 3  # three for each that is measured
     session.learn({proposal.trace: 1e-3 for proposal in first[-2:]})

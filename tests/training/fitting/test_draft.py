@@ -17,7 +17,7 @@ from foretune.dataset.features import FEATURE_VERSION
 from foretune.dataset.records.split import SplitConfig
 from foretune.dataset.records.store import RecordStore
 from foretune.inference.search.cost_model import PretrainedCostModel
-from foretune.inference.strategies.draft.drafts import DraftConfig
+from foretune.inference.strategies.draft.drafts import DraftRequest
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.models.architectures.registry import ModelConfig
 from foretune.models.checkpoints.checkpoint import FeatureVersionError, load_checkpoint
@@ -137,7 +137,7 @@ def test_the_search_finds_what_was_fast(trained):
     model = DraftModel.load(trained.checkpoint_dir, HARDWARE)
     assert model.checkpoint.card.feature_version == DRAFT_VERSION
     drafter = drafter_of(task, TARGET, model)
-    best = drafter.draft(DraftConfig(population=256, generations=4, keep=1))[0]
+    best = drafter.draft(DraftRequest(population=256, generations=4, keep=1))[0]
     assert ",64]" in best.trace.rpartition("]],[[")[2]  # the widest vector that the columns allow
 
 

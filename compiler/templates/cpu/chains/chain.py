@@ -24,7 +24,7 @@ _MATRIX_AXES = 2
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChainStage:
     """One product of a chain with the element-wise steps behind it."""
 
     block: str
@@ -76,7 +76,7 @@ class Stage:
 class Chain:
     """Stages in the order in which they are computed."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[ChainStage, ...]
 
     @property
     def types(self) -> tuple[str, str, str]:
@@ -94,7 +94,7 @@ def read_chain(mod: tvm.IRModule) -> Chain | None:
     places = [number for number, block in enumerate(blocks) if block.init is not None]
     if len(places) < 2 or any(len(block.writes) != 1 for block in blocks):
         return None
-    stages: list[Stage] = []
+    stages: list[ChainStage] = []
     begin, result = 0, blocks[0]
     for number, place in enumerate(places):
         end = places[number + 1] if number + 1 < len(places) else len(blocks)
@@ -111,7 +111,7 @@ def read_chain(mod: tvm.IRModule) -> Chain | None:
     return Chain(tuple(stages)) if _follow(stages) else None
 
 
-def _reads(result: SBlock, before: Sequence[SBlock], anchor: SBlock, stage: Stage) -> bool:
+def _reads(result: SBlock, before: Sequence[SBlock], anchor: SBlock, stage: ChainStage) -> bool:
     """Whether the data of a product is this result, perhaps copied or padded."""
     source = anchor.reads[stage.contraction.data if stage.contraction else 0].source
     for block in reversed(before):
@@ -120,7 +120,7 @@ def _reads(result: SBlock, before: Sequence[SBlock], anchor: SBlock, stage: Stag
     return bool(result.writes[0].source.same_as(source))
 
 
-def _follow(stages: Sequence[Stage]) -> bool:
+def _follow(stages: Sequence[ChainStage]) -> bool:
     """Whether the shapes of stages fit, and no stage but the first spoils residence."""
     *others, last = stages
     if not last.is_pointwise or last.contraction is None:
@@ -139,7 +139,7 @@ def _follow(stages: Sequence[Stage]) -> bool:
 
 def _stage(
     mod: tvm.IRModule, before: Sequence[SBlock], anchor: SBlock, after: Sequence[SBlock]
-) -> Stage | None:
+) -> ChainStage | None:
     if not is_product(anchor) or len(anchor.reads) != 2:
         return None
     copies = [block for block in before if only_copies(block)]
@@ -164,7 +164,7 @@ def _stage(
     else:
         return None
     depth, taps, stride = found
-    return Stage(
+    return ChainStage(
         block=anchor.name_hint,
         **names,
         result=result.name_hint,

@@ -8,7 +8,7 @@ from ..intrinsics.dot_intrinsics import dot_name
 from ..stages import copy_in_parallel, in_vectors, pack_weight, split_by_decision, tensorize
 from ..template import Template
 from ..vector_schedule import MOST_ROWS, MOST_UNROLLED, MOST_VECTORS
-from .chain import Chain, Stage
+from .chain import Chain, ChainStage
 from .chain_template import MOST_LINES, ChainTemplate
 
 _LAST = -1
@@ -40,7 +40,7 @@ def apply_chain(sch: Schedule, chain: Chain, template: ChainTemplate) -> None:
         copy_in_parallel(sch, sch.get_sblock(name))
 
 
-def _last(sch: Schedule, stage: Stage, template: ChainTemplate) -> LoopRV:
+def _last(sch: Schedule, stage: ChainStage, template: ChainTemplate) -> LoopRV:
     """Loops of the last stage; returns the loop over blocks of rows."""
     block, result = _results(sch, stage)
     loops = sch.get_loops(result)
@@ -55,14 +55,14 @@ def _last(sch: Schedule, stage: Stage, template: ChainTemplate) -> LoopRV:
     return around
 
 
-def _before(sch: Schedule, stage: Stage, template: ChainTemplate, number: int, around: LoopRV) -> None:
+def _before(sch: Schedule, stage: ChainStage, template: ChainTemplate, number: int, around: LoopRV) -> None:
     """Computes an earlier stage for a block of rows."""
     block, result = _results(sch, stage)
     sch.compute_at(result, around, preserve_unit_loops=True)
     _register_tiles(sch, stage, template, number, block, result)
 
 
-def _results(sch: Schedule, stage: Stage) -> tuple[SBlockRV, SBlockRV]:
+def _results(sch: Schedule, stage: ChainStage) -> tuple[SBlockRV, SBlockRV]:
     """The block that reduces, whose sums are in registers, and the one that stores the result."""
     block = sch.get_sblock(stage.block)
     if stage.result == stage.block:
@@ -72,7 +72,7 @@ def _results(sch: Schedule, stage: Stage) -> tuple[SBlockRV, SBlockRV]:
 
 
 def _register_tiles(
-    sch: Schedule, stage: Stage, template: ChainTemplate, number: int, block: SBlockRV, result: SBlockRV
+    sch: Schedule, stage: ChainStage, template: ChainTemplate, number: int, block: SBlockRV, result: SBlockRV
 ) -> None:
     """Register tiles of a stage: loops of its result, within which its sums are computed."""
     lanes, step = template.instruction.lanes, template.instruction.step
@@ -123,7 +123,7 @@ def _copy_in_vectors(sch: Schedule, block: SBlockRV, lanes: int) -> None:
     sch.vectorize(lane)
 
 
-def _packs(stage: Stage, template: ChainTemplate) -> bool:
+def _packs(stage: ChainStage, template: ChainTemplate) -> bool:
     """Whether the weight is packed by the schedule, as in `vector_schedule`."""
     task = stage.contraction
     if task is None:

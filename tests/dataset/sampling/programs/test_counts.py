@@ -12,9 +12,10 @@ from foretune.dataset.sampling.programs import (
     AnnealingConfig,
     AnnealingSampler,
     DatabaseSampler,
+    EvolutionaryConfig,
     EvolutionarySampler,
-    EvolutionConfig,
     RandomSampler,
+    SamplerSetting,
 )
 from foretune.dataset.sampling.programs import sampler as sampler_module
 from foretune.dataset.sampling.programs.counts import DUPLICATE, LOWER_SCORE, CandidateCounts
@@ -45,12 +46,14 @@ class Even(ms.cost_model.PyCostModel):
 def sampler_of(name, scorer=None, per_round=6):
     common = {"per_round": per_round, "seed": 3}
     if name == "random":
-        return RandomSampler(TASK, TARGET, **common)
+        return RandomSampler(SamplerSetting(TASK, TARGET, **common))
     common |= {"scorer": scorer or Even(), "threads": 1}
     if name == "annealing":
-        return AnnealingSampler(TASK, TARGET, config=AnnealingConfig(chains=6, steps=4), **common)
+        return AnnealingSampler(
+            SamplerSetting(TASK, TARGET, **common), config=AnnealingConfig(chains=6, steps=4)
+        )
     return EvolutionarySampler(
-        TASK, TARGET, config=EvolutionConfig(population_size=12, generations=2), **common
+        SamplerSetting(TASK, TARGET, **common), config=EvolutionaryConfig(population_size=12, generations=2)
     )
 
 
@@ -108,7 +111,7 @@ def test_what_is_tried_is_proposed_or_rejected_round_by_round(name, instantiated
 def test_a_replayed_database_counts_its_traces():
     recorded = [trace for trace, _ in sampler_of("random", per_round=2).propose()]
     traces = [recorded[0], recorded[0], recorded[1], "[[],[[9,1]]]"]
-    sampler = DatabaseSampler(TASK, TARGET, traces=traces, per_round=9, seed=0)
+    sampler = DatabaseSampler(SamplerSetting(TASK, TARGET, per_round=9, seed=0), traces=traces)
     assert len(sampler.propose()) == 2
     assert sampler.counts == CandidateCounts(
         tried=4, proposed=2, rejected={DUPLICATE: 1, "trace does not replay": 1}

@@ -17,10 +17,11 @@ from foretune.dataset.sampling.programs import (
     AnnealingConfig,
     AnnealingSampler,
     DatabaseSampler,
+    EvolutionaryConfig,
     EvolutionarySampler,
-    EvolutionConfig,
     ProgramSamplingConfig,
     RandomSampler,
+    SamplerSetting,
     SamplingError,
     make_program_sampler,
 )
@@ -60,14 +61,16 @@ def unroll_of(trace):
 
 def sampler_of(name, scorer=None, per_round=8, seed=3, **changes):
     common = {"per_round": per_round, "seed": seed}
+    if "random_share" in changes:
+        common["random_share"] = changes.pop("random_share")
     if name == "random":
-        return RandomSampler(TASK, TARGET, **common)
+        return RandomSampler(SamplerSetting(TASK, TARGET, **common))
     common |= {"scorer": scorer or UnrollLover(), "threads": 1}
     if name == "annealing":
         config = AnnealingConfig(**{"chains": 6, "steps": 4, **changes})
-        return AnnealingSampler(TASK, TARGET, config=config, **common)
-    config = EvolutionConfig(**{"population_size": 12, "generations": 1, **changes})
-    return EvolutionarySampler(TASK, TARGET, config=config, **common)
+        return AnnealingSampler(SamplerSetting(TASK, TARGET, **common), config=config)
+    config = EvolutionaryConfig(**{"population_size": 12, "generations": 1, **changes})
+    return EvolutionarySampler(SamplerSetting(TASK, TARGET, **common), config=config)
 
 
 @pytest.mark.parametrize("name", ["evolutionary", "annealing", "random"])
@@ -137,7 +140,7 @@ def test_the_database_sampler_replays_in_order_and_counts_what_does_not():
     recorded = [trace for trace, _ in sampler_of("random", per_round=3).propose()]
     foreign = recorded[0].replace('"matmul"', '"no_such_block"')
     traces = [recorded[0], foreign, recorded[1], recorded[0], recorded[2]]
-    sampler = DatabaseSampler(TASK, TARGET, traces=traces, per_round=2, seed=0)
+    sampler = DatabaseSampler(SamplerSetting(TASK, TARGET, per_round=2, seed=0), traces=traces)
     assert [trace for trace, _ in sampler.propose()] == recorded[:2]
     assert [trace for trace, _ in sampler.propose()] == recorded[2:]
     assert sampler.propose() == []
@@ -146,7 +149,7 @@ def test_the_database_sampler_replays_in_order_and_counts_what_does_not():
 
 def test_random_programs_for_a_gpu_are_within_its_limits():
     task = to_task(Dense(rows=512, in_features=512, out_features=512))
-    sampler = RandomSampler(task, CUDA, per_round=12, seed=0)
+    sampler = RandomSampler(SamplerSetting(task, CUDA, per_round=12, seed=0))
     assert len(sampler.propose()) == 12
     assert sampler.rejected.total() <= 1
 
@@ -200,12 +203,14 @@ def test_the_evolutionary_search_counts_what_a_gpu_has_no_room_for(caplog):
     task = to_task(Dense(rows=512, in_features=512, out_features=512))
     with caplog.at_level(logging.INFO):
         sampler = EvolutionarySampler(
-            task,
-            parse_target("nvidia/nvidia-a100"),
-            scorer=ms.cost_model.RandomModel(),
-            config=EvolutionConfig(population_size=24, generations=0),
-            per_round=4,
-            seed=0,
+            SamplerSetting(
+                task,
+                parse_target("nvidia/nvidia-a100"),
+                scorer=ms.cost_model.RandomModel(),
+                per_round=4,
+                seed=0,
+            ),
+            config=EvolutionaryConfig(population_size=24, generations=0),
         )
         assert sampler.propose()
     assert sampler.rejected["VerifyGPUCode"] > 0
@@ -215,7 +220,7 @@ def test_the_evolutionary_search_counts_what_a_gpu_has_no_room_for(caplog):
 @pytest.mark.parametrize("name", ["evolutionary", "annealing", "random"])
 def test_samplers_are_made_by_name(name):
     config = ProgramSamplingConfig(sampler=name, scorer="random")
-    sampler = make_program_sampler(config, TASK, TARGET, per_round=4, seed=0)
+    sampler = make_program_sampler(config, SamplerSetting(TASK, TARGET, per_round=4, seed=0))
     assert sampler.name == name
     assert config.label == ("random" if name == "random" else f"{name}/random")
 
@@ -223,10 +228,12 @@ def test_samplers_are_made_by_name(name):
 @pytest.mark.parametrize("name", ["evolutionary", "annealing", "random"])
 def test_samplers_draw_no_program_above_the_limit_of_its_code(name):
     limited = ProgramSamplingConfig(sampler=name, scorer="random", max_code=60)
-    sampler = make_program_sampler(limited, TASK, TARGET, per_round=8, seed=0)
+    sampler = make_program_sampler(limited, SamplerSetting(TASK, TARGET, per_round=8, seed=0))
     assert max(code_size(candidate.sch.mod) for _, candidate in sampler.propose()) <= 60
     assert sampler.rejected[PYTHON_POSTPROCESSOR] > 0
-    free = make_program_sampler(replace(limited, max_code=None), TASK, TARGET, per_round=8, seed=0)
+    free = make_program_sampler(
+        replace(limited, max_code=None), SamplerSetting(TASK, TARGET, per_round=8, seed=0)
+    )
     assert max(code_size(candidate.sch.mod) for _, candidate in free.propose()) > 60
 
 
@@ -241,7 +248,7 @@ def test_samplers_draw_no_program_above_the_limit_of_its_code(name):
         ),
         (lambda: AnnealingConfig(steps=0), "steps=0"),
         (lambda: AnnealingConfig(temperature=-1), "temperature=-1"),
-        (lambda: EvolutionConfig(random_share=1.5), "random_share=1.5"),
+        (lambda: ProgramSamplingConfig(random_share=1.5), "program_sampling.random_share=1.5"),
     ],
 )
 def test_settings_that_cannot_be_are_named(make, message):

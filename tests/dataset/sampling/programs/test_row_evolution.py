@@ -10,9 +10,10 @@ from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware import named_hardware
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.sampling.programs import (
-    EvolutionConfig,
+    EvolutionaryConfig,
     ProgramSamplingConfig,
     RowEvolutionSampler,
+    SamplerSetting,
     SamplingError,
     make_program_sampler,
     make_scorer,
@@ -24,7 +25,7 @@ from tvm.s_tir import meta_schedule as ms
 TARGET = parse_target("nvidia/nvidia-a100")
 TASK = to_task(Dense(rows=128, in_features=128, out_features=128, epilogue="bias"))
 LOADER = "foretune.inference.plugins.checkpoint_scorer:load"
-SMALL = EvolutionConfig(population_size=12, generations=1)
+SMALL = EvolutionaryConfig(population_size=12, generations=1)
 
 
 def threads_of(candidate):
@@ -48,10 +49,11 @@ class ThreadLover(ms.cost_model.PyCostModel):
         self.lessons += len(candidates)
 
 
-def sampler_of(scorer, seed=0, config=SMALL, per_round=6):
-    return RowEvolutionSampler(
-        TASK, TARGET, scorer=scorer, config=config, per_round=per_round, seed=seed, threads=1
+def sampler_of(scorer, seed=0, config=SMALL, per_round=6, **changes):
+    setting = SamplerSetting(
+        TASK, TARGET, scorer=scorer, per_round=per_round, seed=seed, threads=1, **changes
     )
+    return RowEvolutionSampler(setting, config)
 
 
 def proposed_in(sampler, rounds):
@@ -81,9 +83,9 @@ def test_the_seed_alone_decides():
 
 
 def test_evolution_goes_where_the_scorer_leads():
-    guided = EvolutionConfig(population_size=16, generations=2, random_share=0.0)
-    by_score = proposed_in(sampler_of(ThreadLover(), config=guided), 3)[-1]
-    at_random = proposed_in(sampler_of(ThreadLover(), config=EvolutionConfig(16, 2, random_share=1.0)), 1)[0]
+    evolution = EvolutionaryConfig(population_size=16, generations=2)
+    by_score = proposed_in(sampler_of(ThreadLover(), config=evolution, random_share=0.0), 3)[-1]
+    at_random = proposed_in(sampler_of(ThreadLover(), config=evolution, random_share=1.0), 1)[0]
     threads = [np.mean([threads_of(c) for _, c in each]) for each in (by_score, at_random)]
     assert threads[0] > 1.5 * threads[1]
 
@@ -97,7 +99,9 @@ def test_an_untrained_scorer_is_not_asked():
 def test_a_checkpoint_guides_the_first_round_and_is_corrected_by_measurements():
     config = ProgramSamplingConfig(scorer="cuda", checkpoint_scorer=LOADER, evolutionary=SMALL)
     assert config.label == "evolutionary/cuda"
-    sampler = make_program_sampler(config, TASK, TARGET, per_round=6, seed=0, hardware=named_hardware("a100"))
+    sampler = make_program_sampler(
+        config, SamplerSetting(TASK, TARGET, per_round=6, seed=0), hardware=named_hardware("a100")
+    )
     assert isinstance(sampler.scorer, CorrectedCostModel)
     first = sampler.propose()
     assert len(first) == 6 and sampler.counts.tried > 6

@@ -19,7 +19,7 @@ from foretune.inference.bolt.advice.activations import (
     UnknownActivationError,
     check_activations,
 )
-from foretune.inference.bolt.advice.epilogue import Epilogue, read_epilogue
+from foretune.inference.bolt.advice.epilogue import OperatorEpilogue, read_epilogue
 from foretune.inference.bolt.advice.layers import Variant, read_layers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +70,7 @@ def test_names() -> None:
 def test_an_epilogue_is_read_as_it_was_built(name: str, added: str, channels: int) -> None:
     variant = Variant(replace(CONV, out_channels=channels, epilogue=added), name)
     found = read_epilogue(variant.task("layer").mod)
-    assert found == Epilogue(added, name)
+    assert found == OperatorEpilogue(added, name)
 
 
 @pytest.mark.parametrize(

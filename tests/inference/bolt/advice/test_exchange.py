@@ -13,10 +13,10 @@ from foretune.compiler.task import Task
 from foretune.compiler.templates.cpu.programs import template_traces
 from foretune.compiler.tvm_compat import parse_target
 from foretune.dataset.hardware.target_hardware import target_hardware
-from foretune.dataset.sampling.programs import RandomSampler
+from foretune.dataset.sampling.programs import RandomSampler, SamplerSetting
 from foretune.inference.bolt.advice.activations import ACTIVATIONS
 from foretune.inference.bolt.advice.exchange import Exchange, activation_costs
-from foretune.inference.bolt.advice.latencies import Programs
+from foretune.inference.bolt.advice.latencies import TaskPrograms
 from foretune.inference.spaces.stock import StockSpace
 from support.advice import CONV, FixedLatencies, layer
 
@@ -33,7 +33,7 @@ def exchange() -> Exchange:
 @pytest.fixture(scope="module")
 def traces() -> list[str]:
     """A searched program and a template."""
-    sampler = RandomSampler(LAYER.task, TARGET, per_round=1, seed=1)
+    sampler = RandomSampler(SamplerSetting(LAYER.task, TARGET, per_round=1, seed=1))
     (drawn, _), *_ = sampler.propose()
     return [drawn, *template_traces(LAYER.task.mod, TARGET, HARDWARE, 1)]
 
@@ -62,7 +62,7 @@ def test_costs_compare_the_programs_that_run_with_both(exchange: Exchange, trace
     other = LAYER.changed(replace(LAYER.variant, activation="gelu"))
 
     class Source(FixedLatencies):
-        def latencies_s(self, programs: Sequence[Programs]) -> list[list[float]]:
+        def latencies_s(self, programs: Sequence[TaskPrograms]) -> list[list[float]]:
             assert [of.task.workload_hash for of in programs] == [
                 LAYER.task.workload_hash,
                 other.workload_hash,

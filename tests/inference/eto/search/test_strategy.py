@@ -16,7 +16,7 @@ from foretune.inference.eto.search.strategy import NO_REUSE
 from foretune.inference.reuse.parent import ReuseParent
 from foretune.inference.search.config import OneShotConfig, OneShotConfigError
 from foretune.inference.search.loop import RoundBudget
-from foretune.inference.search.session import SearchSession
+from foretune.inference.search.session import SearchSession, SessionResources
 from foretune.inference.strategies.draft.model import DraftModel
 from support.reuse import CHILD, CPU, PARENT, SM_80, parent_trace, spaces_of
 from support.reuse_search import driven, random_parent
@@ -41,7 +41,9 @@ class Shorter(ms.cost_model.PyCostModel):
 def session(rank="model", target=CPU, task=LARGE, resources=None, backend="evolutionary", **settings):
     strategy = ReuseConfig(rank=rank, backend=backend)
     config = OneShotConfig(strategy=strategy, rounds=1, top_k=6, max_code=None, **settings)
-    return SearchSession(task, target, Shorter(), config, hardware=None, resources=resources, threads=1)
+    return SearchSession(
+        task, target, SessionResources(Shorter(), config, None, of_strategy=resources, threads=1)
+    )
 
 
 @pytest.fixture(scope="module")

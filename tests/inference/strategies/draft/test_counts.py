@@ -10,11 +10,11 @@ from foretune.compiler.spaces.measurable_space import CODE_SIZE
 from foretune.compiler.tvm_compat import as_task_module
 from foretune.dataset.measure import MeasureOutcome
 from foretune.dataset.records.schema import FailureKind
+from foretune.dataset.sampling.programs import EvolutionaryConfig
 from foretune.dataset.sampling.programs.counts import CandidateCounts
 from foretune.inference import OneShotConfig
 from foretune.inference.search.loop import RoundBudget
 from foretune.inference.strategies.draft.config import DraftingConfig
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig
 from foretune.inference.workers.messages import RoundRequest
 from foretune.inference.workers.searchers import start_searchers
 from support.checkpoints import HARDWARE, TARGET, TASK, random_checkpoint

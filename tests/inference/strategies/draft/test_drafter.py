@@ -20,7 +20,7 @@ from foretune.dataset.features.table import draft_table
 from foretune.dataset.features.vectors import TASK_DIM
 from foretune.dataset.hardware import HARDWARE_DIM
 from foretune.inference.strategies.draft.drafter import Drafter, verified
-from foretune.inference.strategies.draft.drafts import Draft, DraftConfig, DraftConfigError
+from foretune.inference.strategies.draft.drafts import Draft, DraftRequest, DraftRequestError
 from foretune.inference.strategies.draft.model import DraftModel
 from foretune.inference.strategies.draft.population import Population
 from foretune.inference.surrogate.embedding import EMBEDDING_DIM
@@ -38,7 +38,7 @@ from foretune.models.scaling.normaliser import FeatureDims, Normaliser
 from foretune.models.scaling.target import TargetConfig
 from support.drafts import CPU, StandInRater, drafter_of, matmul, matmul_trace
 
-SMALL = DraftConfig(population=128, generations=2, keep=12)
+SMALL = DraftRequest(population=128, generations=2, keep=12)
 
 
 def untrained(members: int = 1, lcb_coefficient: float = 0.0) -> DraftModel:
@@ -134,7 +134,7 @@ def test_drafts_are_the_best_rated_programs(model, task):
 def test_more_generations_find_what_rates_higher(model, task):
     drafter = drafter_of(task, parse_target("llvm"), model)
     best = [
-        drafter.draft(DraftConfig(population=128, generations=generations, keep=1))[0].score
+        drafter.draft(DraftRequest(population=128, generations=generations, keep=1))[0].score
         for generations in (0, 6)
     ]
     assert best[1] > best[0]
@@ -275,8 +275,8 @@ def test_drafts_for_a_gpu_keep_its_limits(model, task):
     ],
 )
 def test_settings_that_cannot_be(setting, message):
-    with pytest.raises(DraftConfigError, match=message):
-        DraftConfig(**setting)
+    with pytest.raises(DraftRequestError, match=message):
+        DraftRequest(**{"population": 8, "generations": 1, "keep": 4, **setting})
 
 
 def test_the_network_looks_at_task_and_hardware_alone():

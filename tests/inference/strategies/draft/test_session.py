@@ -11,7 +11,7 @@ from foretune.compiler.host.threads import linear_algebra_threads
 from foretune.compiler.operators import Dense, to_task
 from foretune.compiler.tvm_compat import make_tune_context, parse_target
 from foretune.dataset.measure import MeasureOutcome
-from foretune.dataset.sampling.programs import ProgramSampler
+from foretune.dataset.sampling.programs import EvolutionaryConfig, ProgramSampler
 from foretune.inference import OneShotConfig
 from foretune.inference.plugins.search_strategy import OneShotStrategy
 from foretune.inference.search.config import OneShotConfigError
@@ -20,10 +20,9 @@ from foretune.inference.spaces.stock import StockSpace
 from foretune.inference.strategies.base import StrategySetting
 from foretune.inference.strategies.draft.config import DraftingConfig
 from foretune.inference.strategies.draft.drafter import UnreadableSpaceError, verified
-from foretune.inference.strategies.draft.drafts import DraftConfig
 from foretune.inference.strategies.draft.sampler import DraftSampler
 from foretune.inference.strategies.draft.strategy import DraftStrategy
-from foretune.inference.strategies.evolutionary import EvolutionaryConfig, EvolutionaryStrategy
+from foretune.inference.strategies.evolutionary import EvolutionaryStrategy
 from foretune.inference.surrogate.shared import own_surrogate
 from foretune.models.checkpoints.checkpoint import CheckpointNotFoundError, FeatureVersionError
 from support.drafts import CPU, StandInRater
@@ -65,22 +64,28 @@ class FirstValues:
         return sum(rater.rated for rater in self.raters)
 
 
-DRAFTING = DraftConfig(population=200, generations=2, keep=20)
+DRAFTING = DraftingConfig(
+    population=200,
+    generations=2,
+    keep=20,
+    refine_population=50,
+    refine_generations=1,
+    refine_keep=10,
+)
 
 
 def sampler_of(**changes):
     settings = {
-        "model": FirstValues(),
         "config": DRAFTING,
-        "refining": replace(DRAFTING, population=50, generations=1, keep=10),
+        "resources": FirstValues(),
         "random_share": 0.0,
         "surrogate": own_surrogate(),
         "per_round": 6,
-        "seed": 0,
-        "threads": 1,
+        "space": "post-order-apply",
         **changes,
     }
-    return DraftSampler(TASK, TARGET, **settings), settings
+    config = settings.pop("config")
+    return DraftSampler(setting(**settings), config), settings
 
 
 @pytest.fixture
@@ -105,7 +110,7 @@ def test_hundreds_are_rated_and_few_replayed(replayed):
     proposed = sampler.propose()
     assert isinstance(sampler, ProgramSampler)
     assert len(proposed) == len({trace for trace, _ in proposed}) == 6
-    assert settings["model"].rated >= 3 * 150
+    assert settings["resources"].rated >= 3 * 150
     assert len(replayed) == 6
     assert [draft.score for draft in replayed] == sorted((d.score for d in replayed), reverse=True)
 
@@ -114,7 +119,7 @@ def test_drafts_are_rated_on_one_thread():
     """Two that wait for each other take several times as long beside other work, as while workers start."""
     sampler, settings = sampler_of()
     seen = []
-    for rater in settings["model"].raters:
+    for rater in settings["resources"].raters:
         rater.score = lambda values: seen.append(torch.get_num_threads()) or np.exp(-0.01 * values[:, 0])
     with linear_algebra_threads(2):
         measured(sampler, proposed := sampler.propose(), [1e-3] * len(proposed))
@@ -173,7 +178,7 @@ def test_a_quick_round_rates_less_and_leaves_the_rest_for_later(share, rounding,
     sampler, settings = sampler_of(config=config)
     quick = sampler.propose_quickly(5)
     assert len(quick) == len(replayed) == 5
-    assert settings["model"].rated <= 3 * 200 + rounding  # two generations instead of eight
+    assert settings["resources"].rated <= 3 * 200 + rounding  # two generations instead of eight
     measured(sampler, quick, [1e-3] * 5)
     before = sampler.counts.drafted
     later = sampler.propose()
@@ -200,8 +205,9 @@ def setting(**changes):
         "seed": 0,
         "threads": 1,
         "resources": FirstValues(),
+        **changes,
     }
-    return StrategySetting(**{**given, **changes})
+    return StrategySetting(**given)
 
 
 def test_the_strategy_makes_one_with_its_settings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foretune.compiler.templates.cpu.chains.chain import Chain, Stage, read_chain
+from foretune.compiler.templates.cpu.chains.chain import Chain, ChainStage, read_chain
 from foretune.compiler.templates.cpu.chains.chain_template import (
     chain_templates,
     cycles,
@@ -18,11 +18,11 @@ from foretune.dataset.hardware import Hardware
 from tests.support.contractions import Convolution, Product
 
 FMA = INSTRUCTION["avx512_fma"]
-EXPAND = Stage("a", "a1", (), (), rows=(1, 14, 14), columns=96, depth=16)
-DEPTHWISE = Stage("b", "b1", (), ("pad",), rows=(1, 7, 14), columns=96, depth=9, window=3, stride=2)
-PROJECT = Stage("c", "c1", (), (), rows=(1, 7, 14), columns=16, depth=96)
+EXPAND = ChainStage("a", "a1", (), (), rows=(1, 14, 14), columns=96, depth=16)
+DEPTHWISE = ChainStage("b", "b1", (), ("pad",), rows=(1, 7, 14), columns=96, depth=9, window=3, stride=2)
+PROJECT = ChainStage("c", "c1", (), (), rows=(1, 7, 14), columns=16, depth=96)
 BLOCK = Chain((EXPAND, DEPTHWISE, PROJECT))
-MATRIX = Stage("d", "d1", (), (), rows=(64,), columns=32, depth=24)
+MATRIX = ChainStage("d", "d1", (), (), rows=(64,), columns=32, depth=24)
 PAIR = Chain((MATRIX, replace(MATRIX, block="e", depth=32)))
 HARDWARE = Hardware("cpu", "cpu", 2, 3.0, 512, 48 << 10, 2 << 20, 8 << 20, 100.0, 20.0)
 
