@@ -11,13 +11,13 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
-from tvm.target.codegen import llvm_cpu_has_features
 from tvm.tirx import PrimFunc
 
+from ..targets import traits
 from ..tvm_compat import cpu_target, importing_llvm, lane_dtype, lanes_of
+from ..types import WIDE
 
-FEATURE = "avx512bf16"
-"""LLVM's name of the feature with the instruction."""
+_NARROW = "bfloat16"
 
 
 def with_native_rounding(func: PrimFunc) -> PrimFunc:
@@ -27,7 +27,7 @@ def with_native_rounding(func: PrimFunc) -> PrimFunc:
     for subnormal numbers, which become zero.
     """
     target = cpu_target(func)
-    if target is None or not llvm_cpu_has_features([FEATURE], target):
+    if target is None or not traits(target).converts(_NARROW):
         return func
     widths: set[int] = set()
 
@@ -55,7 +55,7 @@ def _rounded_by_arithmetic(cast: tirx.Cast) -> Any:
     if not isinstance(bits, Call) or bits.op.name != "tirx.reinterpret":
         return None
     (value,) = bits.args
-    is_wide = lane_dtype(value) == "float32"
+    is_wide = lane_dtype(value) == WIDE
     same = is_wide and tvm_ffi.structural_equal(cast, _by_arithmetic(bits, lanes_of(cast)))
     return value if same else None
 

@@ -16,8 +16,9 @@ from tvm.ir import Call
 from tvm.tirx import PrimFunc
 
 from ..tvm_compat import cpu_target, dtype_as_wide, lane_dtype
+from ..types import WIDE, data_type
 
-_RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+_RANGES = {name: data_type(name).range for name in ("uint8", "int8")}
 
 
 class _Quantised(NamedTuple):
@@ -45,7 +46,7 @@ def _mapped(body: Any, change: Callable[[tirx.Cast], Any]) -> Any:
 def _read_back(cast: tirx.Cast) -> Any:
     """float32 of a quantised value without the integers between."""
     inner = cast.value
-    if lane_dtype(cast) == "float32" and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
+    if lane_dtype(cast) == WIDE and isinstance(inner, tirx.Cast) and _quantised(inner) is not None:
         return inner.value
     return cast
 
@@ -68,7 +69,7 @@ def _rounded(cast: tirx.Cast) -> Any:
 def _quantised(cast: tirx.Cast) -> _Quantised | None:
     """Value that a cast quantises, None where it does something else."""
     limits = _RANGES.get(lane_dtype(cast))
-    if limits is None or lane_dtype(cast.value) != "float32":
+    if limits is None or lane_dtype(cast.value) != WIDE:
         return None
     value, clips = cast.value, []
     while isinstance(value, tirx.Min | tirx.Max) and (bound := _whole(value.b)) is not None:

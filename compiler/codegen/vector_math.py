@@ -21,6 +21,7 @@ from tvm import tirx
 from tvm.ir import Expr
 
 from ..tvm_compat import dtype_as_wide
+from ..types import WIDE
 
 _Rule: TypeAlias = Callable[[Expr], Expr]
 
@@ -44,7 +45,7 @@ def _of_float32(rule: _Rule, otherwise: _Rule | None) -> _Rule:
     """Lowering rule that applies `rule` to float32 scalars and vectors, and `otherwise` to other types."""
 
     def lowered(call: Expr) -> Expr:
-        if str(call.args[0].ty.dtype).partition("x")[0] == "float32":
+        if str(call.args[0].ty.dtype).partition("x")[0] == WIDE:
             return rule(call.args[0])
         return call if otherwise is None else otherwise(call)
 

@@ -15,7 +15,8 @@ from tvm.s_tir.stmt import SBlock
 from tvm.tirx import For, ForKind, IterVar, PrimFunc
 
 from ..operators.shared.tir import substituted
-from ..tvm_compat import cpu_target, target_vectors
+from ..targets import traits
+from ..tvm_compat import cpu_target
 
 
 def with_register_vectors(func: PrimFunc) -> PrimFunc:
@@ -27,7 +28,7 @@ def with_register_vectors(func: PrimFunc) -> PrimFunc:
     target = cpu_target(func)
     if target is None:
         return func
-    wide = {loop.loop_var: lanes for loop, lanes in _wide(func, target_vectors(target)[0] or 128)}
+    wide = {loop.loop_var: lanes for loop, lanes in _wide(func, traits(target).vector_bits or 128)}
 
     def changed(loop: For) -> Any:
         lanes = wide.get(loop.loop_var)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tvm
 
 from ..hardware import Hardware
+from ..targets import registers_of
 from .instructions import chained_additions, executed_instructions
 from .traffic import LoweredStores
 
@@ -87,4 +88,4 @@ def full_vectors(flops: float, hardware: Hardware) -> float:
 
 def register_bytes(vector_bits: int) -> int:
     """Bytes of the vector registers: 32 with AVX-512, 16 otherwise."""
-    return (32 if vector_bits >= 512 else 16) * max(vector_bits, 32) // 8
+    return registers_of(vector_bits) * max(vector_bits, 32) // 8

@@ -16,6 +16,7 @@ from tvm.tirx import PrimFunc
 from typing_extensions import Self
 
 from ..tvm_compat import with_layout_free
+from ..types import OPERATOR_DTYPES, WIDE, data_type
 from .shared.checks import CheckedFields, SettingsError
 from .shared.epilogue import RESIDUAL
 from .shared.knobs import Knob
@@ -33,8 +34,8 @@ Pair: TypeAlias = tuple[int, int]
 Triple: TypeAlias = tuple[int, int, int]
 """Depth, height and width of a kernel, stride, padding or dilation."""
 
-DTYPES = ("float32", "float16", "int8", "bfloat16")
-FLOATS = ("float32", "float16")
+DTYPES = OPERATOR_DTYPES
+FLOATS = tuple(name for name in DTYPES if data_type(name).sums == name)
 """Data types of operators without products: a network in bfloat16 computes them in float32."""
 
 INTEGER_STEPS = {"none", "bias", "add", "relu"}
@@ -82,9 +83,9 @@ class OperatorSettings(CheckedFields, ABC):
         self._check_choice("epilogue", self.epilogues)
         self._check_choice("dtype", self.dtypes)
         self._check_choice("prepack", (False, True) if self.packable else (False,))
-        if self.dtype == "int8" and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
+        if data_type(self.dtype).is_integer and not INTEGER_STEPS.issuperset(self.epilogue.split("_")):
             raise SettingsError(
-                f"{self.operator}: epilogue={self.epilogue!r} of dtype='int8': use steps of "
+                f"{self.operator}: epilogue={self.epilogue!r} of dtype={self.dtype!r}: use steps of "
                 f"{', '.join(sorted(INTEGER_STEPS))}, or a floating-point dtype"
             )
 
@@ -114,20 +115,20 @@ class OperatorSettings(CheckedFields, ABC):
 
     @property
     def accumulator(self) -> str:
-        """Data type of sums: int32 for int8, float32 for bfloat16, otherwise the inputs' type.
+        """Data type of sums.
 
-        float16 thus sums in float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
+        It is float16 for float16, as Relax legalises it; PyTorch sums in float32 and rounds once.
         """
-        return {"int8": "int32", "bfloat16": "float32"}.get(self.dtype, self.dtype)
+        return data_type(self.dtype).sums
 
     def prim_func(self, then: Callable[[te.Tensor], te.Tensor] | None = None) -> PrimFunc:
         """The operator with its epilogue as one TIR function; `then` makes the output of the epilogue's.
 
-        In bfloat16 it is what a network in bfloat16 calls: data, weight, residual and output are bfloat16, a
-        bias and all arithmetic float32.
+        In bfloat16 it is the function that a network in bfloat16 calls: data, weight, residual and output are
+        bfloat16, while a bias and all arithmetic are float32.
         """
-        if self.dtype == "bfloat16":
-            return _in_bfloat16(replace(self, dtype="float32").prim_func(then))
+        if data_type(self.dtype).built_stored:
+            return _stored(replace(self, dtype=WIDE).prim_func(then), self.dtype)
         # Relax indexes with 64 bits and leaves its fusion pattern on a function that fuses nothing. Without
         # either, a task would not have the hash of the same task of a network.
         tensors = self.tensors()
@@ -296,11 +297,11 @@ class OperatorSettings(CheckedFields, ABC):
             raise SettingsError(f"{cls.operator}: {error}; it needs {', '.join(known)}") from error
 
 
-def _in_bfloat16(func: PrimFunc) -> PrimFunc:
-    """A float32 product that reads and writes bfloat16."""
+def _stored(func: PrimFunc, dtype: str) -> PrimFunc:
+    """A float32 product that reads and writes arrays of a narrower type."""
     from ..networks.low_precision.stored_type import array_use, stored_narrow  # it imports this package
 
     use = array_use(func)
     assert use is not None and use.multiplies, func
     residuals = [index for index, array in enumerate(func.params) if array.name == RESIDUAL]
-    return stored_narrow(func, {*use.operands, *residuals, len(func.params) - 1})
+    return stored_narrow(func, {*use.operands, *residuals, len(func.params) - 1}, dtype)

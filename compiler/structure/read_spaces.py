@@ -12,6 +12,7 @@ from tvm.s_tir.schedule import Schedule, Trace
 from tvm.target import Target
 
 from ..replay import trace_content
+from ..targets import traits
 from ..tvm_compat import design_spaces
 from .limits import GpuLimits
 from .read_sketch import read_sketch
@@ -39,13 +40,7 @@ def read_spaces(
 
 def gpu_limits(target: Target) -> GpuLimits | None:
     """Limits of a thread block of a CUDA target, None for a CPU."""
-    if target.kind.name != "cuda":
-        return None
-    attributes = dict(target.attrs.items())
-    return GpuLimits(
-        threads=int(attributes.get("max_threads_per_block", GpuLimits.threads)),
-        shared_bytes=int(attributes.get("max_shared_memory_per_block", GpuLimits.shared_bytes)),
-    )
+    return traits(target).limits
 
 
 def _location_traces(

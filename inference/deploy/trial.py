@@ -18,7 +18,7 @@ from tvm.support.cc import get_cc
 from tvm.target import Target
 
 from ...compiler.networks import LoweredNetwork, Network
-from ...compiler.networks.low_precision.stored_type import WIDE
+from ...compiler.types import WIDE
 from ..database.predicted_schedules import PredictedSchedules
 from ..database.tuning_database import TuningDatabase
 from ..run.profiling import StageClock

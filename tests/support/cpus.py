@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.templates.cpu.instructions import INSTRUCTIONS, target_instructions
+from foretune.compiler.targets import INSTRUCTIONS, target_instructions
 from foretune.compiler.tvm_compat import missing_instruction_sets, parse_target
 from tvm.target import Target
 

@@ -15,10 +15,10 @@ import tvm
 from tvm import relax
 from tvm.target import Target
 
+from ...targets import is_cpu, target_instructions
 from ...templates.cpu.chains.chain import read_chain
 from ...templates.cpu.chains.chain_template import chain_templates
 from ...templates.cpu.contraction import blocks_of
-from ...templates.cpu.instructions import target_instructions
 from ...tvm_compat import as_task_module, target_cores
 from ..lowering.fused_function import fused_function
 from ..lowering.lowering import OFF, Lowering
@@ -30,7 +30,7 @@ LENGTHS = 3, 2
 
 def fusion_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
     """Alternatives where `lowering.fusion` asks for them; none off a CPU."""
-    if lowering.fusion == OFF or target.kind.name != "llvm":
+    if lowering.fusion == OFF or not is_cpu(target):
         return []
     return [
         alternative

@@ -12,7 +12,6 @@ from functools import partial
 from math import ceil
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm_ffi
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from tvm.tirx import PrimFunc
 
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, Transforms
+from ...targets import step_of
 from ...templates.cpu.contraction import Contraction
 from ...templates.cpu.winograd import (
     COLUMNS,
@@ -32,10 +32,7 @@ from ...templates.cpu.winograd import (
     OUTPUT_TRANSFORM,
     PRODUCT,
 )
-from ..low_precision.stored_type import NARROW, WIDE
-
-STEP = {WIDE: 1, NARROW: 2}
-"""Input channels that one instruction adds, by the type of data and weight."""
+from ...types import WIDE, data_type
 
 MOST_TILES = 14
 """Tiles of a row, or of a part of it, that a schedule can keep in registers."""
@@ -60,12 +57,12 @@ def placed_weight(transformed: NDArray[np.float32], dtype: str) -> NDArray[Any]:
     float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, out_channels / panel,
     in_channels / 2, panel, 2]: one instruction adds pairs, and a register tile reads a panel from end to end.
     """
-    if (step := STEP[dtype]) == 1:
+    if (step := step_of(dtype)) == 1:
         return transformed
     *tile, inputs, outputs = transformed.shape
     panel = _panel(outputs)
     split = transformed.reshape(*tile, inputs // step, step, outputs // panel, panel)
-    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 5, 3)).astype(ml_dtypes.bfloat16)
+    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 5, 3)).astype(data_type(dtype).numpy)
 
 
 def _panel(outputs: int) -> int:
@@ -137,7 +134,7 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
     Transforms and sums are float32. In bfloat16 the transformed data and weight are stored as such, and the
     products have a loop over the elements that one instruction adds.
     """
-    tile, size, step = transforms.output_tile, transforms.data_tile, STEP[conv.dtype]
+    tile, size, step = transforms.output_tile, transforms.data_tile, step_of(conv.dtype)
     wide, stored = (partial(_as, dtype if conv.dtype != WIDE else None) for dtype in (WIDE, conv.dtype))
     rows, columns = tile_counts(conv, transforms)
     data = te.placeholder(

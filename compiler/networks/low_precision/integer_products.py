@@ -22,7 +22,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ...templates.cpu.overflow import most_products
 from ..lowering.rewriting import mutated, operator_of
-from .steps import Affine, Steps, along, constant
+from .steps import RANGES, Affine, Steps, along, constant
 
 PRODUCTS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d", "relax.matmul")
 """Operators that become products of integers."""
@@ -115,7 +115,7 @@ class _InIntegers(PyExprMutator):
         data, *parameters = call.args
         dtype = str(call.attrs.out_dtype)
         grid = Steps.of(data, parameters, int(call.attrs.axis))
-        if grid is None or dtype not in ("uint8", "int8"):
+        if grid is None or dtype not in RANGES:
             return None
         had = self._steps.get(data)
         if had is not None and str(had.data.ty.dtype) == dtype and had.same_grid(grid):

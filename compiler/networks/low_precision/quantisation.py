@@ -18,14 +18,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ....errors import UserError
+from ...types import INT8
 from ..importing import onnx_import
 from ..importing.onnx_export import export_onnx
 from ..importing.onnx_import import in_thread
 from ..known import require_extra
 from ..loading import Network, first_line
 from .calibration import calibration_inputs
-
-INT8 = "int8"
 
 _QUANTISED = ("Conv", "Gemm", "MatMul", "MaxPool", "Relu", "Clip")
 """Operators that are quantised. Rounding to unsigned integers replaces a ReLU behind a product."""

@@ -11,7 +11,9 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relax
 
-RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
+from ...types import INT8, data_type
+
+RANGES = {name: data_type(name).range for name in data_type(INT8).factors}
 """Smallest and largest value by data type."""
 
 

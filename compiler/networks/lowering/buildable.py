@@ -18,6 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from ...codegen.passes import improve_code
+from ...targets import is_cpu
 from .lowering import Lowering, lower
 
 WIDER = {
@@ -60,11 +61,11 @@ def lower_buildable(
     try:
         with stage(LOWERING):
             lowered = lower(mod, target, lowering)
-        if target.kind.name == "llvm":
+        if is_cpu(target):
             with stage(CHECKING):
                 generate_code(one_of_each_kind(lowered), target)
     except Exception as error:  # legalisation and code generation raise many types
-        if target.kind.name != "llvm":
+        if not is_cpu(target):
             raise
         with stage(CHECKING):
             return _lower_recast(mod, target, lowering, error)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from ...hardware import Hardware
+from ...targets import Instruction
 from .contraction import Contraction
-from .instructions import Instruction
 from .intrinsics.tile_intrinsics import MOST_ACROSS
 from .prediction import collision_factor, cycles, predicted_s
 from .profile.tile_profile import TileProfile

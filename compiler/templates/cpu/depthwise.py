@@ -19,8 +19,8 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ...operators.shared.tir import extents, linear
+from ...targets import Instruction, target_instructions
 from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of, writes_output
-from .instructions import Instruction, target_instructions
 from .prediction import PER_CYCLE
 from .template import divisors, panels
 

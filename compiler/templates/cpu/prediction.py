@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from math import prod
 
+from ...types import data_type
 from .contraction import Contraction
 from .profile.sample_kernels import RegisterTile
 from .profile.tile_profile import TileProfile
@@ -50,7 +51,7 @@ def cycles(task: Contraction, template: Template, cache_bytes: int, cores: int) 
         busy = busy_cycles(steps, template.rows, template.vectors)
         stored = sums
     computed = tiles * (busy + _TILE_START + _ROW_START * stored)
-    element = 4 / instruction.step
+    element = data_type(instruction.weight).bytes
     sizes = task.row_count, task.column.extent
     data, weight = (task.batch_count * task.depth * element * size for size in sizes)
     # The inner loop's operand is read in each iteration of the outer one, unless it stays in cache.

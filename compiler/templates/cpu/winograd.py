@@ -17,7 +17,7 @@ from tvm.s_tir.stmt import SBlock
 
 from ...hardware import Hardware
 from ...operators.shared.tir import extents
-from .instructions import Instruction
+from ...targets import Instruction
 from .prediction import busy_cycles
 from .template import divisors
 

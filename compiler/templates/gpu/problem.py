@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from ....errors import UserError
+from ...targets import Gpu
+from ...types import TYPES, data_type
 from .launches import COLUMNS, WORKSPACE, Launch, power_of_two, row_warps
-from .tiling import Gpu, Tiling, product_cycles, product_tilings
+from .tiling import Tiling, product_cycles, product_tilings
 
 Array = TypeVar("Array")
 
@@ -23,10 +25,10 @@ ACTIVATIONS: Mapping[str, int] = {
 }
 """Activations of an epilogue by the number that a kernel takes."""
 
-DTYPES: Mapping[str, str] = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+DTYPES: Mapping[str, str] = {one.triton: one.name for one in TYPES if one.triton}
 """Name of a data type in TVM and PyTorch by that in Triton."""
 
-HALVES = ("fp16", "bf16")
+HALVES = tuple(name for name, dtype in DTYPES.items() if data_type(dtype).bits == 16)
 """Triton's names of the data types that tensor cores multiply here."""
 
 NOTHING, DTYPE = "", "dtype"

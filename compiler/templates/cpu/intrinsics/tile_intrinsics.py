@@ -15,8 +15,8 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
+from ....targets import Instruction
 from ....tvm_compat import IMPORT_LLVM
-from ..instructions import Instruction
 from .dot_intrinsics import pointer_to
 
 COLUMNS = 16
@@ -27,13 +27,6 @@ DATA, WEIGHTS = 4, 6
 
 MOST_ACROSS = 2
 """Tiles of data, or of weights, at most: their product of accumulators takes the other four registers."""
-
-MULTIPLY = {
-    "amx_bf16": "llvm.x86.tdpbf16ps",
-    "amx_u8s8": "llvm.x86.tdpbusd",
-    "amx_s8s8": "llvm.x86.tdpbssd",
-}
-"""LLVM's intrinsic by name of the instruction."""
 
 PARTS = ("zero", "load_data", "load_weight", "multiply", "store", "store_local")
 """Parts of a product of tiles; an epilogue reads what `store_local` stores."""
@@ -149,7 +142,7 @@ def _multiply(ins: Instruction, rows: int, words: int, stride: int, native: bool
                 weights = WEIGHTS + tirx.floordiv(b.elem_offset, words * COLUMNS * ins.step)
                 numbers = _index(c, rows, COLUMNS), DATA + _index(a, rows, width), weights
                 tiles = [tirx.Cast("uint8", number) for number in numbers]
-                T.evaluate(tirx.call_llvm_intrin("int32", MULTIPLY[ins.name], *tiles))
+                T.evaluate(tirx.call_llvm_intrin("int32", ins.llvm, *tiles))
             else:
                 with T.grid(rows, COLUMNS, width) as (i, j, k), T.sblock("update"):
                     row, column = T.axis.spatial(rows, i), T.axis.spatial(COLUMNS, j)

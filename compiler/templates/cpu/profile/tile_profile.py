@@ -20,8 +20,8 @@ from tvm.target import Target
 
 from ....hardware import Hardware
 from ....host.cache_folder import cache_folder
+from ....targets import Instruction
 from ....tvm_compat import target_to_json
-from ..instructions import Instruction
 from .sample_kernels import RegisterTile, sample_tiles
 
 PROFILE_VERSION = 2

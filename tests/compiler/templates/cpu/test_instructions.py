@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.templates.cpu.instructions import (
+from foretune.compiler.targets import (
     INSTRUCTIONS,
     MissingInstructionError,
     require_instructions,

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
+from foretune.compiler.targets import INSTRUCTION, INSTRUCTIONS, target_instructions
 from foretune.compiler.templates.cpu.choice import ranked
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION, INSTRUCTIONS, target_instructions
 from foretune.compiler.templates.cpu.prediction import collision_factor, predicted_s
 from foretune.compiler.templates.cpu.profile.sample_kernels import RegisterTile, sample_module, sample_tiles
 from foretune.compiler.templates.cpu.profile.tile_profile import TileCost, TileProfile, profile_path

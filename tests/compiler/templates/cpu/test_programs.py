@@ -10,9 +10,9 @@ import pytest
 import tvm
 from foretune.compiler.codegen.passes import improve_code
 from foretune.compiler.replay import replay, trace_to_json
+from foretune.compiler.targets import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.templates.cpu.choice import candidates
 from foretune.compiler.templates.cpu.contraction import read_contraction
-from foretune.compiler.templates.cpu.instructions import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.templates.cpu.intrinsics.registry import register_intrinsics
 from foretune.compiler.templates.cpu.programs import scheduled, template_traces
 from foretune.compiler.tvm_compat import make_tune_context, parse_target
