@@ -9,9 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from foretune.compiler.targets import GPUS, Gpu, traits
+from foretune.compiler.instruction_sets import GPUS, Gpu
+from foretune.compiler.targets import traits
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.launch import compiler_latency_s, latency_s, library_latency_s
-from foretune.compiler.templates.gpu.problem import BackToBack, Problem, Product
+from foretune.compiler.templates.gpu.problem import Problem, Product
 from foretune.compiler.templates.gpu.profiler import Profile, profile
 from foretune.compiler.templates.gpu.tiling import cycles
 

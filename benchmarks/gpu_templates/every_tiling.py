@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from multiprocessing import get_context
 
-from foretune.compiler.targets import Gpu
+from foretune.compiler.instruction_sets import Gpu
 from foretune.compiler.templates.gpu.compilation import Compiled, compiled
 from foretune.compiler.templates.gpu.problem import Problem
 from foretune.compiler.templates.gpu.profiler import Compile

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import tvm
-from foretune.compiler.targets import Instruction
+from foretune.compiler.instruction_sets import Instruction
 from foretune.compiler.templates.cpu.intrinsics.dot_intrinsics import accumulators_and_operands
 from foretune.compiler.templates.cpu.intrinsics.tile_intrinsics import (
     configure_function,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import tvm
 
 from ..hardware import Hardware
-from ..targets import registers_of
+from ..instruction_sets import registers_of
 from .instructions import chained_additions, executed_instructions
 from .traffic import LoweredStores
 

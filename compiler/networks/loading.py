@@ -202,13 +202,18 @@ def load_network(
         torch.manual_seed(seed)
         module = factory().eval()
     network = Network(name, arrays, module)
+    _check_run(network, name_or_path)
+    return network
+
+
+def _check_run(network: Network, name_or_path: str) -> None:
+    """Runs a module once on its example inputs. Raises BadInputShapeError, BadOutputError."""
     try:
         network.reference_outputs()
     except BadOutputError as error:
         raise BadOutputError(f"network={name_or_path}: {error}") from error
     except Exception as error:  # a user's forward may raise anything
-        raise _does_not_run(name_or_path, arrays, error) from error
-    return network
+        raise _does_not_run(name_or_path, network.inputs, error) from error
 
 
 def _does_not_run(

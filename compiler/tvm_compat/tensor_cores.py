@@ -18,7 +18,8 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import PrimFunc
 
-from ..targets import TENSOR_CORES, traits
+from ..instruction_sets import TENSOR_CORES
+from ..targets import traits
 from ..types import data_type
 from .intrinsics import load_tensor_intrinsics
 

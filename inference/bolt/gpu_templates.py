@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm.target import Target
 
-from ...compiler.targets import Gpu, traits
+from ...compiler.instruction_sets import Gpu
+from ...compiler.targets import traits
 from ...compiler.task import Task
 from ...compiler.templates.gpu.compilation import INSTALL, Compiled
 from ...compiler.templates.gpu.function import kernel_function

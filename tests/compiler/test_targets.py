@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 from foretune.compiler import targets
-from foretune.compiler.targets import (
-    GPUS,
-    Conversion,
-    Instruction,
-    MissingInstructionError,
-    TargetTraits,
-    VectorSet,
-    step_of,
-    traits,
-)
+from foretune.compiler.instruction_sets import GPUS, Conversion, Instruction, VectorSet, step_of
+from foretune.compiler.targets import MissingInstructionError, TargetTraits, traits
 from foretune.compiler.tvm_compat import parse_target
 from foretune.compiler.types import data_type
 from support.cpus import cpu

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from tvm import relax
 from tvm.target import Target
 
+from ...instruction_sets import step_of
 from ...operators.anchor import describe
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, TRANSFORMS, Transforms, transform_weight
-from ...targets import require_instructions, step_of, target_instructions
+from ...targets import require_instructions, target_instructions
 from ...templates.cpu.contraction import Contraction, read_contraction
 from ...tvm_compat import as_task_module
 from ...types import TYPES, WIDE, data_type

@@ -19,9 +19,9 @@ from tvm import te, tirx, topi
 from tvm.s_tir.stmt import SBlock, SBlockRealize
 from tvm.tirx import PrimFunc
 
+from ...instruction_sets import step_of
 from ...operators.convolutions.conv2d import Conv2d
 from ...operators.convolutions.winograd import KERNEL, Transforms
-from ...targets import step_of
 from ...templates.cpu.contraction import Contraction
 from ...templates.cpu.winograd import (
     COLUMNS,
@@ -179,26 +179,31 @@ def _convolution(conv: Conv2d, transforms: Transforms) -> list[te.Tensor]:
         ),
         name=PRODUCT,
     )
+    return [data, weight, _outputs(conv, transforms, product)]
+
+
+def _outputs(conv: Conv2d, transforms: Transforms, product: te.Tensor) -> te.Tensor:
+    """Output of the convolution from the products of its tiles."""
+    tile, size = transforms.output_tile, transforms.data_tile
     output_rows = te.compute(
-        (*tiles, tile, size, conv.out_channels),
+        (*product.shape[2:5], tile, size, conv.out_channels),
         lambda n, ty, tx, y, b, c: _combined(
             transforms.output, y, [product[a, b, n, ty, tx, c] for a in range(size)]
         ),
         name=OUTPUT_ROWS,
     )
     output_tiles = te.compute(
-        (*tiles, tile, tile, conv.out_channels),
+        (*product.shape[2:5], tile, tile, conv.out_channels),
         lambda n, ty, tx, y, x, c: _combined(
             transforms.output, x, [output_rows[n, ty, tx, y, b, c] for b in range(size)]
         ),
         name=OUTPUT_TRANSFORM,
     )
-    output = te.compute(
+    return te.compute(
         (conv.batch, *conv.output_size, conv.out_channels),
         lambda n, y, x, c: output_tiles[n, y // tile, x // tile, y % tile, x % tile, c],
         name=OUTPUT,
     )
-    return [data, weight, output]
 
 
 def _as(dtype: str | None, value: Any) -> Any:

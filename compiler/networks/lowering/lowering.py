@@ -28,8 +28,9 @@ from tvm.target import Target
 from tvm.tirx import IterVar
 
 from ....errors import UserError
+from ...instruction_sets import step_of
 from ...operators.convolutions.winograd import TRANSFORMS
-from ...targets import require_instructions, step_of, traits
+from ...targets import require_instructions, traits
 from ...tvm_compat import layout_free, register_clip_layouts, with_layout_free
 from ...types import INTEGERS, NETWORK_DTYPES, STORED, TYPES, WIDE, DataType, data_type
 from ..low_precision.narrowing import in_stored_type

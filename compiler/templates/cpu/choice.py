@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from ...hardware import Hardware
-from ...targets import Instruction
+from ...instruction_sets import Instruction
 from .contraction import Contraction
 from .intrinsics.tile_intrinsics import MOST_ACROSS
 from .prediction import collision_factor, cycles, predicted_s

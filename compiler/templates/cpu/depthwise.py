@@ -18,8 +18,9 @@ from tvm.s_tir.stmt import SBlock
 from tvm.target import Target
 from tvm.tirx import IterVar
 
+from ...instruction_sets import Instruction
 from ...operators.shared.tir import extents, linear
-from ...targets import Instruction, target_instructions
+from ...targets import target_instructions
 from .contraction import blocks_of, only_pads, product_of, reduces, roles_of, variables_of, writes_output
 from .prediction import PER_CYCLE
 from .template import divisors, panels

@@ -16,8 +16,8 @@ import tvm_ffi
 from tvm.s_tir.stmt import SBlock
 
 from ...hardware import Hardware
+from ...instruction_sets import Instruction
 from ...operators.shared.tir import extents
-from ...targets import Instruction
 from .prediction import busy_cycles
 from .template import divisors
 

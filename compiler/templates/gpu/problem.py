@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from ....errors import UserError
-from ...targets import Gpu
+from ...instruction_sets import Gpu
 from ...types import TYPES, data_type
 from .launches import COLUMNS, WORKSPACE, Launch, power_of_two, row_warps
 from .tiling import Tiling, product_cycles, product_tilings
@@ -297,67 +297,3 @@ class Window(Problem):
     def constants(self, tiling: Tiling) -> dict[str, float]:
         window = {"KERNEL_H": self.kernel_h, "KERNEL_W": self.kernel_w}
         return {**window, "STRIDE": self.stride, "PADDING": self.padding, **super().constants(tiling)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackToBack(Problem):
-    """Two products, the output of the first being the left matrix of the second (section 3.1.1)."""
-
-    kernel: ClassVar[str] = "back_to_back"
-    arguments: ClassVar[tuple[str, ...]] = (
-        *("left", "first", "first_bias", "second", "second_bias", "output"),
-    )
-
-    m: int
-    k: int
-    middle: int
-    n: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.bias, self.residual, self.output) != (DTYPE, NOTHING, DTYPE):
-            raise GpuTemplateError(
-                f"bias={self.bias}, residual={self.residual}, output={self.output}: two products back to "
-                "back have arrays of one data type and no residual; compute them one after the other"
-            )
-        for name in ("middle", "n"):
-            value = getattr(self, name)
-            if value < 16 or value & (value - 1):
-                raise GpuTemplateError(
-                    f"{name}={value}: a block holds whole rows of both products, whose widths must be powers "
-                    "of two of 16 or more; compute the products one after the other"
-                )
-
-    @property
-    def rows(self) -> int:
-        return self.m
-
-    @property
-    def columns(self) -> int:
-        return self.middle
-
-    @property
-    def depth(self) -> int:
-        return self.k
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        return {"rows": self.m, "depth": self.k}
-
-    @property
-    def every_shape(self) -> Mapping[str, tuple[int, ...]]:
-        first, second = (self.k, self.middle), (self.middle, self.n)
-        shapes = ((self.m, self.k), first, (self.middle,), second, (self.n,), (self.m, self.n))
-        return dict(zip(self.arguments, shapes, strict=True))
-
-    def grid(self, tiling: Tiling) -> tuple[int, ...]:
-        return (-(-self.rows // tiling.block_m),)
-
-    def constants(self, tiling: Tiling) -> dict[str, float]:
-        blocks = {"BLOCK_M": tiling.block_m, "BLOCK_K": tiling.block_k}
-        widths = {"MIDDLE": self.middle, "COLUMNS": self.n}
-        return {**widths, "ACTIVATION": ACTIVATIONS[self.activation], **blocks}
-
-    def fits(self, tiling: Tiling) -> bool:
-        """A block holds whole rows of the first product."""
-        return tiling.block_n == self.middle

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product as every
 from typing import TYPE_CHECKING
 
-from ...targets import Gpu
+from ...instruction_sets import Gpu
 
 if TYPE_CHECKING:
     from .problem import Problem

@@ -65,9 +65,7 @@ def network_hashes(module: str, dtype: str, target: str) -> str:
     """Hashes of a network's tasks in their order."""
     parsed = parse_target(TARGETS[target])
     if dtype == "int8":
-        tasks = extract_tasks(
-            lower(in_integers(quantised_product()), parsed, Lowering(dtype=dtype)), parsed, module
-        )
+        mod = lower(in_integers(quantised_product()), parsed, Lowering(dtype=dtype))
     else:
         network = load_network(f"support.networks:{module}", inputs=INPUTS[module])
         mod = to_relax(network, parsed, Lowering(dtype=dtype))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....hardware import Hardware
-from ....targets import Instruction
+from ....instruction_sets import Instruction
 from ..prediction import busy_cycles
 from .chain import Chain
 

@@ -15,7 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx import PrimFunc
 from tvm.tirx.script.builder import ir as T
 
-from ....targets import Instruction
+from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM
 from ....types import data_type
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from tvm.s_tir import TensorIntrin
 
-from ....targets import INSTRUCTION
+from ....instruction_sets import INSTRUCTION
 from ....tvm_compat import load_tensor_intrinsics, tensor_core_way
 from .dot_intrinsics import dot_description, dot_implementation
 from .tile_intrinsics import PARTS, tile_intrinsic

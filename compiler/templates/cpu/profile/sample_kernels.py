@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder import ir as T
 
-from ....targets import Instruction
+from ....instruction_sets import Instruction
 from ....tvm_compat import IMPORT_LLVM, as_task_module
 from ....types import data_type
 from ..intrinsics.dot_intrinsics import accumulators_and_operands

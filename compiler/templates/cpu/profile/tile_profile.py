@@ -20,7 +20,7 @@ from tvm.target import Target
 
 from ....hardware import Hardware
 from ....host.cache_folder import cache_folder
-from ....targets import Instruction
+from ....instruction_sets import Instruction
 from ....tvm_compat import target_to_json
 from .sample_kernels import RegisterTile, sample_tiles
 

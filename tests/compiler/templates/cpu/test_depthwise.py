@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.targets import INSTRUCTION
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.depthwise import (
     Depthwise,

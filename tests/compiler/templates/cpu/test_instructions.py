@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from foretune.compiler.targets import (
-    INSTRUCTIONS,
-    MissingInstructionError,
-    require_instructions,
-    target_instructions,
-)
+from foretune.compiler.instruction_sets import INSTRUCTIONS
+from foretune.compiler.targets import MissingInstructionError, require_instructions, target_instructions
 from tvm.target import Target
 
 pytestmark = pytest.mark.cpu

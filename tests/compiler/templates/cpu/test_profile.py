@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from foretune.compiler.targets import INSTRUCTION, INSTRUCTIONS, target_instructions
+from foretune.compiler.instruction_sets import INSTRUCTION, INSTRUCTIONS
+from foretune.compiler.targets import target_instructions
 from foretune.compiler.templates.cpu.choice import ranked
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.prediction import collision_factor, predicted_s

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tvm
 from foretune.compiler.codegen.passes import improve_code
+from foretune.compiler.instruction_sets import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.replay import replay, trace_to_json
-from foretune.compiler.targets import INSTRUCTION, INSTRUCTIONS, Instruction
 from foretune.compiler.templates.cpu.choice import candidates
 from foretune.compiler.templates.cpu.contraction import read_contraction
 from foretune.compiler.templates.cpu.intrinsics.registry import register_intrinsics

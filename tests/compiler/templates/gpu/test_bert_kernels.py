@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from foretune.compiler.targets import GPUS, Gpu
+from foretune.compiler.instruction_sets import GPUS, Gpu
 from foretune.compiler.templates.gpu.attention import Attention
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel, compiled
 from foretune.compiler.templates.gpu.launches import WORKSPACE

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from foretune.compiler.targets import GPUS, Gpu, traits
+from foretune.compiler.instruction_sets import GPUS, Gpu
+from foretune.compiler.targets import traits
+from foretune.compiler.templates.gpu.attention import BackToBack
 from foretune.compiler.templates.gpu.compilation import Compiled, Kernel, compiled
 from foretune.compiler.templates.gpu.problem import (
     ACTIVATIONS,
     DTYPES,
-    BackToBack,
     GpuTemplateError,
     Problem,
     Product,

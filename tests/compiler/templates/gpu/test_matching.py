@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import tvm
+from foretune.compiler.instruction_sets import GPUS
 from foretune.compiler.networks import Lowering
-from foretune.compiler.targets import GPUS, MissingInstructionError, traits
+from foretune.compiler.targets import MissingInstructionError, traits
 from foretune.compiler.task import Task
 from foretune.compiler.templates.gpu.epilogue import REFERENCES
 from foretune.compiler.templates.gpu.matching import Match, matched

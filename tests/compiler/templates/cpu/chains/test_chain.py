@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foretune.compiler.targets import INSTRUCTION
+from foretune.compiler.instruction_sets import INSTRUCTION
 from foretune.compiler.templates.cpu.chains.chain import Chain, Stage, read_chain
 from foretune.compiler.templates.cpu.chains.chain_template import (
     chain_templates,
