@@ -13,6 +13,7 @@ from tvm.target import Target
 
 from ...compiler.counts.traffic import compulsory_bytes
 from ...compiler.structure.space import SketchSpace
+from ...compiler.targets import is_cpu
 from ...compiler.task import Task
 from ...dataset.features.roofline import memory_bound
 from ...dataset.hardware import Hardware
@@ -66,7 +67,7 @@ class SubSpace(DesignSpace):
 
 def check_sub_space(config: SubSpaceConfig, target: Target) -> None:
     """Raises OneShotConfigError for a target without a sub-space, and WeightsError."""
-    if target.kind.name != "llvm":
+    if not is_cpu(target):
         raise OneShotConfigError(
             f"search.space={SUB_SPACE}: primitives' weights are those of CPUs, not of {target.kind.name}; "
             f"use search.space={STOCK}"

@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from ....compiler.host.interruption import interrupts_deferred
 from ....compiler.structure.row_space import RowSpace
+from ....compiler.targets import is_cuda
 from ....compiler.task import Task
 from ...measure.job import MeasureOutcome
 from .counts import DUPLICATE, LOWER_SCORE
@@ -49,7 +50,7 @@ def evolutionary_sampler(
 ) -> ProgramSampler:
     """Evolution of rows on a GPU, and MetaSchedule's own on a CPU or where no sketch can be read as rows."""
     common = {"scorer": scorer, "config": config, "per_round": per_round, "seed": seed}
-    if target.kind.name == "cuda":
+    if is_cuda(target):
         sampler = RowEvolutionSampler(task, target, **common, space=space, threads=threads)
         if sampler.rows is not None and sampler.rows.spaces:
             return sampler

@@ -71,7 +71,7 @@ def test_code_converts_or_computes() -> None:
 
 
 def test_templates_multiply_and_add_in_float16() -> None:
-    """The product of the unscheduled function and of the first template, on integers that float16 represents."""
+    """The first template gives the exact product of integers that float16 represents."""
     mod = product("float16")
     template, program = next(template_programs(mod, COMPUTED, None))
     assert template.instruction.name == "avx512_fp16_fma"
