@@ -1,4 +1,4 @@
-"""Targets: one object says which instructions and limits the code for a CPU or a GPU has.
+"""Targets: one object holds the instructions and limits of a CPU or a GPU.
 
 The rows of `instruction_sets` describe the instructions.
 """

@@ -1,4 +1,4 @@
-"""Data types: one row says all that depends on a type. Works without TVM.
+"""Data types: one row holds every property of a type. Works without TVM.
 
 Add a row to `TYPES` for a new data type. Instructions that multiply it are rows of `targets.INSTRUCTIONS`.
 """
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 PLAIN, STORED, INTEGERS = "plain", "stored", "integers"
-"""Lowerings of a network: as it is, with arrays of the type (`narrowing`), or quantised (`quantisation`)."""
+"""Lowerings of a network: unchanged, with arrays of the type (`narrowing`), or quantised (`quantisation`)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DataType:
     network: str | None = None
     """Lowering of networks: PLAIN, STORED, INTEGERS, or None if networks do not run in this type."""
     data: str = ""
-    """Type of the data of a network's products, if it is another one than that of the weights."""
+    """Type of the data of a network's products, if it differs from the type of the weights."""
     built_stored: bool = False
     """Whether an operator of this type is built as a network calls it, with arithmetic in float32.
 

@@ -1,7 +1,7 @@
-"""Quantised values without detours: a conversion rounds them, and those that are read again stay float32.
+"""Quantised values without detours: a conversion rounds them, and values that are read again stay float32.
 
 ONNX quantises by round, clip and cast, each an instruction of a vector or more. A CPU's conversion to
-integers rounds by itself, ties to even. A residual sum reads a quantised value back as float32: the clipped
+integers rounds on its own, ties to even. A residual sum reads a quantised value back as float32: the clipped
 value is that number.
 """
 
@@ -22,7 +22,7 @@ _RANGES = {name: data_type(name).range for name in ("uint8", "int8")}
 
 
 class _Quantised(NamedTuple):
-    """The value round(scaled) + zero, clipped to what the integers hold."""
+    """The value round(scaled) + zero, clipped to the range of the integers."""
 
     scaled: Any
     zero: int
@@ -67,7 +67,7 @@ def _rounded(cast: tirx.Cast) -> Any:
 
 
 def _quantised(cast: tirx.Cast) -> _Quantised | None:
-    """Value that a cast quantises, None where it does something else."""
+    """Value that a cast quantises, None for other casts."""
     limits = _RANGES.get(lane_dtype(cast))
     if limits is None or lane_dtype(cast.value) != WIDE:
         return None

@@ -21,7 +21,7 @@ class LinkerError(UserError, RuntimeError):
 def linker(target: Target) -> Callable[..., Any] | None:
     """Compiler for `export_library`, None where this machine's own links for the target.
 
-    Raises LinkerError where the target has another architecture and no compiler for it is installed.
+    Raises LinkerError if the target has another architecture and no compiler for it is installed.
     """
     host = target if is_cpu(target) else target.host
     triple = "" if host is None else str(host.attrs.get("mtriple", ""))

@@ -22,7 +22,7 @@ from ..tvm_compat import cpu_target
 def with_register_vectors(func: PrimFunc) -> PrimFunc:
     """A scheduled function for a CPU whose wide vectors are whole registers and a rest.
 
-    Vectors of a power of two stay as they are. The others are as wide as the register is for the largest data
+    Vectors of a power of two stay unchanged. The others are as wide as the register is for the largest data
     type in the loop.
     """
     target = cpu_target(func)
@@ -66,7 +66,7 @@ def _lanes(loop: For, bits: int) -> int:
 
 
 def _inside(loop: For) -> list[SBlock]:
-    """Blocks of a loop; none where it has loops inside, which cannot be there twice."""
+    """Blocks of a loop; none if it has loops inside, which cannot be there twice."""
     blocks: list[SBlock] = []
     loops: list[For] = []
     tvm_ffi.structural_walk(loop.body, [(SBlock, blocks.append), (For, loops.append)])

@@ -54,7 +54,7 @@ def to_relax(
     database. Parts that depend on no input are evaluated, and operators that TVM builds no code for run in
     another data type (`recast_operators`). In int8 the network is quantised first, unless it is already.
     `stage` is a clock's context for each step, by its name. Raises NetworkExportError with the step that
-    failed, MissingInstructionError where the target has no products of `lowering.dtype`, and the errors of
+    failed, MissingInstructionError if the target has no products of `lowering.dtype`, and the errors of
     `quantised`.
     """
     lowering.check_for(target)

@@ -63,7 +63,7 @@ class OperatorSettings(CheckedFields, ABC):
     operator: ClassVar[str]
     """Name in records and configuration, such as `conv2d`. Names never change: records refer to them."""
     epilogues: ClassVar[tuple[str, ...]] = ("none",)
-    """Element-wise steps that may be fused behind the operator, joined by `_` as in `bias_relu`."""
+    """Element-wise steps that may be fused after the operator, joined by `_` as in `bias_relu`."""
     dtypes: ClassVar[tuple[str, ...]] = DTYPES
     layouts: ClassVar[tuple[str, ...]] = ()
     """Orders of the data's axes, the default first; empty for an operator without the field `layout`."""
@@ -96,7 +96,7 @@ class OperatorSettings(CheckedFields, ABC):
         """Inputs in the order of the function's arguments, then the output, epilogue included."""
 
     counts_as_tvm: ClassVar[bool] = True
-    """Whether `flops` equals TVM's count of the plain operator; not where a formula leaves arithmetic out."""
+    """Whether `flops` equals TVM's count of the plain operator; not if a formula leaves arithmetic out."""
 
     @property
     @abstractmethod
@@ -171,9 +171,9 @@ class OperatorSettings(CheckedFields, ABC):
     calls: ClassVar[tuple[str, ...]] = ()
     """ATen functions that may call the operator, such as `aten.convolution`."""
     folds_batch_norm: ClassVar[bool] = False
-    """Whether the weight takes in the scale of a batch norm behind the operator, which leaves a bias."""
+    """Whether the weight takes in the scale of a batch norm after the operator, which leaves a bias."""
     called_on_flattened: ClassVar[bool] = False
-    """Whether PyTorch reshapes the data around the call; steps behind that reshape are still fused."""
+    """Whether PyTorch reshapes the data around the call; steps after that reshape are still fused."""
 
     @classmethod
     def read_call(cls, call: TorchCall) -> Self | None:
@@ -198,7 +198,7 @@ class OperatorSettings(CheckedFields, ABC):
 
     @classmethod
     def derive(cls, other: Any) -> Self | None:
-        """Settings that do the work of `made_of`'s settings; None where there are none."""
+        """Settings that do the work of `made_of`'s settings; None if there are none."""
         return None
 
     @classmethod
@@ -210,7 +210,7 @@ class OperatorSettings(CheckedFields, ABC):
     def draw_uniform(cls, rng: np.random.Generator, **drawn: Any) -> dict[str, Any]:
         """Values of fields, each uniform over its range; a batch is 1. Together they may be impossible.
 
-        Subclasses pass what they draw first as `drawn`, and add what this does not draw.
+        Subclasses pass the values that they draw first as `drawn`, and add what this does not draw.
         """
         values = {"batch": 1, **drawn}
         for field in fields(cls):
@@ -236,7 +236,7 @@ class OperatorSettings(CheckedFields, ABC):
         """The operator with the smaller extent of both along each loop: ETO's bridge operator (Definition 5).
 
         Where both have a value that is no extent, such as a layout, it must be the same. Raises SettingsError
-        where there is no such operator.
+        if there is no such operator.
         """
         if type(self) is not type(other):
             raise SettingsError(
@@ -264,7 +264,7 @@ class OperatorSettings(CheckedFields, ABC):
     def examples(cls) -> tuple[Self, ...]:
         """Small settings for tests; different axes have different extents, so that mixed-up axes show.
 
-        The first is tested with every epilogue, layout and data type, the others as they are.
+        The first is tested with every epilogue, layout and data type, the others unchanged.
         """
 
     @abstractmethod
@@ -272,13 +272,13 @@ class OperatorSettings(CheckedFields, ABC):
         """Output of PyTorch without the epilogue, from the operator's own inputs in float64."""
 
     def prepare_inputs(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Random inputs changed to ones that the operator may get; by default they stay as they are."""
+        """Random inputs changed to ones that the operator may get; by default they stay unchanged."""
         return inputs
 
     # --- JSON -----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able values by field, tuples as lists; `prepack` only where it is true, as `describe` does."""
+        """JSON-able values by field, tuples as lists; `prepack` only if it is true, as `describe` does."""
         values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
         if not values["prepack"]:
             del values["prepack"]

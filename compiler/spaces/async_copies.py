@@ -42,7 +42,7 @@ def has_wrong_copies(mod: tvm.IRModule, target: Target) -> bool:
     """Whether TVM compiles an asynchronous copy of a scheduled module for CUDA to wrong code.
 
     Lowers programs with asynchronous pipeline stages, which takes milliseconds, or up to a tenth of a
-    second where an address shows only after unrolling. False at once for others and for other devices.
+    second if an address shows only after unrolling. False at once for others and for other devices.
     """
     if not is_cuda(target) or not _async_loops(mod):
         return False

@@ -43,7 +43,7 @@ class CodeLimit(ms.postproc.PyPostproc):
 
 
 def measurable_space(target: Target, max_code: int | None) -> ms.SpaceGenerator:
-    """MetaSchedule's space for a target, with a postprocessor that rejects what is not worth measuring.
+    """MetaSchedule's space for a target, with a postprocessor that rejects programs not worth measuring.
 
     On CPUs these are programs above `max_code` vector instructions, which compile slowly and are rarely the
     fastest; `max_code` None sets no limit. On CUDA devices, which have limits of their own, they are programs

@@ -29,7 +29,7 @@ _OUTER_STAGES = {
     "software_pipeline_stage": [0, 0, 1, 2, 2],
     "software_pipeline_order": [0, 1, 3, 2, 4],
 }
-"""Pipelines over fragments and over copies: the products of one step run beside the copies of the next."""
+"""Pipelines over fragments and over copies: the products of one step run next to the copies of the next."""
 
 Step = list[Any]
 """Instruction of a trace as JSON: kind, inputs, attributes, outputs."""

@@ -20,7 +20,7 @@ from .space import SketchSpace
 from .structure import TaskStructure
 
 LOCATION_DRAWS = 24
-"""Random candidates of a sketch, drawn to observe compute locations where no rule determines them."""
+"""Random candidates of a sketch, drawn to observe compute locations that no rule determines."""
 
 _INLINED = -2
 

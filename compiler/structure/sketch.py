@@ -61,7 +61,7 @@ class Fetch:
     level: int  # number of atoms outside
     scope: str
     vector: int = -1  # decision of its vector length, -1 for none
-    source: Source | None = None  # where it reads; None for values that are computed on the way
+    source: Source | None = None  # origin of its data; None for values that are computed on the way
     aligned: tuple[int, int] = (1, 0)
     """(factor, offset): rows are padded until their elements have this remainder by the factor."""
 

@@ -104,7 +104,7 @@ _SHARE_ALL_CORES = -3
 def configure_thread_pool(threads: int, cores: Sequence[int]) -> int:
     """Gives the calling thread's pool `threads` threads, all of which may run on any of `cores`.
 
-    Makes the pool where there is none yet. A pool never grows; returns the threads that it uses.
+    Makes the pool if it does not exist yet. A pool never grows; returns the threads that it uses.
     """
     count = tvm_ffi.get_global_func("runtime.NumThreads")
     with _environment(TVM_NUM_THREADS=str(threads), TVM_BIND_THREADS="1"):

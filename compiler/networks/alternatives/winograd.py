@@ -10,7 +10,7 @@ A function is offered if
 - `rounding` finds its errors at most LARGEST_ROUNDING at every place that calls it, which leaves tiles of
   2x2 in bfloat16.
 
-Where a target has tiles of AMX for bfloat16 nothing is offered: they multiply faster than they are fed.
+If a target has tiles of AMX for bfloat16 nothing is offered: they multiply faster than they are fed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TILES, _CHANNELS = 16, 64
 def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering) -> list[Alternative]:
     """Alternatives by the tile sizes of `lowering.winograd`.
 
-    Where the target has no multiply-add of vectors of the data type there are none; raises
+    If the target has no multiply-add of vectors of the data type there are none; raises
     MissingInstructionError if the lowering lists tile sizes.
     """
     dtype = lowering.dtype
@@ -74,7 +74,7 @@ def winograd_alternatives(mod: tvm.IRModule, target: Target, lowering: Lowering)
 
 
 def gain(conv: Conv2d, transforms: Transforms) -> float:
-    """Expected latency of a direct convolution over that of Winograd's, by a closed form in multiply-adds.
+    """Expected latency of a direct convolution over Winograd's, by a closed form in multiply-adds.
 
     A transform takes twice as many of bfloat16, which take half the time.
 
@@ -161,7 +161,7 @@ def _kernel(constant: relax.Expr) -> NDArray[np.float32]:
 
 
 def _convolution(piece: Piece, dtype: str) -> tuple[Conv2d, Contraction, int] | None:
-    """Settings of the piece's convolution, and the index of its weight; None where it is none that fits."""
+    """Settings of the piece's convolution, and the index of its weight; None for another function."""
     (func,) = piece.functions
     mod = as_task_module(func)
     operator, settings = describe(mod)

@@ -1,7 +1,7 @@
 """TIR of a fused 3x3 convolution by Winograd's algorithm, with the epilogue that the convolution has.
 
-Tiles have axes of their own, so that schedules can compute block by block of the image what a convolution
-needs: the transform of its data, the products and the transform of the outputs
+Tiles have axes of their own, so that schedules can compute a convolution block by block of the image: the
+transform of its data, the products and the transform of the outputs
 (`templates.winograd_schedule`).
 """
 
@@ -54,7 +54,7 @@ def tile_counts(conv: Conv2d, transforms: Transforms) -> tuple[int, int]:
 def placed_weight(transformed: NDArray[np.float32], dtype: str) -> NDArray[Any]:
     """A transformed weight as the function takes it.
 
-    float32 [m+2, m+2, in_channels, out_channels] as it is, or bfloat16 [m+2, m+2, out_channels / panel,
+    float32 [m+2, m+2, in_channels, out_channels] unchanged, or bfloat16 [m+2, m+2, out_channels / panel,
     in_channels / 2, panel, 2]: one instruction adds pairs, and a register tile reads a panel from end to end.
     """
     if (step := step_of(dtype)) == 1:
@@ -73,11 +73,11 @@ def _panel(outputs: int) -> int:
 def winograd_function(
     func: PrimFunc, contraction: Contraction, conv: Conv2d, transforms: Transforms
 ) -> PrimFunc:
-    """The fused convolution `func` with a transformed weight in place of its own, all else as it is.
+    """The fused convolution `func` with a transformed weight in place of its own, all else unchanged.
 
     Args:
-        func: a function of one convolution, perhaps padding before it, and element-wise steps behind it.
-        contraction: what it computes, as `read_contraction` finds it.
+        func: a function of one convolution, perhaps padding before it, and element-wise steps after it.
+        contraction: its computation, as `read_contraction` finds it.
         conv: settings of the convolution.
         transforms: tile size.
 

@@ -6,7 +6,7 @@ of two dequantised operands is a product of integers but for constant factors an
     sum s_x (x - z_x) s_w w  =  s_x s_w (sum x w  -  z_x sum w)
 
 The pass takes the product of integers, then one factor and one summand for each output channel, which fold
-the bias too. TVM fuses them, an activation behind them, and the next quantisation into the product's function
+the bias too. TVM fuses them, an activation after them, and the next quantisation into the product's function
 (Bolt, section 3.1, epilogue fusion). Scales are arrays and no immediates, so that layers of one shape are one
 task. What has no integer form is computed in float32, from dequantised values.
 """
@@ -31,7 +31,7 @@ MOVES = (
     *("relax.permute_dims", "relax.reshape", "relax.squeeze", "relax.expand_dims", "relax.strided_slice"),
     *("relax.nn.max_pool1d", "relax.nn.max_pool2d", "relax.nn.max_pool3d"),
 )
-"""Operators that give elements of their input as they are, so that they move 8-bit integers as well."""
+"""Operators that give elements of their input unchanged, so that they move 8-bit integers as well."""
 
 FLOAT_PRODUCTS = "foretune.float_products"
 """Attribute of a module: number of products that stay float32."""
@@ -69,7 +69,7 @@ class _InIntegers(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """Integer forms where there is one; other calls get float32."""
+        """Integer forms, if they exist; other calls get float32."""
         name = operator_of(call)
         if name == "relax.dequantize" and (steps := self._dequantised(call)) is not None:
             return self._as_steps(steps)
@@ -89,7 +89,7 @@ class _InIntegers(PyExprMutator):
         return relax.Tuple([self._in_float(field) for field in fields.fields])
 
     def _as_steps(self, steps: Steps) -> Any:
-        """Notes the steps of the variable; its float32 value is dead code where nothing reads it."""
+        """Notes the steps of the variable; its float32 value is dead code if nothing reads it."""
         assert self._bound is not None
         self._steps[self._bound] = steps
         return steps.in_float(self.builder_)
@@ -100,7 +100,7 @@ class _InIntegers(PyExprMutator):
         return sums.in_float(self.builder_)
 
     def _in_float(self, argument: Any) -> Any:
-        """An argument in float32. Each reader dequantises by itself, so that 8-bit integers are stored."""
+        """An argument in float32. Each reader dequantises on its own, so that 8-bit integers are stored."""
         if isinstance(argument, relax.Tuple):
             return self.visit_tuple_(argument)
         steps = self._steps.get(argument) if isinstance(argument, relax.Var) else None
@@ -111,7 +111,7 @@ class _InIntegers(PyExprMutator):
         return Steps.of(self.visit_expr(data), parameters, int(call.attrs.axis))
 
     def _quantised(self, call: relax.Call) -> Any:
-        """Rounded steps; nothing is computed where the value has these steps already."""
+        """Rounded steps; nothing is computed if the value has these steps already."""
         data, *parameters = call.args
         dtype = str(call.attrs.out_dtype)
         grid = Steps.of(data, parameters, int(call.attrs.axis))
@@ -128,7 +128,7 @@ class _InIntegers(PyExprMutator):
         return grid.rounded(self.builder_, scaled, dtype)
 
     def _product(self, call: relax.Call) -> Affine | None:
-        """The product in integers; None where its operands are none that this can be done for."""
+        """The product in integers; None for other operands."""
         data, weight = (self._steps.get(arg) if isinstance(arg, relax.Var) else None for arg in call.args)
         if data is None or weight is None or not data.whole or not _is_narrow(data):
             return None
@@ -211,7 +211,7 @@ class _InIntegers(PyExprMutator):
         return None if steps is None or steps.values is None else steps.dequantised()
 
     def _moved(self, call: relax.Call) -> Steps | None:
-        """The move of integers; that of a constant is evaluated."""
+        """The move of integers; a constant is moved at once."""
         steps = self._steps.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if steps is None:
             return None

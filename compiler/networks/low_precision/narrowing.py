@@ -90,14 +90,14 @@ class _InStoredType(PyExprMutator):
                 self._narrow_results.add(value)
 
     def _use(self, var: tvm.ir.GlobalVar) -> ArrayUse | None:
-        """Use of arrays of a function; None for one that stays as it is."""
+        """Use of arrays of a function; None for one that stays unchanged."""
         if var not in self._uses:
             func = self._mod[var]
             self._uses[var] = array_use(func) if isinstance(func, PrimFunc) else None
         return self._uses[var]
 
     def visit_call_(self, call: relax.Call) -> Any:
-        """Calls the function of narrow arrays; other calls get what they had."""
+        """Calls the function of narrow arrays; other calls keep their arguments."""
         if not _is_call_tir(call):
             return self._with_original_types(call)
         var, arguments = call.args[0], call.args[1]
@@ -130,7 +130,7 @@ class _InStoredType(PyExprMutator):
         return self._functions[var, narrow]
 
     def _with_original_types(self, call: relax.Call) -> Any:
-        """The call with float32 arguments where it had those."""
+        """The call with float32 arguments if it had such arguments."""
 
         def original(argument: Any) -> Any:
             if isinstance(argument, relax.Tuple):

@@ -53,7 +53,7 @@ class Steps:
 
     @property
     def values(self) -> NDArray[Any] | None:
-        """Integers of a constant, None for what is computed."""
+        """Integers of a constant, None for computed values."""
         return self.data.value.numpy() if isinstance(self.data, tvm.ir.GenericConst) else None
 
     def same_grid(self, other: Steps) -> bool:
@@ -94,7 +94,7 @@ class Steps:
         return replace(self, data=relax.const(turned, str(turned.dtype)), axis=axis)
 
     def reshaped(self, shape: Sequence[int]) -> Steps | None:
-        """A constant of another shape; None where the channels do not stay an axis."""
+        """A constant of another shape; None if the channels do not stay an axis."""
         assert self.values is not None
         values = self.values.reshape(list(shape))
         axis = self.axis

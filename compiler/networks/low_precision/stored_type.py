@@ -40,7 +40,7 @@ def array_use(func: PrimFunc) -> ArrayUse | None:
     if blocks is None:
         return None
     factors = {region.source for block in blocks if _multiplies(block) for region in block.reads}
-    for block in reversed(blocks):  # what is moved into a factor is one
+    for block in reversed(blocks):  # a value that is moved into a factor is a factor
         if block.writes[0].source in factors and _moves(block):
             factors.update(region.source for region in block.reads)
     operands = {index for index, array in enumerate(func.params) if array in factors and _is_wide(array)}
@@ -146,7 +146,7 @@ def _is_choice(value: Any) -> bool:
 
 
 def _operator(call: Call) -> str:
-    """Name of an operator without that of its dialect."""
+    """Name of an operator without the name of its dialect."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 

@@ -177,7 +177,7 @@ def _wider(types: Sequence[str]) -> list[str]:
 
 
 def _builds(call: relax.Call, dtype: str | None, target: Target) -> bool:
-    """Whether the operator alone builds, computed in `dtype` or as it is."""
+    """Whether the operator alone builds, computed in `dtype` or unchanged."""
     builder = relax.BlockBuilder()
     parameters: list[relax.Var] = []
 

@@ -7,7 +7,7 @@ On a CPU this takes changes outside the search over schedules:
 - Weights whose layout the schedule chooses, so that it reads them in memory order. MetaSchedule calls them
   layout-free buffers, and its postprocessor RewriteLayout sets the layout. Compilation of a network brings
   its constants into that layout once.
-- Depthwise convolutions that average their channels, too, where the network asks for it: see `pooled`.
+- Depthwise convolutions that average their channels, too, if the network asks for it: see `pooled`.
 - Data types of 16 bits, if one is asked for: see `low_precision`, and `filled` for layers of few channels. A
   network in int8 comes with products of integers: see `integer_products`.
 """
@@ -73,7 +73,7 @@ class Lowering:
     multiples of eight."""
     winograd: Any = AUTO
     """Tile sizes of Winograd's algorithm that are alternatives to 3x3 convolutions: off, a list, or auto for
-    all sizes where it applies."""
+    all sizes that apply."""
     fusion: str = OFF
     """Back-to-back products fused into one function as alternatives to separate ones: off or auto."""
 
@@ -121,7 +121,7 @@ class Lowering:
 
     @property
     def winograd_tiles(self) -> tuple[int, ...]:
-        """Tile sizes that `winograd` asks for; none where it is off, or another setting rules auto out."""
+        """Tile sizes that `winograd` asks for; none if it is off, or another setting rules auto out."""
         if self.demands_winograd:
             return tuple(self.winograd)
         applies = self.winograd == AUTO and self.channels_last is not False
@@ -203,7 +203,7 @@ def _moved_constants(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRM
 
 @tvm.transform.module_pass(opt_level=0, name="OnlyWeights")
 def _only_weights(mod: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
-    """Keeps constants layout-free only where a reduction reads them; a bias gains nothing."""
+    """Keeps constants layout-free only if a reduction reads them; a bias gains nothing."""
     changed = tvm.IRModule(mod.functions, attrs=mod.attrs)
     for var, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):

@@ -1,4 +1,4 @@
-"""Element-wise operations fused behind an operator."""
+"""Element-wise operations fused after an operator."""
 
 from __future__ import annotations
 

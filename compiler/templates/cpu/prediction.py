@@ -1,4 +1,4 @@
-"""Closed form of a template's time: by costs of server CPUs, or by those that the light profiler measured."""
+"""Closed form of a template's time: by costs of server CPUs, or by costs that the light profiler measured."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def predicted_s(
     """Predicted seconds of a template by the measured costs of its register tile.
 
     `caches` are the bytes of a core's first and second cache. The inner loop reads one operand whole for each
-    tile of the outer one; what the inner loop reads again stays in the cache that holds it.
+    tile of the outer one; data that the inner loop reads again stays in the cache that holds it.
     """
     instruction = template.instruction
     tile = RegisterTile(instruction, template.rows, template.vectors, template.row_tiles)

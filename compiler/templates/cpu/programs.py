@@ -44,7 +44,7 @@ def template_traces(
     profiler: TileProfiler | None = None,
     margin: float | None = None,
 ) -> list[str]:
-    """Traces of up to `count` templates of a task, the most promising first; empty where none fits.
+    """Traces of up to `count` templates of a task, the most promising first; empty if none fits.
 
     With a profiler, templates that are predicted to take over 1 + `margin` times as long as the first are
     left out. Raises AccumulatorOverflowError for a task whose 8-bit products may overflow their sums.

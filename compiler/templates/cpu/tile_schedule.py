@@ -116,7 +116,7 @@ def _fold_window(sch: Schedule, block: SBlockRV, task: Contraction) -> None:
 
 
 def _rows_beside_depth(sch: Schedule, task: Contraction, data: SBlockRV) -> int:
-    """Moves the innermost row axis of the data beside the reduction, as a tile has these two.
+    """Moves the innermost row axis of the data next to the reduction, as a tile has these two.
 
     Returns the place of that axis among the loops of the block.
     """

@@ -1,4 +1,4 @@
-"""Products that the GPU templates compute, and what a kernel is launched with. Works without Triton."""
+"""Products that the GPU templates compute, and the arguments of their kernels. Works without Triton."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HALVES = tuple(name for name, dtype in DTYPES.items() if data_type(dtype).bits =
 """Triton's names of the data types that tensor cores multiply here."""
 
 NOTHING, DTYPE = "", "dtype"
-"""Data types of an operand of an epilogue that is not there, and of one that has that of the factors."""
+"""Data types of an operand of an epilogue that is not there, and of one that has the factors' type."""
 
 
 class GpuTemplateError(UserError, ValueError):
@@ -56,9 +56,9 @@ class Problem(ABC):
     dtype: str = "fp16"
     """Triton's name of the data type of the factors."""
     bias: str = DTYPE
-    """Data type of what is added to each column; NOTHING where nothing is."""
+    """Data type of the bias of each column; NOTHING without one."""
     residual: str = NOTHING
-    """Data type of what is added to each element before the activation; NOTHING where nothing is."""
+    """Data type of the residual that each element gets before the activation; NOTHING without one."""
     output: str = DTYPE
     """Data type of the output."""
 
@@ -76,7 +76,7 @@ class Problem(ABC):
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Data type of each array of the kernel, in order; those that are not there have none."""
+        """Data type of each array of the kernel, in order; arrays that are not there have none."""
         known: dict[str, str] = {name: getattr(self, name, DTYPE) for name in self.arguments}
         return {
             name: self.dtype if known[name] == DTYPE else known[name]
@@ -118,7 +118,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def every_shape(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of each array of `arguments`, also of those that are not there."""
+        """Shape of each array of `arguments`, also of arrays that are not there."""
 
     def grid(self, tiling: Tiling) -> tuple[int, ...]:
         """Blocks of the first launch."""

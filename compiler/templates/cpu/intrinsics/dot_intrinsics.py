@@ -35,7 +35,7 @@ def accumulators_and_operands(instruction: Instruction) -> tuple[str, str, str]:
 def pointer_to(buffer: tirx.Buffer, access: str, offset: tirx.Expr | int = 0) -> tirx.Expr:
     """Pointer to the element of a buffer at an offset; `access` is made of r and w.
 
-    TVM lowers bfloat16 to 16-bit integers, but would call those that a pointer points to float32.
+    TVM lowers bfloat16 to 16-bit integers, but would take the target of a pointer for float32.
     """
     pointer = buffer.access_ptr(access, offset=offset)
     if str(buffer.dtype) != "bfloat16":

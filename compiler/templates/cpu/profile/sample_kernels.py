@@ -36,7 +36,7 @@ _TILE_ROWS = (2, 8, 16)
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """Sums that stay in registers: what a sample program computes again and again."""
+    """Sums that stay in registers: a sample program computes them again and again."""
 
     instruction: Instruction
     rows: int
