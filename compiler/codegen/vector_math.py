@@ -123,7 +123,7 @@ def erf(x: Expr) -> Expr:
     return _odd(x, _ERF_IS_ONE, _ERF_P, _ERF_Q)
 
 
-# Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, for arguments below a result of 1 in float32.
+# Quotients with the smallest relative errors, 2.1e-8 and 1.9e-8, for arguments whose result is not 1.
 _TANH_IS_ONE = 9.0
 _TANH_P = (1.0, 0.13381025, 0.0034955868, 2.0609064e-05, 1.3354638e-08)
 _TANH_Q = (1.0, 0.4671434, 0.025876977, 0.0003285633, 7.776548e-07)

@@ -2,8 +2,9 @@
 
 They are counted from the lowered program, so that programs of one task differ: tiles decide what stays in a
 cache, vector loops how many instructions there are, compute locations which values are computed twice.
-Weaknesses of caches and vectors are counted, too: stretches of lines that no prefetcher foresees, lines that cores take from
-each other, elements of vectors that are loaded one by one, and sums that wait for the one before.
+Weaknesses of caches and vectors are counted, too: stretches of lines that no prefetcher foresees, lines that
+cores take from each other, elements of vectors that are loaded one by one, and sums that wait for the one
+before.
 """
 
 from __future__ import annotations
