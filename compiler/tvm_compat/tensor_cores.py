@@ -94,7 +94,7 @@ def register_tensor_core_intrinsics() -> None:
         load = cuda.get_mma_load_intrin(32, 32, 8, types[0], scope, is_b, False)
         _register(f"mma_load_m16n8k8_bf16_{matrix}_shared_dyn", load)
     _register("mma_sync_m16n8k8_bf16bf16f32", cuda.get_mma_sync_intrin(16, 8, 8, *types, False))
-    for accumulator in ("float16", "float32"):
+    for accumulator in dict.fromkeys(MMA_PRODUCTS.values()):
         _register(mma_store_name(accumulator), _mma_store(accumulator))
 
 

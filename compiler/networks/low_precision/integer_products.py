@@ -21,6 +21,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from ...templates.cpu.overflow import most_products
+from ...types import INT8
 from ..lowering.rewriting import mutated, operator_of
 from .steps import RANGES, Affine, Steps, along, constant
 
@@ -181,7 +182,7 @@ class _InIntegers(PyExprMutator):
         sums = self.builder_.emit(
             convolve(
                 operand,
-                relax.const(np.ascontiguousarray(kernel), "int8"),
+                relax.const(np.ascontiguousarray(kernel), INT8),
                 strides=[int(stride) for stride in attrs.strides],
                 padding=padding,
                 dilation=[int(dilation) for dilation in attrs.dilation],
@@ -229,9 +230,9 @@ class _InIntegers(PyExprMutator):
 
 
 def _is_narrow(steps: Steps) -> bool:
-    return str(steps.data.ty.dtype) in ("uint8", "int8")
+    return str(steps.data.ty.dtype) in RANGES
 
 
 def _overflows(data: Steps, depth: int) -> bool:
     """Whether sums of so many products may exceed 32 bits."""
-    return depth > most_products(str(data.data.ty.dtype), "int8")
+    return depth > most_products(str(data.data.ty.dtype), INT8)

@@ -70,12 +70,12 @@ class Steps:
 
     def signed(self) -> Steps | None:
         """In int8; uint8 constants are shifted by 128. None where that is not possible."""
-        if str(self.data.ty.dtype) == "int8":
+        if str(self.data.ty.dtype) == INT8:
             return self
         if str(self.data.ty.dtype) != "uint8" or self.values is None:
             return None
         shifted = (self.values.astype(np.int16) - 128).astype(np.int8)
-        return replace(self, data=relax.const(shifted, "int8"), zero_point=self.zero_point - 128)
+        return replace(self, data=relax.const(shifted, INT8), zero_point=self.zero_point - 128)
 
     def dequantised(self) -> NDArray[np.float32]:
         """float32 values of a constant."""

@@ -19,15 +19,14 @@ from tvm.target import Target
 
 from ...codegen.passes import improve_code
 from ...targets import is_cpu
+from ...types import TYPES, WIDE
 from .lowering import Lowering, lower
 
+_INTEGERS, _FLOATS = ("int32", WIDE), (WIDE,)
+
 WIDER = {
-    "bool": ("int32", "float32"),
-    "int8": ("int32", "float32"),
-    "uint8": ("int32", "float32"),
-    "int16": ("int32", "float32"),
-    "float16": ("float32",),
-    "bfloat16": ("float32",),
+    **dict.fromkeys(("bool", "int16"), _INTEGERS),
+    **{one.name: _INTEGERS if one.is_integer else _FLOATS for one in TYPES if one.bits < 32},
 }
 """Data types that hold each value of another, those tried first in front."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ....compiler.codegen.compilation import HOST, load
 from ....compiler.tvm_compat import argument_buffers
-from ....compiler.types import known_type, numpy_type
+from ....compiler.types import INT8, data_type, known_type, numpy_type
 
 Buffers = Sequence[tuple[Sequence[int], str]]
 """Shape and dtype of each argument."""
@@ -30,7 +30,7 @@ def host_arguments(buffers: Buffers) -> list[NDArray]:
 def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
     if "float" in dtype:
         return (rng.random(shape, np.float32) * 2 - 1).astype(numpy_type(dtype))
-    if dtype in ("int8", "uint8"):
+    if dtype in data_type(INT8).factors:
         return rng.integers(0, 8, shape, dtype)
     return np.zeros(shape, dtype)
 
