@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 import tvm
 from foretune.compiler.codegen.compilation import compile_module, entries
 from foretune.compiler.operators.shared.matmul import matmul
 from foretune.compiler.tvm_compat import as_task_module, with_layout_free
+from foretune.compiler.types import numpy_type
 from numpy.typing import NDArray
 from tvm import te, topi
 from tvm.target import Target
@@ -138,7 +138,7 @@ def _finished(output: NDArray, bias: Sequence[NDArray]) -> NDArray:
 def _values(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> NDArray:
     if "float" in dtype:
         values = rng.uniform(-1, 1, tuple(shape)).astype(np.float32)
-        return values.astype(ml_dtypes.bfloat16) if dtype == "bfloat16" else values
+        return values.astype(numpy_type(dtype))
     low, high = (0, 256) if dtype == "uint8" else (-128, 128)
     return rng.integers(low, high, tuple(shape)).astype(dtype)
 

@@ -43,7 +43,7 @@ MNEMONICS = {
 
 def target_of(instruction: Instruction) -> Target:
     """Target with the instruction, which this machine need not have."""
-    base = "x86-64-v4" if instruction.lanes == 16 else "x86-64-v3"
+    base = "x86-64-v4" if instruction.lanes >= 16 else "x86-64-v3"
     features = [f"+{feature}" for feature in instruction.features]
     return Target({"kind": "llvm", "mcpu": base, "mattr": features, "num-cores": 2})
 
